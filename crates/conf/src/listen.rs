@@ -17,13 +17,13 @@ const MAX_UNIX_PATH_BYTES: usize = 107;
 /// Most pairs of an address and a server; port ranges multiply.
 const MAX_LISTEN_PAIRS: usize = 1 << 17;
 
-/// What a `listen` line asks for besides its addresses.
+/// The options of a `listen` line, without its addresses.
 struct Line {
     options: ListenOptions,
     default_server: bool,
     /// Options of the socket were given.
     options_given: bool,
-    /// A socket of its own is asked for.
+    /// It needs its own socket.
     bind: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn default_listen(b: &mut Build<'_>, origin: Origin) -> Result<(), Fa
     add(b, address, &Line::new(), server, &origin)
 }
 
-/// The addresses that the first argument stands for.
+/// The addresses that the first argument names.
 fn addresses(b: &mut Build<'_>, written: &[u8]) -> Result<Vec<ListenAddress>, &'static str> {
     if written.len() >= 5 && written[..5].eq_ignore_ascii_case(b"unix:") {
         let path = &written[5..];

@@ -27,7 +27,7 @@ pub struct Idle {
     pub reason: IdleReason,
     /// Why, in a sentence, and what to use instead.
     pub why: String,
-    /// Where it stands.
+    /// Its position.
     pub places: Vec<Origin>,
     /// How often it was met, beyond `places`.
     pub more: usize,

@@ -2,7 +2,7 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// Texts to look for. Where several stand at the same place, the first of the list is found.
+/// Strings to search for. If several match at the same position, the first of the list is found.
 #[derive(Debug, Clone)]
 pub struct Patterns {
     /// In lower case.
@@ -12,7 +12,7 @@ pub struct Patterns {
     automaton: AhoCorasick,
 }
 
-/// What stands somewhere in a text of which more may follow.
+/// A match in a text of which more may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Nothing of the list.

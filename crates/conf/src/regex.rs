@@ -162,7 +162,7 @@ impl Captures {
         self.spans.is_empty()
     }
 
-    /// Byte range of a group; `None` when it took no part in the match.
+    /// Byte range of a group; `None` when it did not take part in the match.
     pub fn span(&self, group: usize) -> Option<(usize, usize)> {
         *self.spans.get(group)?
     }

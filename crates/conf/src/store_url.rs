@@ -11,7 +11,7 @@
 use crate::model::{Password, StoreAddress, StoreTls, StoreTopology};
 use std::path::PathBuf;
 
-/// What a URL says.
+/// The contents of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoreUrl {
     pub(crate) topology: StoreTopology,

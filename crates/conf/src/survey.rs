@@ -34,7 +34,7 @@ pub struct Refusal {
     pub name: String,
     /// The message with its place and advice.
     pub diagnostic: Diagnostic,
-    /// The directive opens a block, which was not looked at.
+    /// The directive opens a block, which was not checked.
     pub skipped_block: bool,
 }
 
@@ -45,7 +45,7 @@ pub enum RefusalKind {
     Unsupported,
     /// Nobody knows the name.
     Unknown,
-    /// It stands where it must not; nginx would say so too.
+    /// It is in the wrong context; nginx would report that too.
     Misplaced,
     /// nginx would refuse it too: its arguments, or what it has to do with others.
     Wrong,
@@ -87,7 +87,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Faults that are told. A text with more is no configuration, and its reader has enough.
+    /// Most faults reported. A text with more is not a configuration.
     pub(crate) const MOST: usize = 1000;
 
     pub(crate) fn is_full(&self) -> bool {

@@ -56,7 +56,7 @@ impl Names {
     /// A named group of an expression.
     pub(crate) fn define(&mut self, name: &str) -> Result<u16, Fault> {
         let getter = match lookup_changeable(name)? {
-            // The group's text stands before the built-in value once there is one.
+            // The group's text takes precedence over the built-in value once there is one.
             Some(existing @ Variable::Builtin(_)) => Getter::Same(existing),
             _ => Getter::Absent,
         };

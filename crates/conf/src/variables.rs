@@ -196,7 +196,7 @@ impl Builtin {
     }
 }
 
-/// Variables whose name goes on after a prefix, for the manual.
+/// Variables whose name continues after a prefix, for the manual.
 pub const PREFIXES: &[(&str, &str)] = &[
     ("http_", "a header of the request: lower case, `_` for `-`"),
     ("sent_http_", "a header of the response"),

@@ -41,7 +41,7 @@ struct Waiting {
 enum From {
     /// The service manager, with its `FileDescriptorName=`, for messages.
     Manager(String),
-    /// With whether the server has opened it by itself.
+    /// With whether the server has opened it itself.
     OldBinary { ours: bool },
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn claim(address: &BindAddress, most: usize) -> Claimed {
     Claimed { sockets, ours }
 }
 
-/// Closes the sockets that nobody has claimed, and says so.
+/// Closes the sockets that no directive has claimed, and reports them.
 pub(crate) fn close_the_rest(journal: &Journal) {
     for Waiting { address, from, .. } in waiting().drain(..) {
         let address = match address {

@@ -140,7 +140,7 @@ fn send_order(order: Order, reading: Reading, places: &Places, first: &Journal) 
     }
 }
 
-/// The journal until the configuration says where to log.
+/// The journal until the configuration tells where to log.
 fn first_journal(log: &FirstLog) -> Journal {
     let (path, wanted) = match log {
         FirstLog::Stderr => return Journal::starting(Logger::discard()),
@@ -216,7 +216,7 @@ fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitC
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// `master_process off`: this process serves by itself.
+/// `master_process off`: this process serves requests itself.
 fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     let journal = server.journal.clone();
     if let Some(ready) = server.daemon.take() {

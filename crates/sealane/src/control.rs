@@ -52,7 +52,7 @@ pub(crate) enum Message {
         /// Listener and socket.
         sockets: Vec<(u32, OwnedFd)>,
     },
-    /// That was all: go on with the new configuration.
+    /// The configuration is complete: switch to it.
     Apply {
         /// Number of the reload.
         generation: u64,
@@ -99,7 +99,7 @@ pub(crate) fn send_end(link: BorrowedFd<'_>, gracefully: bool) -> io::Result<()>
 /// As [`send_end`]. When only the first of them was told, its connections end.
 pub(crate) fn send_move(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     let (out, line) = socket::seqpacket_pair()?;
-    // Who is to receive first, so that nobody sends to a line without an end.
+    // The receiver first, so that nothing is sent to a channel without an end.
     send_take_over(to, line.as_fd())?;
     send_hand_over(from, out.as_fd())
 }
@@ -267,7 +267,7 @@ pub(crate) enum Report {
     Applied(u64),
     /// The configuration of this reload is not used, and why.
     Refused(u64, String),
-    /// No connection waits any more at an address that this reload has taken away.
+    /// No more connections wait at an address that this reload has removed.
     Drained(u64),
 }
 

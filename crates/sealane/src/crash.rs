@@ -7,7 +7,7 @@ use sealane_log::{LogSet, OsError};
 use sealane_sys::crash::{self, Role};
 use sealane_sys::memory;
 
-/// From now on this process says in the log what it dies of. Without it, it dies all the same.
+/// From now on this process logs the cause of a crash. Failing that, it crashes all the same.
 pub(crate) fn install(role: Role, journal: &Journal) {
     if let Err(error) = crash::install(role) {
         note!(

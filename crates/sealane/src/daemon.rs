@@ -45,7 +45,7 @@ pub(crate) fn detach() -> Result<Ready, (&'static str, io::Error)> {
 impl Ready {
     /// Lets the process that was started end with success.
     pub(crate) fn tell(mut self) {
-        // Nobody waits any more if this fails.
+        // If this fails, the waiting process is gone.
         let _ = self.0.write_all(&[1]);
     }
 }

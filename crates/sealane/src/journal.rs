@@ -8,7 +8,7 @@ use sealane_conf::model::LogLevel;
 use sealane_log::Logger;
 use std::fmt;
 
-/// Where the control plane says what it does.
+/// Where the control plane logs.
 #[derive(Debug, Clone)]
 pub(crate) struct Journal {
     logger: Logger,

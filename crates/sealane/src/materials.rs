@@ -83,7 +83,7 @@ fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), D
             format!("cannot read \"{}\": {error}", path.display())
         })?;
     }
-    // As in nginx, without verification nobody looks at these.
+    // As in nginx, these are not used without verification.
     let verifying = [("certificate", &tls.trusted_certificate), ("CRL", &tls.crl)];
     for (what, path) in verifying.into_iter().filter(|_| tls.verify) {
         if let Some(path) = path {

@@ -106,7 +106,7 @@ fn examine(request: &Request) -> Report {
     };
     let places = Places::new(&arguments);
     let options = sealane_conf::Options {
-        // The server is started by root, whoever asks.
+        // Root starts the server, whoever runs this command.
         privileged: true,
         ..startup::options(&arguments, &places)
     };

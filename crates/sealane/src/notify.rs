@@ -18,7 +18,7 @@ const MAX_STATUS_BYTES: usize = 200;
 
 static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
 
-/// What a service manager is told.
+/// A state reported to the service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServiceState<'a> {
     /// The server serves, also after a reload. This process is the one to send signals to.
@@ -40,7 +40,7 @@ pub(crate) fn tell(state: &ServiceState<'_>) {
         Manager::new(&address).ok()
     });
     if let Some(manager) = manager {
-        // A manager that is being restarted hears the next message.
+        // A manager that is being restarted gets the next message.
         let _ = manager.send(state);
     }
 }

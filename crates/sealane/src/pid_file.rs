@@ -20,7 +20,7 @@ pub(crate) struct PidFile {
     path: PathBuf,
     /// What the path named when the file had been made: a link, if it is one.
     id: FileId,
-    /// It stands beside the new binary's, as `.oldbin`.
+    /// It is next to the new binary's, as `.oldbin`.
     aside: bool,
 }
 

@@ -162,7 +162,7 @@ fn install(own: process::Pid, changes_files: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The filters for the process with this id. The kernel asks both, and the stricter answer wins.
+/// The filters for the process with this id. The kernel runs both, and the stricter result wins.
 fn programs(
     own: process::Pid,
     changes_files: bool,

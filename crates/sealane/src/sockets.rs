@@ -23,7 +23,7 @@ use std::time::Duration;
 const BIND_ATTEMPTS: u32 = 5;
 const BIND_PAUSE: Duration = Duration::from_millis(500);
 
-/// Who may connect to a Unix socket: everybody, as in nginx.
+/// Mode of a Unix socket: everyone may connect, as in nginx.
 const UNIX_SOCKET_MODE: u32 = 0o666;
 
 /// What the sockets are for.
@@ -80,7 +80,7 @@ impl Group {
         self.sockets.iter().map(AsFd::as_fd)
     }
 
-    /// Whether somebody else has made them, who also removes the file of a Unix socket.
+    /// Whether another process has made them, which also removes the file of a Unix socket.
     pub(crate) fn is_foreign(&self) -> bool {
         self.foreign
     }
@@ -99,7 +99,7 @@ impl Group {
 pub(crate) struct SocketFiles(Vec<SocketFile>);
 
 impl SocketFiles {
-    /// Keeps of them those on which nobody listens: another binary may serve the others.
+    /// Keeps those on which no process listens: another binary may serve the others.
     pub(crate) fn without_served(mut self) -> SocketFiles {
         self.0.retain(|file| {
             let stale = stale_socket(&file.path, &file.guard);
@@ -108,7 +108,7 @@ impl SocketFiles {
         self
     }
 
-    /// Removes the files, unless somebody else has put theirs in the same place.
+    /// Removes the files, unless another process has put its own in their place.
     pub(crate) fn remove(self, journal: &Journal) {
         for file in self.0 {
             if let Err(error) = file.remove()
@@ -247,7 +247,7 @@ impl Bound {
         others.iter().any(|other| other.address == self.address)
     }
 
-    /// Removes the file of a Unix socket on which nobody listens any more.
+    /// Removes the file of a Unix socket on which no process listens any more.
     pub(crate) fn remove_file(&self, journal: &Journal) {
         SocketFiles(self.group.file.clone().into_iter().collect()).remove(journal);
     }
@@ -467,13 +467,13 @@ impl SocketFile {
         })
     }
 
-    /// `NotFound` if somebody else has put theirs in the same place.
+    /// `NotFound` if another process has put its own in the same place.
     fn remove(&self) -> io::Result<()> {
         self.guard.find_name(&self.path)?.remove(self.id)
     }
 }
 
-/// The file of a socket that nobody listens on any more, left behind by a process that was killed.
+/// The file of a socket on which no process listens any more, left behind by a killed process.
 fn stale_socket(path: &Path, guard: &Guard) -> io::Result<Option<SocketFile>> {
     let held = File::from(guard.find_name(path)?.hold()?);
     let is_stale = socket::is_stale_unix_socket(held.as_fd())?;

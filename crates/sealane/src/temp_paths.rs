@@ -65,7 +65,7 @@ pub(crate) fn wanted(config: &Config) -> BTreeMap<PathBuf, &'static str> {
     wanted
 }
 
-/// What servers, locations and every `if` in one say of files.
+/// The settings for files of servers, locations and every `if` in one.
 pub(crate) fn locations(config: &Config) -> impl Iterator<Item = &Arc<LocationConf>> {
     let servers = config.http.iter().flat_map(|http| &http.servers);
     let locations = config.http.iter().flat_map(|http| http.locations());
@@ -123,7 +123,7 @@ fn prepare_one(path: &Path, owner: Option<u32>, guard: &Guard) -> Result<(), Str
         .metadata()
         .map_err(|error| failed("fstat", &error))?;
     if facts.uid() != uid {
-        // Giving it away would give away what somebody may have moved there.
+        // Changing its owner would give away what may have been moved there.
         return Err(format!(
             "\"{}\" is for temporary files but belongs to user {}: let it belong to user {uid}, \
              whom worker processes run as, or remove it",

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-/// Writes to stderr; when nobody listens there, there is nothing to be done.
+/// Writes to stderr; if that fails, there is nothing to be done.
 pub(crate) fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -7,7 +7,7 @@
 
 /// The directives of a module, or of several that one answer does for.
 pub struct Elsewhere {
-    /// Whose they are, as a message says it after "belongs to".
+    /// Their owner, as in a message after "belongs to".
     pub module: &'static str,
     /// Names, or patterns with one `*`.
     pub names: &'static [&'static str],

@@ -203,7 +203,7 @@ impl Support {
 pub struct Row {
     /// Its name.
     pub name: &'static str,
-    /// Where it may stand.
+    /// Its contexts.
     pub contexts: Contexts,
     /// How many arguments it takes.
     pub arity: Arity,

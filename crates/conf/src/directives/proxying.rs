@@ -26,7 +26,7 @@ pub(super) fn family(c: &Call<'_>) -> Family {
         .expect("rows of the families begin with their names")
 }
 
-/// What the family of a row says on the level at hand.
+/// The settings of the row's family on the current level.
 pub(super) fn upstream<'b>(b: &'b mut Build<'_>, c: &Call<'_>) -> &'b mut UpstreamDraft {
     b.location().passing.of_mut(family(c))
 }
@@ -446,7 +446,7 @@ pub(super) fn temp_path(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 /// Digits that all levels of a temporary path may have.
 const LEVEL_DIGITS: u8 = 10;
 
-/// `fastcgi_param` and its like.
+/// `fastcgi_param` and the like.
 pub(super) fn param(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
     if c.count() == 3 && c.arg(3) != b"if_not_empty" {

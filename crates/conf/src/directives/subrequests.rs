@@ -118,7 +118,7 @@ fn mirror(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     match (c.arg(1), mirrors.as_mut()) {
         (b"off", None) => *mirrors = Some(List::default()),
         (b"off", Some(_)) => return Err(c.refuse("is duplicate")),
-        // `off` stands before it.
+        // `off` comes before it.
         (_, Some(list)) if list.is_empty() => return Err(c.refuse("is duplicate")),
         (uri, _) => mirrors.get_or_insert_default().push(uri.into()),
     }

@@ -9,7 +9,7 @@ use crate::model::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `allow`, `deny`, `auth_basic`, limits and the like, as said on a level.
+/// `allow`, `deny`, `auth_basic`, limits and the like, as set on a level.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct RestrictingDraft {
     pub(crate) addresses: Option<Arc<AddressRules>>,

@@ -252,7 +252,7 @@ impl Inherited<'_> {
         })))
     }
 
-    /// Defaults for everything that no level has set; nothing is handed on.
+    /// Defaults for everything that no level has set; no request is passed on.
     pub(super) fn finish(&self, draft: &LocationDraft, name: &str) -> LocationConf {
         let (files_at, alias_prefix_bytes) = self.files(draft);
         let millis = Duration::from_millis;
@@ -389,7 +389,7 @@ fn uri(matcher: &Matcher) -> &[u8] {
 /// No two exact and no two prefix locations of one level may be equal.
 fn check_duplicates(mut blocks: Vec<&LocationBlock>) -> Result<(), Fault> {
     let exact = |block: &LocationBlock| matches!(block.matcher, Matcher::Exact(_));
-    // Exact ones stand before the prefix of the same text, as nginx sorts them.
+    // Exact ones come before the prefix of the same text, as nginx sorts them.
     blocks.sort_by(|a, b| {
         uri(&a.matcher)
             .cmp(uri(&b.matcher))

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is asked before a request gets an answer, `auth_request` aside.
+/// The access checks before a request is answered, except `auth_request`.
 #[derive(Debug, Clone)]
 pub struct Access {
     /// `allow` and `deny`.
@@ -21,7 +21,7 @@ pub struct Access {
 /// `satisfy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Satisfy {
-    /// Whoever is asked must agree.
+    /// All checks must allow the request.
     #[default]
     All,
     /// One of them is enough.
@@ -31,7 +31,7 @@ pub enum Satisfy {
 /// `auth_basic` and `auth_basic_user_file`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthBasic {
-    /// What the client is asked for a password for; `off` asks nobody.
+    /// The realm of the password prompt; `off` does not ask.
     pub realm: Template,
     /// The path of the file with names and passwords; relative ones, which begin with a
     /// variable, start from the prefix.

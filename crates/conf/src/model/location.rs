@@ -112,7 +112,7 @@ pub struct LocationConf {
     pub static_codings: StaticCodings,
     /// `gzip_vary`; default off.
     pub gzip_vary: bool,
-    /// Who takes gzip; `None` stands for the defaults.
+    /// Which clients get gzip; `None` stands for the defaults.
     pub gzip_clients: Option<Arc<GzipClients>>,
     /// What changes bodies (`gzip`, `sub_filter` and their like); `None` where nothing does.
     pub body_filters: Option<Arc<BodyFilters>>,
@@ -121,7 +121,7 @@ pub struct LocationConf {
     /// `recursive_error_pages`.
     pub recursive_error_pages: bool,
 
-    // What it says about the content.
+    // Header fields about the content.
     /// `types`, shared by all locations that inherit it.
     pub types: Arc<Types>,
     /// `default_type`; default `text/plain`.

@@ -124,7 +124,7 @@ pub enum UriPart {
     Replaces {
         /// Bytes of the location's prefix.
         prefix_bytes: usize,
-        /// What stands instead.
+        /// The replacement.
         uri: Box<[u8]>,
     },
 }
@@ -157,7 +157,7 @@ pub struct SetHeaders {
 impl SetHeaders {
     /// Whether a field of the client with this name (in any case) is left out.
     pub fn replaces(&self, name: &[u8]) -> bool {
-        // The list is short; lengths tell most names apart.
+        // The list is short; lengths distinguish most names.
         self.replaced
             .iter()
             .any(|known| known.eq_ignore_ascii_case(name))
@@ -243,7 +243,7 @@ pub struct GrpcPass {
     pub set_headers: Arc<SetHeaders>,
 }
 
-/// Variables of a FastCGI, uwsgi or SCGI request: `fastcgi_param` and its like.
+/// Parameters of a FastCGI, uwsgi or SCGI request: `fastcgi_param` and the like.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Params {
     /// In the order of sending, before those made from the client's header.
@@ -316,7 +316,7 @@ impl Pass {
 }
 
 impl Http {
-    /// Every pass directive of every location, for whoever prepares what they need.
+    /// Every pass directive of every location, to prepare what they need.
     pub fn passes(&self) -> impl Iterator<Item = &Pass> {
         self.locations().filter_map(|conf| conf.pass.as_ref())
     }

@@ -75,7 +75,7 @@ pub enum CpuAffinity {
 pub enum Landlock {
     /// File permissions decide alone.
     Off,
-    /// Files are changed where the configuration says only.
+    /// Files can be changed only where the configuration says.
     #[default]
     On,
     /// They are emptied there only as well.

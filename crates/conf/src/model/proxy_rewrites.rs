@@ -20,7 +20,7 @@ pub struct CookieRewrite {
     /// For a domain the whole value, without its leading dot and ignoring case; for
     /// a path a prefix; or an expression.
     pub pattern: RewritePattern,
-    /// What stands instead.
+    /// The replacement.
     pub replacement: Template,
 }
 

@@ -90,7 +90,7 @@ pub enum Condition {
     Differs(Variable, Template),
     /// `$variable ~ expression` and its kin.
     Matches {
-        /// What is looked at.
+        /// What is tested.
         variable: Variable,
         /// The expression.
         regex: Regex,

@@ -162,7 +162,7 @@ pub enum VerifyClient {
     On,
     /// One that is shown must be valid.
     Optional,
-    /// One that is shown may be issued by anybody.
+    /// A certificate may be issued by anyone.
     OptionalNoCa,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub const MAX_WEIGHT: u32 = 1_000_000;
 
 /// A group of servers; a [`super::GroupRef`] leads here. The name of a block is
-/// looked up without regard to case, and the block may stand after its use.
+/// looked up ignoring case, and the block may follow its use.
 #[derive(Debug, Clone)]
 pub struct Upstream {
     /// Its name as written: of the block, or the host or path that was named.

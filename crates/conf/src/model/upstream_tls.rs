@@ -44,13 +44,13 @@ pub struct UpstreamTls {
 pub struct CertificateCache {
     /// `max=`: the most that are kept; the one that was not used for longest leaves.
     pub max: u32,
-    /// `inactive=`: one that was not used for so long leaves; default 10 s.
+    /// `inactive=`: how long an unused one is kept; default 10 s.
     pub inactive: Duration,
-    /// `valid=`: after so long it is looked at whether the files have changed; default 60 s.
+    /// `valid=`: how often the files are checked for changes; default 60 s.
     pub valid: Duration,
 }
 
-/// The certificate that a server is shown.
+/// The certificate that is shown to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpstreamCertificate {
     /// Known when the configuration is read.

@@ -94,7 +94,7 @@ fn accelerators(tls: &ServerTls) -> Vec<KeyAccelerator> {
         .collect()
 }
 
-/// Remembers that `who` has a problem, which others may have too.
+/// Records that `who` has a problem, which others may have too.
 fn add(problems: &mut Vec<(Problem, Vec<String>)>, problem: Problem, who: String) {
     match problems.iter_mut().find(|(known, _)| *known == problem) {
         Some((_, servers)) => servers.push(who),
@@ -169,7 +169,7 @@ fn note(on: bool, (seen_on, seen_off): &mut (bool, bool)) {
     *seen_off |= !on;
 }
 
-/// Each suite that the server offers, and what this kernel says to it.
+/// Each suite that the server offers, and whether this kernel supports it.
 fn offered(
     tls: &ServerTls,
     capabilities: &Capabilities,

@@ -75,9 +75,9 @@ pub(crate) struct Master {
     start_at: Option<Instant>,
     /// When ticket keys are to be written to their file.
     state: StateFile,
-    /// HUP has come and was not looked at yet. Several that come together are one.
+    /// HUP has arrived and was not handled yet. Several that arrive together count as one.
     reload_wanted: bool,
-    /// USR1 has come during a reload, when nobody can say which logs the worker has.
+    /// USR1 has arrived during a reload, when it is unknown which logs the worker has.
     reopen_wanted: bool,
     /// The reload that is under way.
     reload: Option<Reload>,
@@ -88,7 +88,7 @@ pub(crate) struct Master {
     leaving: Vec<(u64, Bound)>,
     /// Files of Unix sockets that are closed already.
     closed_files: Option<SocketFiles>,
-    /// USR2 has come and was not looked at yet.
+    /// USR2 has arrived and was not handled yet.
     upgrade_wanted: bool,
     /// The master of the binary before or after this one, while there are both.
     other: Option<Other>,
@@ -110,7 +110,7 @@ enum Phase {
     Terminating { kill_at: Instant },
 }
 
-/// What this process goes on as.
+/// The role of this process.
 enum Role {
     Master,
     /// The worker at this channel, for the configuration that is in use. Over the other channel,
@@ -278,7 +278,7 @@ impl Master {
 
     /// Waits for signals, or until something is due, and acts on signals.
     fn wait(&mut self) -> io::Result<()> {
-        // Only what `on_time` would do now: anything else would be due for ever.
+        // Only what `on_time` would do now: anything else would be due forever.
         let due = match self.phase {
             Phase::Terminating { kill_at } => Some(kill_at),
             Phase::Serving => self.start_at.into_iter().chain(self.later_due()).min(),
@@ -337,7 +337,7 @@ impl Master {
             Ok(Some(Report::TicketState(state))) => self.on_ticket_state(pid, state),
             Ok(Some(report)) => self.on_progress(pid, report),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Why it is gone its exit status tells.
+            // Its exit status tells why it is gone.
             Ok(None) => self.on_silence(pid),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.on_silence(pid),
             Err(error) => {

@@ -80,14 +80,14 @@ impl Reload {
         }
     }
 
-    /// A worker that is not the current one has told its ticket keys.
+    /// A worker that is not the current one has reported its ticket keys.
     pub(super) fn on_ticket_state(&mut self, pid: Pid, state: Zeroizing<Vec<u8>>) {
         if self.successor().is_some_and(|worker| worker.pid == pid) {
             self.ticket_state = Some(state);
         }
     }
 
-    /// When the master has to look at it again.
+    /// When the master must check it again.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.step {
             ReloadStep::Applying { give_up_at, .. } | ReloadStep::Waiting { give_up_at, .. } => {
@@ -253,7 +253,7 @@ impl Master {
         let Some(reload) = &mut self.reload else {
             return Role::Master;
         };
-        // Over this line the worker tells its sessions. Without one, clients shake hands in full.
+        // The worker sends its sessions over this channel. Without it, handshakes are full.
         let worker = self.worker.as_ref().filter(|worker| !worker.silent);
         let line = worker.and_then(|_| socket::seqpacket_pair().ok());
         let (told, before) = line.unzip();
@@ -267,7 +267,7 @@ impl Master {
                 let pid = successor.pid;
                 note!(self.server.journal, Notice, "start worker process {pid}");
                 if let (Some(worker), Some(told)) = (worker, told) {
-                    // If it cannot be told, the line closes, which the successor sees.
+                    // If it cannot be told, the channel closes, which the successor sees.
                     let _ = control::send_succession(worker.link.as_fd(), told.as_fd());
                 }
                 reload.step = ReloadStep::Waiting {
@@ -288,7 +288,7 @@ impl Master {
         Role::Master
     }
 
-    /// A worker says how far it is.
+    /// A worker reports its progress.
     pub(super) fn on_progress(&mut self, pid: Pid, report: Report) {
         let is_current = self.worker.as_ref().is_some_and(|worker| worker.pid == pid);
         let reload = self.reload.as_mut();
@@ -324,7 +324,7 @@ impl Master {
         }
     }
 
-    /// The current worker's line is of no use any more.
+    /// The current worker's channel is of no more use.
     pub(super) fn on_silence(&mut self, pid: Pid) {
         let is_current = self.worker.as_ref().is_some_and(|worker| worker.pid == pid);
         if let Some(reload) = &mut self.reload
@@ -384,7 +384,7 @@ impl Master {
         }
     }
 
-    /// The worker goes on with the new configuration.
+    /// The worker continues with the new configuration.
     fn on_applied(&mut self) {
         let Some(reload) = self.reload.take() else {
             return;

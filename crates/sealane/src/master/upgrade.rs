@@ -58,7 +58,7 @@ const OWN_VARIABLES: [&str; 6] = [
 
 /// How long WINCH and QUIT wait for the new binary to serve.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// nginx does not say that it serves: how often the pid file is looked at for it.
+/// nginx does not report that it serves: how often the pid file is checked instead.
 const START_POLL: Duration = Duration::from_millis(50);
 
 /// What waits until the new binary serves.
@@ -275,7 +275,7 @@ impl Master {
             })
     }
 
-    /// When what was put off has to be looked at again.
+    /// When a delayed signal must be checked again.
     pub(super) fn later_due(&self) -> Option<Instant> {
         self.later.map(|_| Instant::now() + START_POLL)
     }
@@ -292,7 +292,7 @@ impl Master {
         match signal {
             Signal::Quit if self.is_beside_another() => self.quit(),
             _ if self.is_beside_another() => self.pause(),
-            // Without the new binary nobody would serve.
+            // Without the new binary no process would serve.
             _ => note!(
                 self.server.journal,
                 Alert,
@@ -366,7 +366,7 @@ impl Master {
         self.draining.push(worker);
     }
 
-    /// The other binary says something, or is gone.
+    /// The other binary has sent something, or is gone.
     pub(super) fn on_other(&mut self) {
         let journal = &self.server.journal;
         let Some(other) = &mut self.other else { return };
@@ -450,7 +450,7 @@ impl Master {
     /// This master ends. The service manager hears that the server does, too, or who goes on.
     pub(super) fn tell_manager_of_end(&self) {
         match &self.other {
-            // nginx says nothing, and writes its pid file when it serves.
+            // nginx sends nothing, and writes its pid file when it serves.
             Some(other)
                 if other.side == Side::New
                     && (other.is_serving()

@@ -15,7 +15,7 @@ use std::time::Instant;
 pub(super) struct Worker {
     pub(super) pid: Pid,
     pub(super) link: OwnedFd,
-    /// It has said all that it will.
+    /// It will send no more reports.
     pub(super) silent: bool,
     /// It accepts connections.
     pub(super) ready: bool,
@@ -24,7 +24,7 @@ pub(super) struct Worker {
     pub(super) logs: Arc<LogSet>,
 }
 
-/// What a forked process goes on as.
+/// The role of a forked process.
 pub(super) enum Forked {
     Master(Worker),
     Worker(OwnedFd),
@@ -37,7 +37,7 @@ impl Worker {
     /// When the kernel refuses a process or descriptors.
     pub(super) fn fork(logs: &Arc<LogSet>) -> io::Result<Forked> {
         let (master, worker) = socket::seqpacket_pair()?;
-        // No report has descriptors. Older kernels cannot say so to the worker.
+        // No report has descriptors. Older kernels cannot enforce that.
         let _ = socket::refuse_fds(master.as_fd());
         Ok(match process::fork()? {
             Fork::Child => Forked::Worker(worker),
@@ -116,7 +116,7 @@ impl Worker {
                 .map(|(index, file)| (*index, file.as_fd()))
                 .collect();
             if files.is_empty() {
-                // It opens logs with variables in their paths by itself.
+                // It opens logs with variables in their paths itself.
                 return control::send_logs(self.link.as_fd(), &[]);
             }
             files

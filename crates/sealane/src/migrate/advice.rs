@@ -180,7 +180,7 @@ impl Advice {
         }
     }
 
-    /// The same where a line stands already.
+    /// The same where there is already a line.
     fn instead_of(mut self, line: &str) -> Advice {
         self.into = "where it stands now".to_owned();
         self.remove.push(line.to_owned());

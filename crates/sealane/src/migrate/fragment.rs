@@ -74,7 +74,7 @@ fn beside(file: &Path) -> PathBuf {
     directory.join("part\n")
 }
 
-/// Whether the text makes no configuration, and stands in the wrong place.
+/// Whether the text is not a configuration because it is in the wrong context.
 fn is_part(survey: &Survey) -> bool {
     let is_whole = |refusal: &Refusal| refusal.name.is_empty();
     survey.refusals.iter().any(is_whole) && misplaced(survey) > 0

@@ -19,7 +19,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// The names that were asked for, each once.
+    /// The names that were looked up, each once.
     pub(super) fn names(self) -> Vec<String> {
         self.names
     }

@@ -111,7 +111,7 @@ impl Page {
         self.heading(heading);
         let mut list = list.as_slice();
         while let Some(first) = list.first() {
-            // One reason for several directives is said once.
+            // One reason for several directives is printed once.
             let same = list.iter().take_while(|one| one.why == first.why).count();
             let (group, rest) = list.split_at(same);
             list = rest;

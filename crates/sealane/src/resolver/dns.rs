@@ -20,7 +20,7 @@ const ROUND: Duration = Duration::from_secs(5);
 /// Rounds after the first, as long as `resolver_timeout` is not over.
 const MORE_ROUNDS: usize = 5;
 
-/// Name servers asked at the same time, so that one that is dead costs no time.
+/// Name servers queried at the same time, so that a dead one costs no time.
 const ASKED_AT_ONCE: usize = 2;
 
 /// Questions under way for each connection to a name server.
@@ -39,7 +39,7 @@ pub(super) struct Dns {
     timeout: Duration,
 }
 
-/// What a name stands for.
+/// The addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer<T> {
     /// At least one, none twice.
@@ -154,7 +154,7 @@ fn set_options(options: &mut ResolverOpts) {
     options.attempts = MORE_ROUNDS;
     options.num_concurrent_reqs = ASKED_AT_ONCE;
     options.max_active_requests = MAX_ACTIVE;
-    // Answers are kept by `names`, for as long as `valid=` says.
+    // Replies are cached by `names`, for the time of `valid=`.
     options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
 }
@@ -173,7 +173,7 @@ fn full_name(name: &str) -> Result<Name, ResolveError> {
     Ok(parsed)
 }
 
-/// What A and AAAA say together: addresses that one has count, whatever the other says.
+/// The combined result of A and AAAA: addresses of one count, whatever the other returns.
 fn combine(
     answers: impl Iterator<Item = Result<Answer<RData>, ResolveError>>,
 ) -> Result<Answer<IpAddr>, ResolveError> {

@@ -33,7 +33,7 @@ pub(crate) struct KeptServer {
     pub(crate) service: Option<String>,
     /// `resolver_timeout`.
     pub(crate) timeout: Duration,
-    /// Who takes the addresses, and says whether they are others than before.
+    /// Takes the addresses, and returns whether they have changed.
     pub(crate) apply: Box<dyn Fn(Vec<ResolvedAddress>) -> bool + Send + Sync>,
 }
 
@@ -164,7 +164,7 @@ impl Keeping {
         let found = peers(records);
         if found.is_empty() {
             let errors = self.targets.values().filter_map(|target| target.failing);
-            // Only when nobody knows better are there no peers any more.
+            // Without peers only if no target failed in any other way.
             return Err(errors
                 .max_by_key(|error| *error != ResolveError::NotFound)
                 .unwrap_or(ResolveError::NotFound));

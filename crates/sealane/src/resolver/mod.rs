@@ -36,7 +36,7 @@ pub(crate) struct Resolvers {
 }
 
 impl Resolvers {
-    /// None yet; those of `before` that are asked for again are the same.
+    /// None yet; those of `before` that are needed again are kept.
     pub(crate) fn after(before: &Resolvers) -> Resolvers {
         Resolvers {
             all: Vec::new(),
@@ -44,7 +44,7 @@ impl Resolvers {
         }
     }
 
-    /// The resolver of a directive. Nobody is asked before the thread knows of it.
+    /// The resolver of a directive. It sends no query before the thread knows of it.
     pub(crate) fn of(
         &mut self,
         conf: &Arc<model::Resolver>,
@@ -121,9 +121,9 @@ fn start() -> io::Result<mpsc::UnboundedSender<Work>> {
     Ok(sender)
 }
 
-/// Answers and keeps until nobody can tell it anything any more.
+/// Answers requests and keeps peers until all senders are gone.
 async fn run(mut work: mpsc::UnboundedReceiver<Work>) {
-    // Whom a resolver asks. It is gone with the last who has it.
+    // The name servers of each resolver, dropped with its last reference.
     let mut known: Vec<(Weak<NameResolver>, Arc<Dns>)> = Vec::new();
     let mut keeping = JoinSet::new();
     while let Some(work) = work.recv().await {

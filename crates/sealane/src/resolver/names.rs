@@ -47,7 +47,7 @@ struct Question {
 }
 
 impl NameResolver {
-    /// A resolver that nobody has started: lookups wait for [`super::start`].
+    /// A resolver that is not started yet: lookups wait for [`super::start`].
     pub(super) fn new(conf: Arc<model::Resolver>, timeout: Duration) -> NameResolver {
         let (questions, queue) = mpsc::channel(MAX_QUEUED);
         NameResolver {
@@ -102,7 +102,7 @@ async fn answer(mut queue: mpsc::Receiver<Question>, all_kept: Arc<Kept>, dns: A
             let answer = dns.addresses(&asked.name).await;
             let answer = answer.map(|answer| kept.put(&asked.name, answer, Instant::now()));
             for waiter in asked.waiting.take(&asked.name) {
-                // Who has gone away is not interested any more.
+                // A cancelled request does not need the result.
                 let _ = waiter.send(answer.clone());
             }
         });
@@ -121,7 +121,7 @@ impl Resolve for NameResolver {
         let (waiter, lookup) = Lookup::waiting();
         match self.questions.try_send(Question { name, waiter }) {
             Ok(()) => lookup,
-            // So many wait that nobody would be answered in time.
+            // So many wait that none would be answered in time.
             Err(_full) => Lookup::known(Err(ResolveError::TimedOut)),
         }
     }
@@ -137,7 +137,7 @@ impl std::fmt::Debug for NameResolver {
     }
 }
 
-/// An address that somebody wrote instead of a name.
+/// An address written instead of a name.
 pub(super) fn literal(name: &str) -> Option<IpAddr> {
     let bare = name
         .strip_prefix('[')
@@ -178,7 +178,7 @@ impl Kept {
         answer.found.truncate(MAX_ADDRESSES);
         let addresses: Addresses = answer.found.into();
         let turned = self.turned(&addresses);
-        // A TTL of 0 is for those who wait already.
+        // A TTL of 0 is for the requests that already wait.
         if answer.valid.is_zero() {
             return turned;
         }
@@ -211,7 +211,7 @@ impl Kept {
     }
 }
 
-/// Who waits for which name.
+/// Which requests wait for which name.
 #[derive(Default)]
 struct Waiting(Mutex<HashMap<String, Vec<Waiter>>>);
 
@@ -229,7 +229,7 @@ impl Drop for Asked {
 }
 
 impl Waiting {
-    /// Lets somebody wait. Whether the name has to be asked for.
+    /// Adds a waiting request. Returns whether the name must be looked up.
     fn add(&self, name: &str, waiter: Waiter) -> bool {
         let mut names = self.names();
         if let Some(waiters) = names.get_mut(name) {

@@ -15,7 +15,7 @@ pub(super) const ENOSYS: u32 = libc::ENOSYS as u32;
 /// Starting threads, in a form that no filter can look into.
 pub(super) const CLONE3: Number = SYS_clone3;
 
-/// What rename(3) asks for where there is no call of that name.
+/// What rename(3) calls where there is no system call of that name.
 #[cfg(target_arch = "x86_64")]
 const RENAMEAT: Number = SYS_renameat;
 
@@ -232,7 +232,7 @@ pub(super) const CHANGING_FILES: &[Number] = &[
     SYS_rmdir,
 ];
 
-/// The operations of prctl that threads and the allocator ask for.
+/// The operations of prctl that threads and the allocator use.
 const PRCTL_OPTIONS: [c_int; 5] = [
     PR_SET_NAME,
     PR_GET_NAME,
@@ -259,7 +259,7 @@ const SOCKETS: [(c_int, c_int, c_int); 12] = [
     (AF_NETLINK, SOCK_RAW, NETLINK_ROUTE),
 ];
 
-/// Where the type of a socket stands among the flags that are given with it.
+/// The bits of a socket's type among its flags.
 const SOCKET_TYPE_BITS: u64 = 0xf;
 
 /// Levels of which every option may be set: the server's own, kernel TLS as well.
@@ -308,7 +308,7 @@ const NAMESPACES: c_int = CLONE_NEWNS
     | CLONE_NEWPID
     | CLONE_NEWNET;
 
-/// What the standard library asks of descriptors.
+/// What the standard library does with descriptors.
 const IOCTL_REQUESTS: [Ioctl; 4] = [FIONBIO, FIONREAD, FIOCLEX, TCGETS];
 
 /// A call is allowed if all conditions of one of its rows hold. `own` is the process

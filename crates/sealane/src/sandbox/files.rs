@@ -31,7 +31,7 @@ const CHANGES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     WriteFile | RemoveFile | RemoveDir | MakeReg | MakeDir | Refer
 });
 
-/// With `strict`: the kernel then asks where a file lies whenever one is opened, for reading too.
+/// With `strict`: the kernel then checks the path of every file that is opened, for reading too.
 const EMPTYING: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ Truncate });
 
 /// What it does nowhere.
@@ -39,7 +39,7 @@ const NEVER: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     Execute | MakeChar | MakeSock | MakeFifo | MakeBlock | MakeSym | IoctlDev
 });
 
-/// Where the kernel says which file gets a core dump.
+/// Where the kernel names the file for a core dump.
 const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
 
 /// The directories below which a worker changes files, with what they are.
@@ -93,7 +93,7 @@ impl Changeable {
         let _ = path.ancestors().find(|path| self.add(path));
     }
 
-    /// Whether a process that was made for this one can do what the other asks for.
+    /// Whether a process that was started for this one can do what the other needs.
     pub(crate) fn covers(&self, other: &Changeable) -> bool {
         let is_here = |(path, id)| self.0.get(path) == Some(id);
         other.0.iter().all(is_here)

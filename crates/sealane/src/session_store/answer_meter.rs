@@ -54,7 +54,7 @@ enum At {
     Line {
         /// The value's first byte.
         kind: u8,
-        /// What the digits so far say.
+        /// The value of the digits so far.
         number: usize,
         is_negative: bool,
         /// The byte before was a CR.
@@ -161,13 +161,13 @@ impl AnswerMeter {
             }
             b'*' | b'~' | b'>' => self.end_value(number),
             b'%' => self.end_value(number.saturating_mul(2)),
-            // Behind the attributes stands what they are about.
+            // The attributes are followed by the value they describe.
             b'|' => self.end_value(number.saturating_mul(2).saturating_add(1)),
             _ => self.end_value(0),
         }
     }
 
-    /// A value is complete but for so many that it holds.
+    /// A value is complete except for this many that it contains.
     fn end_value(&mut self, inner: usize) -> Result<(), TooLong> {
         // Each of them takes more than a byte.
         if inner > MAX_ANSWER_BYTES {

@@ -18,7 +18,7 @@ const MARK_LIFETIME: Duration = Duration::from_secs(3600);
 /// What is known of a store's memory.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// It has forgotten nothing since then; `None` when nobody knows.
+    /// It has forgotten nothing since then; `None` when unknown.
     pub(super) since: Option<Instant>,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn examine(
             .arg("PX")
             .arg(milliseconds(MARK_LIFETIME))
             .take();
-        // In this order: who sees the new identity sees the mark.
+        // In this order: a node that sees the new identity sees the mark.
         link.ask(&mark).await?;
         link.ask(&cmd("SET").arg(&run).arg(&identity).take())
             .await?;

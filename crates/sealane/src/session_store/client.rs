@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 /// passwords, the first reply.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often a store is asked whether it has begun anew.
+/// How often a store is checked for having started afresh.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A store.
@@ -56,7 +56,7 @@ pub(super) enum NoAnswer {
     Down,
     /// It did not answer in time.
     Late,
-    /// It said no.
+    /// It refused.
     Refused,
 }
 
@@ -110,7 +110,7 @@ impl Client {
         max_bytes: usize,
         asked: Instant,
     ) -> Result<Option<Vec<u8>>, NoAnswer> {
-        // The range is inclusive: one byte more than allowed tells too long ones.
+        // The range is inclusive: one byte more than allowed reveals values that are too long.
         let command = Cmd::new()
             .arg("GETRANGE")
             .arg(key)
@@ -141,7 +141,7 @@ impl Client {
         self.store(&command, asked).await.map(drop)
     }
 
-    /// Takes a key that nobody has, for some time. Whether nobody had it.
+    /// Sets a key that does not exist, for some time. Returns whether it did not exist.
     pub(super) async fn claim(
         &self,
         key: &str,
@@ -172,7 +172,7 @@ impl Client {
         answer
     }
 
-    /// Asks, unless the time since `asked` is over already.
+    /// Sends the request, unless its time since `asked` is already over.
     async fn ask(&self, command: &Cmd, asked: Instant) -> Result<Value, NoAnswer> {
         let Some(link) = self.state().link.clone() else {
             return Err(NoAnswer::Down);
@@ -208,7 +208,7 @@ impl Client {
 
     fn give_up(&self, why: &str) {
         let mut state = self.state();
-        // Of the requests on one connection, the first to fail says why.
+        // Of the requests on one connection, the first failure gives the reason.
         if state.link.take().is_some() {
             state.silence.broken();
             why.clone_into(&mut state.why);

@@ -29,9 +29,9 @@ pub(super) struct Dialer {
 /// The server, or the servers, to connect to.
 enum Endpoint {
     One(StoreAddress),
-    /// Whoever these say serves.
+    /// The server that these name.
     Sentinels {
-        /// The next to be asked in front.
+        /// The next to be queried comes first.
         sentinels: VecDeque<StoreAddress>,
         service: String,
     },
@@ -134,7 +134,7 @@ async fn serving(
 }
 
 fn config() -> AsyncConnectionConfig {
-    // Whoever asks keeps the time.
+    // The caller enforces the deadline.
     AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_pipeline_buffer_size(MAX_IN_FLIGHT)

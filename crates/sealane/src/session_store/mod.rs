@@ -63,7 +63,7 @@ struct Rest {
     dialer: Dialer,
 }
 
-/// What a worker asks.
+/// A request of a worker.
 struct Request {
     asked: Instant,
     key: StoreKey,
@@ -190,7 +190,7 @@ impl RemoteStore {
             key,
             question,
         };
-        // The request, and with it the reply, is dropped: nobody waits for it.
+        // The request, and with it the reply, is dropped: no handshake waits for it.
         if self.requests.try_send(request).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -211,7 +211,7 @@ impl SharedStore for RemoteStore {
     }
 }
 
-/// Answers the requests of workers for as long as somebody has the store.
+/// Answers the requests of workers for as long as the store is referenced.
 async fn answer_requests(mut queue: mpsc::Receiver<Request>, client: Arc<Client>) {
     let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     while let Some(request) = queue.recv().await {
@@ -239,7 +239,7 @@ impl Request {
         }
     }
 
-    /// Asks the store. A reply that is dropped says that there is no answer.
+    /// Queries the store. A dropped reply means that there is no result.
     async fn answer(self, client: &Client) {
         let key = client.full_name(&self.key);
         match self.question {

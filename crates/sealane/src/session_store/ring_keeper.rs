@@ -31,7 +31,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a node without keys waits for those of the store before it accepts connections.
 pub(super) const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time between two looks at a ring that another node is just making.
+/// Time between two polls of a ring that another node is just making.
 const JOIN_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long the lock of a node that makes a key lasts.
@@ -138,7 +138,7 @@ impl Keeper {
                         "no new session ticket key could be made ({error}); the last one goes on"
                     );
                 }
-                // Before it seals, and before the store is asked about the next ring.
+                // Before it seals, and before the store is queried about the next ring.
                 self.save();
             }
         }
@@ -214,7 +214,7 @@ impl KeptRing {
             Ok(()) => Ok(()),
             // Alone, until the store is back. What is due is done anyhow.
             Err(LookError::NoAnswer(NoAnswer::Down)) => rotate(&self.ring).map(drop),
-            // Somebody else may be at it. The next look will tell.
+            // Another node may be doing it. The next poll will show.
             Err(LookError::NoAnswer(_)) => Ok(()),
             Err(LookError::Library(error)) => Err(error),
         }
@@ -273,7 +273,7 @@ impl SharedRing {
         {
             return Ok(());
         }
-        // Again, now that nobody else writes: another node may have made the key.
+        // Again, now that no other node writes: another node may have made the key.
         self.fetch(ring, journal).await?;
         rotate(ring).map_err(LookError::Library)?;
         self.publish(ring, settings).await

@@ -49,7 +49,7 @@ pub(super) fn pack(rings: &Rings<'_>) -> Option<Zeroizing<Vec<u8>>> {
     Some(bytes)
 }
 
-/// The rings in what [`pack`] has made; `Err` says what is wrong with it.
+/// The rings in the output of [`pack`]; `Err` describes the fault.
 pub(super) fn unpack(bytes: &[u8]) -> Result<Rings<'_>, &'static str> {
     const CUT: &str = "it ends too soon";
     let rest = bytes.strip_prefix(MAGIC).ok_or("it is no such file")?;
@@ -125,7 +125,7 @@ pub(crate) fn write_state_file(
             .map_err(|error| ("rename", error))
     });
     if written.is_err() {
-        // What is left of it is of no use to anybody.
+        // What is left of it is useless.
         let _ = place.remove_beside(TEMPORARY);
         return written;
     }
@@ -135,7 +135,7 @@ pub(crate) fn write_state_file(
 /// Ticket keys as the master has them.
 #[derive(Default)]
 pub(crate) struct TicketStates {
-    /// What the current worker has told last, or the run before.
+    /// The last report of the current worker, or of the previous run.
     newest: Option<Zeroizing<Vec<u8>>>,
     /// The last report of the previous worker. The current one has learned it from that one,
     /// but may die before it reports it.
@@ -143,12 +143,12 @@ pub(crate) struct TicketStates {
 }
 
 impl TicketStates {
-    /// The current worker has told its keys.
+    /// The current worker has reported its keys.
     pub(crate) fn set(&mut self, state: Zeroizing<Vec<u8>>) {
         self.newest = Some(state);
     }
 
-    /// Another worker is the current one, which has told these.
+    /// Another worker is the current one, which has reported these.
     pub(crate) fn succeed(&mut self, state: Option<Zeroizing<Vec<u8>>>) {
         if let Some(state) = state {
             self.before = self.newest.replace(state);
@@ -210,7 +210,7 @@ impl StateFile {
 /// What is added to the name of a file that is not complete yet.
 const TEMPORARY: &str = ".tmp";
 
-/// A name that somebody else has taken is not followed, whatever it is: the file is new.
+/// An existing name is not followed, whatever it is: the file is new.
 fn write_temporary(place: &GuardedName<'_>, bytes: &[u8]) -> Result<(), (&'static str, io::Error)> {
     let mut file = place.create_beside(TEMPORARY, 0o600)?;
     file.write_all(bytes).map_err(|error| ("write", error))?;

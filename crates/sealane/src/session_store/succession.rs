@@ -47,9 +47,9 @@ const END: u8 = b'E';
 
 /// Longest message but that of keys, in bytes.
 const MAX_MESSAGE_BYTES: usize = 32 << 10;
-/// What a session takes in a message besides itself and its id.
+/// Overhead of a session in a message, beyond itself and its id.
 const SESSION_OVERHEAD_BYTES: usize = 1 + 8 + 2;
-/// Longest name of a zone, in bytes, so that a session of any length has room beside it.
+/// Longest name of a zone, in bytes, so that a session of any length fits next to it.
 const MAX_ZONE_BYTES: usize = 1 << 10;
 
 /// Sessions that are made while others are on their way; more are not taken along.
@@ -59,7 +59,7 @@ const MAX_WAITING: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Pause before another attempt when the line is full.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
-/// How often keys are looked at.
+/// How often keys are checked for changes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a process that has nothing else to do waits for the other one to read.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -100,7 +100,7 @@ pub(crate) fn tell_successor(
         .spawn(move || {
             let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
             let followed = Followed::new(&sessions);
-            // The other process is gone: then nobody needs what it lacks.
+            // The other process is gone: what it lacks is not needed.
             let _ = followed.tell(&line, &sessions, &told_last);
         });
     match spawned {
@@ -117,19 +117,19 @@ pub(crate) fn tell_successor(
     }
 }
 
-/// The thread that tells a successor.
+/// The thread that sends to a successor.
 pub(crate) struct Telling {
     thread: JoinHandle<()>,
     is_last: Arc<AtomicBool>,
 }
 
 impl Telling {
-    /// The other process is gone, or has been told everything.
+    /// The other process is gone, or has been sent everything.
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Nothing is added any more: waits until all is told, though not for ever.
+    /// Nothing more is added: waits until everything is sent, but not forever.
     pub(crate) fn finish(self) {
         self.is_last.store(true, Ordering::Release);
         let until = Instant::now() + FINISH_TIMEOUT;
@@ -161,7 +161,7 @@ impl Followed {
         }
     }
 
-    /// Returns when all is told and `is_last`, or when the other process is gone.
+    /// Returns when everything is sent and `is_last`, or when the other process is gone.
     fn tell(
         &self,
         line: &OwnedFd,
@@ -193,7 +193,7 @@ impl Followed {
             if ends {
                 return Ok(());
             }
-            // It says nothing: what can be read is its end.
+            // It sends nothing: only its end can be read.
             if poll::wait_readable(&[line.as_fd()], Some(Duration::ZERO))?[0] {
                 return Ok(());
             }
@@ -211,7 +211,7 @@ impl Followed {
                     batch.send(line)?;
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
-                // There is no cache, and nothing to tell but keys.
+                // There is no cache, and nothing to send but keys.
                 Err(RecvTimeoutError::Disconnected) => {
                     std::thread::sleep(left);
                     return Ok(());
@@ -245,7 +245,7 @@ fn follower(sender: SyncSender<Made>, zone: Arc<Zone>) -> sealane_tls::Follower 
     })
 }
 
-/// The ticket keys as they were told last.
+/// The ticket keys as last sent.
 #[derive(Default)]
 struct Keys(Option<Zeroizing<Vec<u8>>>);
 
@@ -356,7 +356,7 @@ pub(crate) fn learn(line: OwnedFd, sessions: &Arc<SessionState>, journal: &Journ
         .name("succession".to_owned())
         .spawn(move || {
             let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-            // It ends when the process of before does. What it says wrong ends it, too.
+            // It ends when the previous process does. A malformed message ends it, too.
             let _ = learner.learn_until(None);
         });
     if let Err(error) = spawned {

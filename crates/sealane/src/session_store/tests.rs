@@ -87,7 +87,7 @@ fn flooding_store(
     (port, thread)
 }
 
-/// Answers until something is asked: the client names itself first.
+/// Answers until the first request: the client introduces itself first.
 fn greet(client: &mut TcpStream) {
     let (mut seen, mut greetings) = (Vec::new(), 0);
     loop {

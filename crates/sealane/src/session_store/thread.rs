@@ -57,11 +57,11 @@ struct Work {
     stores: Vec<(Rest, Arc<Client>)>,
     rings: Vec<KeptRing>,
     journal: Journal,
-    /// Told, or dropped, when rings without keys have asked their stores.
+    /// Signalled, or dropped, when rings without keys have queried their stores.
     joined: std_mpsc::Sender<()>,
 }
 
-/// Beyond the time-out of the thread itself, in case that it does not get a processor.
+/// Beyond the thread's own time-out, in case it does not get a processor.
 const JOIN_GRACE: Duration = Duration::from_secs(1);
 
 impl StoreThread {
@@ -168,7 +168,7 @@ fn start(sink: StateSink, journal: &Journal) -> io::Result<mpsc::UnboundedSender
     Ok(sender)
 }
 
-/// Works until nobody can tell it anything any more.
+/// Runs until all senders are gone.
 async fn run(mut keeper: Keeper, mut work: mpsc::UnboundedReceiver<Work>) {
     let mut is_first = true;
     loop {
