@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every option of nginx's command line.
+/// Handles every option of nginx's command line.
 fn run(arguments: &Arguments) -> ExitCode {
     let places = paths::Places::new(arguments);
     if arguments.show_version {
