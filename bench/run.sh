@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Sealane against nginx, by turns on pinned cores; see bench/README.md.
+# Sealane against nginx, in alternating rounds on pinned cores; see bench/README.md.
 #
 #   bench/run.sh [--peer reference|debian]... [arguments of `sealane bench compare`]
 #   bench/run.sh s2 [arguments of `sealane bench compare`]
 #   bench/run.sh storm [arguments of `sealane bench storm`]
 #
 # Without --peer: the newest nginx with OpenSSL 4.0 (built on first use, which takes
-# minutes) and, in comparisons other than s2, Debian's nginx. Further arguments go
-# through, such as --quick, --case tls13-1k, --rounds 9, --json FILE, --markdown FILE.
+# minutes) and, in comparisons other than s2, Debian's nginx. Further arguments are
+# passed on, such as --quick, --case tls13-1k, --rounds 9, --json FILE, --markdown FILE.
 #
-#   s2        the table of a study of asynchronous TLS: full handshakes by suite on one
-#             core and on two; Sealane as it comes, with ssl_async off, on, and in batches
-#   storm     how an established connection fares while others do handshakes; nginx
+#   s2        the table of an asynchronous TLS study: full handshakes by suite on one
+#             core and on two; Sealane with defaults, with ssl_async off, on, and in batches
+#   storm     how an established connection fares while others handshake; nginx
 #             with multi_accept off and on
 #   --variant NAME=DIRECTIVES
-#             Sealane once more, as sealane-NAME, with these directives in http {}
+#             Sealane a second time, as sealane-NAME, with these directives in http {}
 #
 # Environment:
 #   SEALANE          the binary to measure (default: target/release/sealane)
@@ -50,7 +50,7 @@ case ${1:-} in
     )
     # `batch` is for RSA keys; Sealane refuses it for others.
     arguments=(--case s2 --rsa-directives 'sealane-batch=ssl_accelerator batch;')
-    # Two cores for the servers where that leaves one for the clients.
+    # Two cores for the servers if that leaves one for the clients.
     if [[ " $* " != *" --server-c"* ]]; then
       if (($(nproc) > 2)); then arguments+=(--server-cores 1,2); else arguments+=(--server-cores 1); fi
     fi

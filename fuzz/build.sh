@@ -2,7 +2,7 @@
 # Builds the coverage-guided driver and prints where it is.
 #
 #   fuzz/build.sh             for fuzzing
-#   fuzz/build.sh coverage    the same, which also counts what of our crates is reached
+#   fuzz/build.sh coverage    the same, which also records which code of our crates is reached
 #
 # The directory is target/fuzz; both share the other crates in it.
 set -euo pipefail

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Prints what of each parser's file the corpora reach, and every function that
+# Prints how much of each parser's file the corpora reach, and every function that
 # none of them reaches.
 #
 #   fuzz/coverage.sh [TARGET...]      default: all
 #
 # Seeds, earlier findings and what run.sh has grown in target/fuzz/corpus/ run
-# once each. The numbers are LLVM's, of its source-based coverage; its tools
-# have to be of the compiler's own LLVM.
+# once each. The numbers come from LLVM's source-based coverage; its tools
+# must be those of the compiler's LLVM version.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/packages.sh
@@ -18,7 +18,7 @@ if ! command -v "llvm-cov-$version" >/dev/null && ! require_packages "coverage o
   exit 0
 fi
 
-# Files that read what comes from outside; tests and the targets themselves are none.
+# Files that read untrusted input, without tests and the targets themselves.
 parsers='crates/(conf/src|http/src|tls/src/(client_hello|packed|ciphers|sessions)|server/src/(connection|exchange_task|h2|filters|handlers|proxying|access|client_link|framing|prologue|variables))'
 others='(/|_)(tests|fuzz|sample|differential)([_/.]|$)'
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Adds to the seeds what the grown corpora reach beyond them, as little as does it.
+# Adds to the seeds a minimal set of inputs from the grown corpora that reach more code.
 #
 #   fuzz/minimise.sh [TARGET...]      default: all
 #
-# libFuzzer chooses inputs that cover everything that the corpus covers; of these
-# the long ones are taken first, up to FILES and BYTES for each target. Seeds with a name stay.
+# libFuzzer chooses inputs that cover everything that the corpus covers; the
+# longest of these are taken first, up to FILES and BYTES for each target. Seeds with a name stay.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,7 +19,7 @@ for target in "${targets[@]}"; do
   corpus=$directory/corpus/$target seeds=fuzz/seeds/$target
   [[ -d $corpus ]] || continue
   chosen=$(mktemp -d)
-  # Named seeds go first, so that nothing is chosen that they reach already.
+  # Named seeds go first, so that nothing is chosen that they already reach.
   find "$seeds" -regextype posix-extended -type f ! -regex '.*/[0-9a-f]{16,}' -exec cp -t "$chosen" {} +
   SEALANE_FUZZ_TARGET="$target" "$binary" -set_cover_merge=1 "$chosen" "$corpus" "$seeds" >"$directory/$target.merge.log" 2>&1 || {
     tail -n 20 "$directory/$target.merge.log" >&2

@@ -4,8 +4,8 @@
 #   fuzz/run.sh [SECONDS [TARGET...]]      default: 60 seconds for each target
 #
 # The corpus that grows is in target/fuzz/corpus/; findings go to fuzz/findings/
-# and end the run with status 1. At the end stands what of the parsers was
-# reached (coverage.sh). README.md says what this is and is not.
+# and end the run with status 1. A coverage report of the parsers
+# follows (coverage.sh). README.md explains what this does and does not find.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

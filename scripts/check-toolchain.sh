@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the compiler's version, and fails unless it is a stable release that is
 # not older than `rust-version` in Cargo.toml. The Makefile and .ci/run call it,
-# so that no result is one of a compiler that a newcomer does not have.
+# so that no result comes from a compiler that a newcomer does not have.
 #
 #   scripts/check-toolchain.sh
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packs the release binary with its licences, documentation and examples.
-# The same commit gives the same archive: names are sorted, times are the commit's.
+# Archives are reproducible: names are sorted, times are the commit's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,7 +18,7 @@ for file in README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE; do
   install -m 0644 "$file" "dist/$name/"
 done
 scripts/third-party-notices.sh >"dist/$name/THIRD-PARTY"
-# Only what is committed: never the certificates and logs that a quickstart leaves behind.
+# Only committed files: never the certificates and logs that a quickstart leaves behind.
 git archive HEAD docs examples | tar -x -C "dist/$name"
 tar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner -C dist -c "$name" | gzip -9n >"dist/$name.tar.gz"
 rm -rf "dist/$name"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that `make run` and `cargo build` need besides the
-# Rust toolchain. Not root: prints the command and stops.
+# Rust toolchain. Without root, prints the command and stops.
 #
 #   gcc g++ libc6-dev   AWS-LC is C and C++ (its libssl is C++), PCRE2 is C
 #   cmake make          AWS-LC's libssl is built by cmake
 #   libclang-dev        bindgen reads AWS-LC's headers
 #   ca-certificates     cargo fetches crates over HTTPS
-#   openssl, curl       certificates for the quickstart, and the line to try it
+#   openssl, curl       certificates for the quickstart, and the command to try it
 #
 # PCRE2 needs no package: the crate builds its own copy where the system has none.
 set -euo pipefail

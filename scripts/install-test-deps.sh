@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the clients and servers that the tests use, on top of what the build
-# needs. Not root: prints the command and stops. Nothing is started: Debian's
+# needs. Without root, prints the command and stops. Nothing is started: Debian's
 # nginx package is installed with its service held back.
 #
 #   curl wget openssl   clients; openssl also makes the certificates of each test
@@ -8,13 +8,13 @@
 #   golang-go           builds tests/clients/go (a Go already on the PATH will do)
 #   nginx-light         the server that differential tests compare with
 #   procps util-linux   prlimit, kill, ps
-#   nghttp2-client      nghttp and h2load, an HTTP/2 client of its own
-#   binutils gdb        make calls within a worker, name the frames of a crash
+#   nghttp2-client      nghttp and h2load, an independent HTTP/2 client
+#   binutils gdb        make calls inside a worker, resolve the frames of a crash
 #   strace              counts system calls per request
 #   redis-server        the session store of all nodes (with redis-cli)
 #   faketime            nodes whose clocks differ
-#   php-fpm             what fastcgi_pass is tried with
-#   uwsgi-core uwsgi-plugin-python3   what uwsgi_pass is tried with
+#   php-fpm             tests fastcgi_pass
+#   uwsgi-core uwsgi-plugin-python3   tests uwsgi_pass
 #   python3             a small SCGI server for scgi_pass
 #   gunicorn            an application server behind proxy_pass
 #   python3-websockets  a WebSocket server behind proxy_pass, and its clients

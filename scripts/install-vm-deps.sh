@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What the guests of tests/vm need, on top of what the other tests do: an emulator,
-# the programs inside a guest, and two kernels, which are unpacked below .cache/vm and
-# not installed. Not root: prints the command for the packages and stops.
+# Installs what the guests of tests/vm need, on top of the other tests' packages: an emulator,
+# the programs inside a guest, and two kernels, which are only unpacked below .cache/vm.
+# Without root, prints the command for the packages and stops.
 #
 #   qemu-system-x86     the machine
 #   busybox-static      the guest's init and mount
-#   kmod xz-utils zstd  kernel modules, here and there
+#   kmod xz-utils zstd  kernel modules, here and in the guest
 #   e2fsprogs           the guest's disk in memory
 #   tcpdump             packet captures in the guest
 set -euo pipefail

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Creates a throw-away certificate authority and two server certificates signed
-# by it, RSA-2048 and P-256, for localhost, 127.0.0.1 and ::1. What exists stays.
+# by it, RSA-2048 and P-256, for localhost, 127.0.0.1 and ::1. Existing files are kept.
 #
 #   scripts/make-certificates.sh DIRECTORY
 #
 # The files are authority.pem (what clients trust), rsa.pem, rsa.key, ecdsa.pem
-# and ecdsa.key. Keys are readable by their owner only. The authority's own key
+# and ecdsa.key. Keys are readable only by their owner. The authority's own key
 # is deleted at the end: nothing more can be signed with it, so trusting
 # authority.pem for a test trusts these two certificates and no other.
 set -euo pipefail

@@ -1,9 +1,9 @@
-# Sourced by the install-*.sh scripts: asks Debian's package manager for what
-# is missing, and for nothing else.
+# Sourced by the install-*.sh scripts: installs only the Debian packages that
+# are missing.
 #
 #   require_packages "what they are for" package...
 #
-# As root the missing packages are installed. Without root the exact command is
+# As root, the missing packages are installed. Without root, the exact command is
 # printed and the script ends with status 1: a build must not ask for a password.
 
 # The packages among the arguments that are not installed, one per line.
@@ -33,8 +33,8 @@ require_packages() {
 }
 
 # Installs packages with every service kept stopped: a package such as nginx
-# would otherwise start its server on port 80 when it is unpacked. The policy
-# file is how Debian's own tools ask whether they may; one that exists stays.
+# would otherwise start its server on port 80 when it is unpacked. Debian's own
+# tools consult the policy file before they start a service; an existing one is kept.
 install_without_starting() {
   local policy=/usr/sbin/policy-rc.d ours=0 status=0
   if [[ ! -e $policy ]]; then

@@ -12,7 +12,7 @@ mkdir -p "$prefix/logs"
 
 directives="daemon off;"
 if ((EUID == 0)) && ! setpriv --reuid=65534 --regid=65534 --clear-groups test -r "$prefix/html/index.html"; then
-  # The worker would drop to "nobody", who cannot look into this directory.
+  # The worker would drop to user "nobody", which cannot read this directory.
   printf 'note: "nobody" cannot read %s, so the worker keeps running as root; do not do this in production\n' "$prefix" >&2
   directives+=" user root;"
 fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace and prints the sum of the counts at the end.
+# Runs every test of the workspace and prints the totals at the end.
 #
 #   scripts/run-tests.sh [arguments of cargo test]
 #
-# SEALANE_TEST_LONG=1 raises the counts that sealane_tests::scale gives, and adds
-# what is not in the core part of the guests (tests/vm).
+# SEALANE_TEST_LONG=1 raises the counts that sealane_tests::scale returns, and adds
+# the guest tests (tests/vm) that are not in the core part.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,10 +13,10 @@ output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 started=$SECONDS
 
-# Everything is built first. The end-to-end tests then take the binary that the
+# Everything is built first. The end-to-end tests then use the binary that the
 # tests of package sealane were built with, instead of asking cargo for it again.
 "$cargo" test --workspace --locked --no-run
-# What the guests of tests/vm boot with: in emulation an unoptimised build takes too long.
+# The build for the guests of tests/vm: under emulation an unoptimised one takes too long.
 "$cargo" build --profile quick --locked -p sealane -p sealane-vm
 target=$("$cargo" metadata --format-version 1 --no-deps --offline | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
 export SEALANE_BINARY="$target/debug/sealane"
@@ -28,7 +28,7 @@ built=$((SECONDS - started))
 status=0
 "$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast "$@" 2>&1 | tee "$output" || status=$?
 if [[ ${SEALANE_TEST_LONG:-} == 1 ]]; then
-  # Those that cannot be had in a bounded count.
+  # Tests that cannot run with bounded counts.
   "$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast --lib --bins --tests -- --ignored 2>&1 |
     tee -a "$output" || status=$?
 fi
@@ -37,7 +37,7 @@ SEALANE_BINARY="$target/quick/sealane" "$cargo" test -p sealane-vm --locked --no
 
 awk -v built="$built" -v total="$((SECONDS - started))" '
   /^test result: / { passed += $4; failed += $6; ignored += $8 }
-  # What sealane_needs::leave_out says, in the middle of a line too.
+  # The messages of sealane_needs::leave_out, even in the middle of a line.
   match($0, /left out: [a-z_:0-9]+: .*/) { lacking[++left_out] = substr($0, RSTART, RLENGTH) }
   /^error: test failed/ { broken = 1 }
   END {

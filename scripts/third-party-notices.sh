@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Prints the licences of everything that is linked into the binaries: the crates, and the C
-# libraries that some of them carry (AWS-LC, zstd, mimalloc). A text that several share stands once.
+# libraries that some of them bundle (AWS-LC, zstd, mimalloc). A shared text is printed once.
 #
 #   scripts/third-party-notices.sh >THIRD-PARTY
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cargo=${CARGO:-cargo}
-# Packages lie in directories that are named by name and version.
+# Package directories are named by name and version.
 manifests=$("$cargo" metadata --format-version 1 --locked | grep -o '"manifest_path":"[^"]*"' | cut -d'"' -f4)
-# name version|licence|repository, of what is linked and not of this repository
+# name version|licence|repository of everything linked that is not from this repository
 linked=$("$cargo" tree -p sealane -p sealane-bench -e normal --prefix none --no-dedupe --locked --format '{p}|{l}|{r}' |
   grep -v -e ' (/' -e '^$' | sed 's/ v\([0-9]\)/ \1/; s/ (\*)//; s/ (proc-macro)//' | sort -u)
 

@@ -28,7 +28,7 @@ pub(crate) struct Build<'a> {
     pub(crate) events: Option<EventsDraft>,
     pub(crate) http: HttpDraft,
     pub(crate) http_seen: bool,
-    /// What `http` itself says, once its block has ended, and its servers.
+    /// The settings of `http` itself, once its block has ended, and its servers.
     pub(crate) http_level: Option<HttpLevel>,
     pub(crate) servers: Vec<Server>,
     /// The groups of servers, once the `http` block has ended.
@@ -188,7 +188,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Whether directives stand directly in a `server`.
+    /// Whether directives are directly in a `server`.
     pub(crate) fn in_server(&self) -> bool {
         matches!(
             self.levels.last().map(|level| &level.kind),
@@ -196,13 +196,13 @@ impl<'a> Build<'a> {
         )
     }
 
-    /// Whether directives stand outside of `http`.
+    /// Whether directives are outside `http`.
     pub(crate) fn in_main(&self) -> bool {
         self.levels.len() == 1
     }
 
-    /// Notes a single-valued directive without a setter; false when it was
-    /// there before.
+    /// Records a single-valued directive without a setter; false when it was
+    /// already there.
     pub(crate) fn first_here(&mut self, name: &'static str) -> bool {
         self.level().seen.insert(name)
     }

@@ -1,5 +1,5 @@
-//! One directive as it was met, with the ways in which setters read its
-//! arguments. The complaints are nginx's.
+//! One directive as it was read, with the ways in which setters read its
+//! arguments. The error messages are nginx's.
 
 use crate::directives::{Check, Row};
 use crate::lexer::Word;
@@ -15,7 +15,7 @@ pub(crate) struct Call<'a> {
     pub(crate) row: &'static Row,
     /// The name, then the arguments.
     pub(crate) words: &'a [Word],
-    /// Where nginx says it stands: the line of its end.
+    /// Its position according to nginx: the line of its end.
     pub(crate) origin: Origin,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
             )
         };
         let name = self.text(index)?.strip_prefix('$').ok_or_else(invalid)?;
-        // nginx looks at the name alone once the `$` is gone.
+        // nginx checks only the name once the `$` is removed.
         match name.is_empty() {
             true => Err(Fault::at(index, "invalid variable name \"$\"")),
             false => Ok(name),
@@ -162,7 +162,7 @@ impl<'a> Call<'a> {
         Fault::at(index, format!("\"{}\" directive {what}", self.row.name))
     }
 
-    /// `invalid value "x"`, as nginx says for words out of a list.
+    /// `invalid value "x"`, nginx's message for words from a list.
     pub(crate) fn invalid(&self, index: usize) -> Fault {
         Fault::at(index, format!("invalid value \"{}\"", self.shown(index)))
     }

@@ -1,4 +1,4 @@
-//! What the parser has to say about a configuration.
+//! The parser's messages about a configuration.
 
 use crate::model::{LogLevel, Origin, Source};
 use crate::store_url::masked;
@@ -28,9 +28,9 @@ pub struct SourceLocation {
     pub line: u32,
     /// Byte of `source_line` to point at, from 1.
     pub column: u32,
-    /// The text of the line that is pointed at, without its end; of a very
-    /// long line the part around. Empty when not known. In a directive of
-    /// several lines it may stand above `line`, which is the directive's end.
+    /// The text of the line that the message points at, without its end; for a very
+    /// long line, the part around the error. Empty when not known. In a directive of
+    /// several lines it may be above `line`, which is the directive's end.
     pub source_line: String,
 }
 
@@ -75,8 +75,8 @@ impl Diagnostic {
     }
 }
 
-/// The text with control characters as the error log has them, for a terminal: it would obey
-/// them, and what a configuration says may be somebody else's.
+/// The text with control characters escaped as in the error log, for a terminal: it would obey
+/// them, and the configuration may come from someone else.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -107,8 +107,8 @@ impl fmt::Display for Diagnostic {
 }
 
 impl SourceLocation {
-    /// The line, masked, printable, without the blanks around it; of a long one, `most`
-    /// characters around the place.
+    /// The line, masked, printable, without the blanks around it; for a long one, `most`
+    /// characters around the error.
     pub fn shown_line(&self, most: usize) -> String {
         let line = printable(masked(&self.source_line).trim());
         let count = line.chars().count();

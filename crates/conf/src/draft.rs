@@ -117,7 +117,7 @@ pub(crate) struct Address {
     pub(crate) options: ListenOptions,
     /// Options of the socket were given (nginx's `set`).
     pub(crate) options_given: bool,
-    /// A socket of its own is asked for.
+    /// It needs its own socket.
     pub(crate) bind: bool,
     pub(crate) default_server: usize,
     /// `default_server` was written for it.

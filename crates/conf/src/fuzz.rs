@@ -8,7 +8,7 @@ use crate::model::{
 };
 use crate::parser::{Limits, parse_within, survey_within};
 
-/// Longest input that is looked at.
+/// Longest input that is tried.
 pub const MAX_INPUT_BYTES: usize = 64 << 10;
 
 /// Tighter than for real files, so that a file that includes others many
@@ -21,7 +21,7 @@ const LIMITS: Limits = Limits {
     bytes: 512 << 10,
 };
 
-/// Reads `data` as a configuration and checks what came of it.
+/// Parses `data` as a configuration and checks the result.
 ///
 /// Zero bytes split it into files: `nginx.conf`, then `a.conf`, `b.conf` and
 /// so on, which the first may include. A first byte of `-` gives the text up
@@ -43,7 +43,7 @@ pub fn fuzz_config(data: &[u8]) {
     for (name, text) in names.iter().zip(texts) {
         loader = loader.with(format!("/conf/{name}.conf"), text);
     }
-    // Who reads on finds faults in what is refused, and none in what is not.
+    // Parsing on finds faults in what is refused, and none in what is not.
     let survey = survey_within(&options, &mut loader, &LIMITS);
     let faults = survey.refusals.len() + survey.unread.len() + usize::from(survey.end.is_some());
     let strict = parse_within(&options, &mut loader, &LIMITS);

@@ -1,6 +1,6 @@
-//! Every group of servers that requests are handed to, while the configuration
-//! is read: those of `upstream` blocks, and those that a `proxy_pass` or its like
-//! makes by naming an address or a host. A name may be used before its block.
+//! Every group of servers that requests are passed to, while the configuration
+//! is read: those of `upstream` blocks, and those that `proxy_pass` and the like
+//! define by naming an address or a host. A name may be used before its block.
 
 use crate::call::Fault;
 use crate::model::{GroupRef, Origin};

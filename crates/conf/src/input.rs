@@ -1,11 +1,11 @@
-//! What the parser gets from outside: options and a way to read files.
+//! The parser's input: options and a way to read files.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Everything that reading a configuration needs from the world.
+/// Everything that reading a configuration needs from outside.
 ///
 /// The parser calls nothing else, so a test or the fuzzer can hand in files
 /// that exist in memory only.
@@ -18,8 +18,8 @@ pub trait Loader {
     /// (`open() "..." failed (2: No such file or directory)`).
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The files that match a pattern with `*`, `?` and `[...]` as `glob(3)`
-    /// has them, sorted. No match is an empty list, not an error.
+    /// The files that match a pattern with `*`, `?` and `[...]` as in `glob(3)`,
+    /// sorted. No match is an empty list, not an error.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl Loader for MemoryLoader {
 }
 
 /// Whether a path matches a pattern with `*`, `?` and `[...]`, segment by
-/// segment; a leading dot must be written, as `glob(3)` wants it.
+/// segment; a leading dot must be matched explicitly, as in `glob(3)`.
 pub fn matches(pattern: &str, path: &str) -> bool {
     let (mut patterns, mut segments) = (pattern.split('/'), path.split('/'));
     loop {
@@ -198,7 +198,7 @@ fn segment_matches(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// Length of the set `[...]` at the beginning of `pattern` if `byte` is in
-/// it. A bracket that is never closed stands for itself.
+/// it. A bracket that is never closed matches itself.
 fn set_matches(pattern: &[u8], byte: u8) -> Option<usize> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let first = 1 + usize::from(negated);

@@ -113,8 +113,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Reads past a block of Lua, whose `{` was read, as nginx's module for it does: braces in
-    /// its strings and comments do not count. False when the text ends before.
+    /// Skips a block of Lua, whose `{` was read, as nginx's Lua module does: braces in
+    /// its strings and comments do not count. False when the text ends first.
     pub(crate) fn skip_lua(&mut self) -> bool {
         let mut depth = 1_usize;
         while let Some(byte) = self.bump() {

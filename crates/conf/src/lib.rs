@@ -5,11 +5,11 @@
 //! tests and in the fuzzer.
 //!
 //! A configuration is read as nginx reads it. The lexer splits text into
-//! statements; the parser follows includes and hands every statement to its
-//! row of the directive table ([`directives`]) at once, so that of several
-//! errors the one that nginx would report comes first. Setters write down
-//! what is said, level by level (the drafts); when the `http` block ends,
-//! merging applies inheritance and defaults and makes the [`model`], which is
+//! statements. The parser follows includes and passes every statement
+//! immediately to its row of the directive table ([`directives`]), so that of several
+//! errors the one that nginx would report comes first. Setters record the
+//! values as written, level by level (the drafts). When the `http` block ends,
+//! merging applies inheritance and defaults and builds the [`model`], which is
 //! all that the data plane sees.
 //!
 //! ```

@@ -17,13 +17,13 @@ const MAX_UNIX_PATH_BYTES: usize = 107;
 /// Most pairs of an address and a server; port ranges multiply.
 const MAX_LISTEN_PAIRS: usize = 1 << 17;
 
-/// What a `listen` line asks for besides its addresses.
+/// The options of a `listen` line, without its addresses.
 struct Line {
     options: ListenOptions,
     default_server: bool,
     /// Options of the socket were given.
     options_given: bool,
-    /// A socket of its own is asked for.
+    /// It needs its own socket.
     bind: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn default_listen(b: &mut Build<'_>, origin: Origin) -> Result<(), Fa
     add(b, address, &Line::new(), server, &origin)
 }
 
-/// The addresses that the first argument stands for.
+/// The addresses that the first argument names.
 fn addresses(b: &mut Build<'_>, written: &[u8]) -> Result<Vec<ListenAddress>, &'static str> {
     if written.len() >= 5 && written[..5].eq_ignore_ascii_case(b"unix:") {
         let path = &written[5..];
@@ -311,8 +311,8 @@ fn keepalive(value: &[u8]) -> Option<TcpKeepalive> {
     something.then_some(keepalive)
 }
 
-/// Adds a server to an address, with nginx's complaints about lines that do
-/// not fit together.
+/// Adds a server to an address, with nginx's errors for conflicting
+/// lines.
 fn add(
     b: &mut Build<'_>,
     address: ListenAddress,
@@ -384,7 +384,7 @@ fn bits(options: &ListenOptions) -> u8 {
 
 impl Address {
     /// Whether nginx would warn that the lines of this address name different
-    /// protocols. It stays silent in two harmless cases: one line names them
+    /// protocols. It does not in two harmless cases: one line names them
     /// and the others none, or the lines that set options name them.
     fn note_protocols(&mut self, before: u8, line: &Line) -> bool {
         let now = bits(&line.options);

@@ -31,8 +31,7 @@ pub(crate) struct HttpLevel {
     pub(crate) main_logs: usize,
 }
 
-/// At the end of the `http` block: checks and builds it. What is wrong comes in the order in
-/// which nginx looks at it.
+/// At the end of the `http` block: checks and builds it. Errors are reported in nginx's order.
 pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
     let (server, location) = b.take_http();
     let location = locations::with_log_defaults(location, b);

@@ -1,4 +1,4 @@
-//! What a configuration is made of: how many directives do something, and which do not.
+//! Statistics of a configuration: how many directives work, and which have no effect.
 
 use crate::directives::Row;
 use crate::model::Origin;
@@ -27,7 +27,7 @@ pub struct Idle {
     pub reason: IdleReason,
     /// Why, in a sentence, and what to use instead.
     pub why: String,
-    /// Where it stands.
+    /// Its position.
     pub places: Vec<Origin>,
     /// How often it was met, beyond `places`.
     pub more: usize,

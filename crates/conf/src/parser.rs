@@ -17,8 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// How large a configuration may be. The defaults are far above what is
-/// written by hand or by machines; they end mistakes such as an `include` of
+/// How large a configuration may be. The defaults are far above what people
+/// or programs write; they stop mistakes such as an `include` of
 /// everything.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -136,8 +136,8 @@ struct Parser<'a> {
     total_bytes: usize,
     file_count: usize,
     block_depth: usize,
-    /// The last directive that opened a block: in a list, such as `map`, where there are no
-    /// blocks, the one whose list it is.
+    /// The last directive that opened a block: in a list, such as `map`, which has no
+    /// blocks, the directive of the list.
     opened: &'static str,
     /// Faults are noted here instead of ending the reading.
     notes: Option<Notes>,
@@ -466,8 +466,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Variables that a directive names which is passed over: it may be what defines them, and
-    /// that they are missing then would be no news.
+    /// Variables that a skipped directive names: it may be what defines them, and
+    /// reporting them as missing would add nothing.
     fn define_all_in(&mut self, words: &[Word]) {
         for word in words {
             let name = std::str::from_utf8(&word.bytes).ok();

@@ -1,8 +1,8 @@
-//! Texts that are looked for in bodies, without regard to the case of ASCII letters.
+//! Strings to search for in bodies, ignoring ASCII case.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// Texts to look for. Where several stand at the same place, the first of the list is found.
+/// Strings to search for. If several match at the same position, the first of the list is found.
 #[derive(Debug, Clone)]
 pub struct Patterns {
     /// In lower case.
@@ -12,7 +12,7 @@ pub struct Patterns {
     automaton: AhoCorasick,
 }
 
-/// What stands somewhere in a text of which more may follow.
+/// A match in a text of which more may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Nothing of the list.
@@ -60,7 +60,7 @@ impl Patterns {
         self.longest
     }
 
-    /// The first place in `text`, among those from which every pattern could be seen whole:
+    /// The first match in `text`, among positions from which every pattern could be seen whole:
     /// its position, and the number of the pattern.
     pub fn find(&self, text: &[u8]) -> Option<(usize, usize)> {
         let found = self.automaton.find(text)?;
@@ -68,8 +68,8 @@ impl Patterns {
         is_whole.then(|| (found.start(), found.pattern().as_usize()))
     }
 
-    /// What stands at the beginning of `text`. As in nginx an earlier pattern of the list
-    /// of which only the beginning is there comes before a later one that is there.
+    /// The pattern that `text` begins with. As in nginx, an earlier pattern of the list
+    /// that is there only in part wins over a later one that is there completely.
     pub fn at(&self, text: &[u8]) -> Found {
         if text.len() < self.shortest {
             return Found::Undecided;

@@ -162,7 +162,7 @@ impl Captures {
         self.spans.is_empty()
     }
 
-    /// Byte range of a group; `None` when it took no part in the match.
+    /// Byte range of a group; `None` when it did not take part in the match.
     pub fn span(&self, group: usize) -> Option<(usize, usize)> {
         *self.spans.get(group)?
     }
@@ -258,7 +258,7 @@ mod tests {
         let mut subject = vec![b'a'; 64];
         subject.push(b'b');
         // Either PCRE2 proves that there is no match or it gives up; it must
-        // not run for ever.
+        // not run forever.
         assert_ne!(regex.is_match(&subject), Ok(true));
     }
 }

@@ -11,7 +11,7 @@
 use crate::model::{Password, StoreAddress, StoreTls, StoreTopology};
 use std::path::PathBuf;
 
-/// What a URL says.
+/// The contents of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoreUrl {
     pub(crate) topology: StoreTopology,
@@ -35,8 +35,8 @@ enum Kind {
     Cluster,
 }
 
-/// Reads a URL. The error says what is wrong without showing the URL, in which
-/// there may be a password.
+/// Parses a URL. The error describes the fault without showing the URL, which
+/// may contain a password.
 pub(crate) fn parse(url: &str) -> Result<StoreUrl, String> {
     if let Some(rest) = url.strip_prefix("unix:") {
         return unix(rest);
@@ -221,7 +221,7 @@ fn decode(text: &str) -> Result<String, String> {
 }
 
 /// `text` with stars in place of the user and password of every URL of a store.
-/// Lengths stay, so that a caret points where it should.
+/// Lengths do not change, so a caret still points to the right place.
 pub(crate) fn masked(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Reading a configuration to the end although it has faults, to tell all of them.
+//! Parsing on after an error, to report every fault of a configuration.
 
 use crate::diagnostic::{Diagnostic, Failure};
 use crate::directives::{self, Contexts, Row, Support};
@@ -20,8 +20,8 @@ pub struct Survey {
     pub warnings: Vec<Diagnostic>,
     /// What the directives do.
     pub met: Met,
-    /// What ended the reading before the end: the text is no configuration, or its faults are
-    /// too many.
+    /// What ended parsing early: the text is not a configuration, or has
+    /// too many faults.
     pub end: Option<Box<Diagnostic>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Refusal {
     pub name: String,
     /// The message with its place and advice.
     pub diagnostic: Diagnostic,
-    /// The directive opens a block, which was not looked at.
+    /// The directive opens a block, which was not checked.
     pub skipped_block: bool,
 }
 
@@ -45,7 +45,7 @@ pub enum RefusalKind {
     Unsupported,
     /// Nobody knows the name.
     Unknown,
-    /// It stands where it must not; nginx would say so too.
+    /// It is in the wrong context; nginx would report that too.
     Misplaced,
     /// nginx would refuse it too: its arguments, or what it has to do with others.
     Wrong,
@@ -72,9 +72,9 @@ impl RefusalKind {
     }
 }
 
-/// Reads a configuration to the end. Where [`crate::parse`] would stop, the directive is noted
-/// and passed over, with its block if it has one; only text that is no configuration ends the
-/// reading.
+/// Parses a whole configuration. Where [`crate::parse`] would stop, the directive is recorded
+/// and skipped, with its block if it has one; only text that is not a configuration ends
+/// parsing.
 pub fn survey(options: &Options, loader: &mut dyn Loader) -> Survey {
     parser::survey(options, loader)
 }
@@ -87,7 +87,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Faults that are told. A text with more is no configuration, and its reader has enough.
+    /// Most faults reported. A text with more is not a configuration.
     pub(crate) const MOST: usize = 1000;
 
     pub(crate) fn is_full(&self) -> bool {

@@ -11,7 +11,7 @@ pub(crate) struct Names {
     /// In the order of [`crate::model::Http::variables`].
     list: Vec<Name>,
     index: HashMap<String, u16>,
-    /// Names that exist without being defined, may be defined all the same, and were used
+    /// Names that exist without being defined, may still be defined, and were used
     /// before they were.
     used_undefined: HashSet<String>,
 }
@@ -32,8 +32,8 @@ pub(crate) enum Settable {
     Builtin(Builtin),
 }
 
-/// Variables that nginx knows by their whole name although a prefix leads to them as well;
-/// they cannot be defined again.
+/// Variables that nginx knows by their whole name although a prefix also matches them;
+/// they cannot be redefined.
 const FIXED: &[&str] = &[
     "http_host",
     "http_user_agent",
@@ -56,7 +56,7 @@ impl Names {
     /// A named group of an expression.
     pub(crate) fn define(&mut self, name: &str) -> Result<u16, Fault> {
         let getter = match lookup_changeable(name)? {
-            // The group's text stands before the built-in value once there is one.
+            // The group's text takes precedence over the built-in value once there is one.
             Some(existing @ Variable::Builtin(_)) => Getter::Same(existing),
             _ => Getter::Absent,
         };
@@ -84,7 +84,7 @@ impl Names {
         Ok(())
     }
 
-    /// What `set` and its like assign to. Without another definition the variable reads as
+    /// The target of `set` and the like. Without another definition the variable reads as
     /// `otherwise` until something is assigned to it.
     pub(crate) fn settable(&mut self, name: &str, otherwise: Getter) -> Result<Settable, Fault> {
         let existing = lookup_changeable(name)?;

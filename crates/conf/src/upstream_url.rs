@@ -1,9 +1,9 @@
-//! Where a request is handed to, as `proxy_pass`, `fastcgi_pass` and their like
-//! and `server` in `upstream` write it: host and port, or the path of a socket,
-//! with or without a URI behind.
+//! The address a request is passed to, as written in `proxy_pass`, `fastcgi_pass` and the like,
+//! and in `server` of `upstream`: host and port, or the path of a socket,
+//! with or without a URI after it.
 //!
-//! A `proxy_pass` with variables is read while a request is answered, with the
-//! same words about what is wrong.
+//! A `proxy_pass` with variables is parsed while a request is answered, with the
+//! same error messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -21,8 +21,8 @@ pub struct UpstreamUrl<'t> {
     pub port: u16,
     /// The port as written, if it was.
     pub port_text: Option<&'t str>,
-    /// What stands behind host and port, from `/` or `?` on (behind the second
-    /// colon for a socket); empty when nothing does.
+    /// What follows host and port, from `/` or `?` on (what follows the second
+    /// colon, for a socket); empty if there is nothing.
     pub uri: &'t [u8],
 }
 
@@ -51,7 +51,7 @@ impl<'t> UpstreamUrl<'t> {
     ///
     /// # Errors
     ///
-    /// nginx's words, which it puts in front of ` in upstream "..."`.
+    /// nginx's message, which precedes ` in upstream "..."`.
     pub fn parse(
         written: &'t [u8],
         default_port: u16,

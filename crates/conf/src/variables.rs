@@ -196,7 +196,7 @@ impl Builtin {
     }
 }
 
-/// Variables whose name goes on after a prefix, for the manual.
+/// Variables whose name continues after a prefix, for the manual.
 pub const PREFIXES: &[(&str, &str)] = &[
     ("http_", "a header of the request: lower case, `_` for `-`"),
     ("sent_http_", "a header of the response"),
@@ -221,7 +221,7 @@ pub const PREFIXES: &[(&str, &str)] = &[
 ];
 
 /// Finds the variable called `name` (without the `$`); named captures, which
-/// depend on the configuration, are not looked at.
+/// depend on the configuration, are not considered.
 ///
 /// Names are compared in lower case, as nginx does.
 pub fn lookup(name: &str) -> Option<Variable> {

@@ -2,10 +2,9 @@
 //! (sd_listen_fds(3): `LISTEN_FDS` of them, from descriptor 3, for the process `LISTEN_PID`), or by
 //! the binary that this one upgrades (nginx's way: `NGINX=6;7;` are their descriptors).
 //!
-//! A socket serves the `listen` directive with its address. So the configuration stays the one
-//! place that says what is served, and works with and without socket activation. Whatever of the
-//! backlog and other options the kernel allows to change on a listening socket is set as
-//! configured.
+//! A socket serves the `listen` directive with its address. So the configuration alone still
+//! decides what is served, and works with and without socket activation. The backlog and other
+//! options are set as configured, as far as the kernel allows changing them on a listening socket.
 
 use crate::journal::{Journal, note};
 use sealane_log::OsError;
@@ -28,7 +27,7 @@ pub(crate) const NGINX_VARIABLE: &str = "NGINX";
 pub(crate) const FOREIGN_VARIABLE: &str = "SEALANE_FOREIGN";
 
 /// Sockets that no `listen` directive has claimed yet. They belong to the process, which gets
-/// them once, when it is started.
+/// them once, when it starts.
 static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
@@ -42,7 +41,7 @@ struct Waiting {
 enum From {
     /// The service manager, with its `FileDescriptorName=`, for messages.
     Manager(String),
-    /// With whether the server has opened it by itself.
+    /// With whether the server has opened it itself.
     OldBinary { ours: bool },
 }
 
@@ -92,7 +91,7 @@ pub(crate) fn is_upgrade() -> bool {
 }
 
 /// Takes the listening sockets that the old binary hands over. False when there are none:
-/// nobody upgrades anything.
+/// this is not an upgrade.
 pub(crate) fn accept_from_old_binary(journal: &Journal) -> bool {
     let Some(list) = std::env::var_os(NGINX_VARIABLE) else {
         return false;
@@ -157,7 +156,7 @@ fn descriptors(list: &str) -> (Vec<i32>, Option<String>) {
     (numbers, complaint)
 }
 
-/// The sockets with this address; none when it has to be bound. At most so many of the service
+/// The sockets with this address; none when it has to be bound. At most this many of the service
 /// manager's, and all of the old binary's: connections may wait in each of them.
 pub(crate) fn claim(address: &BindAddress, most: usize) -> Claimed {
     let (mut sockets, mut ours) = (Vec::new(), false);
@@ -174,7 +173,7 @@ pub(crate) fn claim(address: &BindAddress, most: usize) -> Claimed {
     Claimed { sockets, ours }
 }
 
-/// Closes the sockets that nobody has claimed, and says so.
+/// Closes the sockets that no directive has claimed, and reports them.
 pub(crate) fn close_the_rest(journal: &Journal) {
     for Waiting { address, from, .. } in waiting().drain(..) {
         let address = match address {

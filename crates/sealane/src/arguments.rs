@@ -1,4 +1,4 @@
-//! The command line, letter by letter as nginx reads it.
+//! The command line, parsed letter by letter like nginx's.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -78,8 +78,8 @@ impl fmt::Display for ArgumentError {
 }
 
 impl Arguments {
-    /// Reads arguments, the program's name not among them. Letters may stand
-    /// together (`-tqc file`); a value may follow its letter at once (`-cfile`).
+    /// Parses arguments, without the program's name. Letters may be
+    /// combined (`-tqc file`); a value may follow its letter directly (`-cfile`).
     pub(crate) fn parse(arguments: &[OsString]) -> Result<Arguments, ArgumentError> {
         let mut parsed = Arguments::default();
         let mut rest = arguments.iter();
@@ -130,8 +130,8 @@ impl Arguments {
     }
 }
 
-/// The error for an option whose value is missing; an error at once for a
-/// letter that means nothing.
+/// The error for an option whose value is missing; for an unknown letter, an
+/// error at once.
 fn missing_value(letter: u8) -> Result<ArgumentError, ArgumentError> {
     let what = match letter {
         b'p' => "directory name",

@@ -1,4 +1,4 @@
-//! `sealane bench`: runs the load generator, which is a program of its own so that none of it
+//! `sealane bench`: runs the load generator, which is a separate program so that none of it
 //! is in the server.
 
 use crate::program::Program;

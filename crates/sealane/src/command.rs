@@ -1,4 +1,4 @@
-//! What the command line asks for: to serve, to test a configuration, to send a signal.
+//! The commands of the command line: serve, test a configuration, send a signal.
 
 use crate::arguments::{Arguments, Order};
 use crate::daemon;
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
         return send_order(order, reading, places, &first);
     }
     if !arguments.test {
-        // Between listening and serving a reload may be wanted already. The master finds it in
+        // A reload may be requested before the server serves. The master finds it in
         // its queue.
         if let Err(error) = signal::block(&HELD) {
             note!(first, Emerg, "{}", sigprocmask_failed(&error));
@@ -123,8 +123,8 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
     }
 }
 
-/// `-s`. What the server would refuse is said here and not sent, so that the caller's exit
-/// code tells whether its configuration is taken.
+/// `-s`. A configuration that the server would refuse is reported here and no signal is sent, so
+/// the exit code tells whether the configuration is accepted.
 fn send_order(order: Order, reading: Reading, places: &Places, first: &Journal) -> ExitCode {
     let pid_file = reading.config.main.pid.clone();
     // A user that does not exist runs no worker.
@@ -140,7 +140,7 @@ fn send_order(order: Order, reading: Reading, places: &Places, first: &Journal) 
     }
 }
 
-/// The journal until the configuration says where to log.
+/// The journal until the configuration tells where to log.
 fn first_journal(log: &FirstLog) -> Journal {
     let (path, wanted) = match log {
         FirstLog::Stderr => return Journal::starting(Logger::discard()),
@@ -216,7 +216,7 @@ fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitC
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// `master_process off`: this process serves by itself.
+/// `master_process off`: this process serves requests itself.
 fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     let journal = server.journal.clone();
     if let Some(ready) = server.daemon.take() {
@@ -224,7 +224,7 @@ fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     }
     notify::tell(&ServiceState::Ready);
     // As in nginx, where this mode is for developers: without its privileges the
-    // process could not remove its pid file or open its logs again.
+    // process could not remove its pid file or reopen its logs.
     server.identity = None;
     let mut files = server.sockets.files();
     let from_old_binary = server.sockets.from_old_binary;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
 
-/// Descriptors that one message carries at most, by the kernel's limit. More take
+/// Most descriptors that one message can carry, by the kernel's limit. More need
 /// several messages.
 pub(crate) const FDS_PER_MESSAGE: usize = socket::MAX_PASSED_FDS;
 
@@ -23,8 +23,8 @@ pub(crate) enum Message {
     HandOver(OwnedFd),
     /// Go on with the idle connections that another worker sends over this line.
     TakeOver(OwnedFd),
-    /// Tell the worker at the other end of this line, which is to take your place, which
-    /// sessions and ticket keys there are.
+    /// Send sessions and ticket keys to the worker at the other end of this channel, which
+    /// is to take your place.
     TellSuccessor(OwnedFd),
     /// End now.
     Terminate,
@@ -44,7 +44,7 @@ pub(crate) enum Message {
         /// Position and file.
         files: Vec<(u16, OwnedFd)>,
     },
-    /// Sockets of addresses that the configuration before has not had, by the numbers of
+    /// Sockets of addresses that the previous configuration did not have, by the numbers of
     /// their listeners.
     Sockets {
         /// Number of the reload.
@@ -52,7 +52,7 @@ pub(crate) enum Message {
         /// Listener and socket.
         sockets: Vec<(u32, OwnedFd)>,
     },
-    /// That was all: go on with the new configuration.
+    /// The configuration is complete: switch to it.
     Apply {
         /// Number of the reload.
         generation: u64,
@@ -74,7 +74,7 @@ const LOGS: u8 = b'L';
 const SOCKETS: u8 = b'K';
 const APPLY: u8 = b'A';
 
-/// Of the messages about reloads. Both ends are one binary, unless it was replaced and a
+/// Of the messages about reloads. Both ends run the same binary, unless it was replaced and a
 /// new master talks to an old worker.
 const VERSION: u8 = 1;
 
@@ -86,20 +86,20 @@ const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + 4 * FDS_PER_MESSAGE;
 /// Tells the worker to end: gracefully or at once.
 ///
 /// # Errors
-/// `WouldBlock` when the worker has not read its messages for long; others when
+/// `WouldBlock` when the worker has not read its messages for a long time; others when
 /// it is gone.
 pub(crate) fn send_end(link: BorrowedFd<'_>, gracefully: bool) -> io::Result<()> {
     socket::send_fds(link, &[if gracefully { QUIT } else { TERMINATE }], &[])
 }
 
-/// Tells one worker to end and to send its idle connections over a line, and another one to take
-/// them from it.
+/// Tells one worker to end and to send its idle connections over a channel, and another one to
+/// receive them from it.
 ///
 /// # Errors
-/// As [`send_end`]. When only the first of them has heard of it, its connections end.
+/// As [`send_end`]. When only the first of them was told, its connections end.
 pub(crate) fn send_move(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     let (out, line) = socket::seqpacket_pair()?;
-    // Who is to receive first, so that nobody sends to a line without an end.
+    // The receiver first, so that nothing is sent to a channel without an end.
     send_take_over(to, line.as_fd())?;
     send_hand_over(from, out.as_fd())
 }
@@ -120,7 +120,7 @@ pub(crate) fn send_take_over(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::
     socket::send_fds(link, &[TAKE_OVER, VERSION], &[line])
 }
 
-/// Tells a worker to tell what it has over a line.
+/// Tells a worker to send its sessions and ticket keys over a channel.
 ///
 /// # Errors
 /// As [`send_end`].
@@ -152,8 +152,8 @@ pub(crate) struct NewConfiguration<'a> {
 }
 
 impl NewConfiguration<'_> {
-    /// Hands it over. Nothing has an effect before the last message, so one that fails in
-    /// between leaves all as it was.
+    /// Hands it over. Nothing takes effect before the last message, so a failure in
+    /// between leaves everything as it was.
     ///
     /// # Errors
     /// As [`send_end`].
@@ -184,7 +184,7 @@ impl NewConfiguration<'_> {
 /// The next message; `None` when the master is gone.
 ///
 /// # Errors
-/// `WouldBlock` when there is none; `InvalidData` for what no master sends.
+/// `WouldBlock` when there is none; `InvalidData` for anything a master does not send.
 pub(crate) fn receive(link: &impl AsFd) -> io::Result<Option<Message>> {
     let mut data = [0; MAX_MESSAGE_BYTES];
     let received = socket::receive_fds(link.as_fd(), &mut data)?;
@@ -260,14 +260,14 @@ fn understand(data: &[u8], mut fds: Vec<OwnedFd>) -> Option<Message> {
 pub(crate) enum Report {
     /// Its threads accept connections.
     Ready,
-    /// Ticket keys, for the file and for the next worker. The master does not look
-    /// into them.
+    /// Ticket keys, for the file and for the next worker. The master does not parse
+    /// them.
     TicketState(Zeroizing<Vec<u8>>),
     /// The configuration of this reload is in effect.
     Applied(u64),
     /// The configuration of this reload is not used, and why.
     Refused(u64, String),
-    /// No connection waits any more at an address that this reload has taken away.
+    /// No more connections wait at an address that this reload has removed.
     Drained(u64),
 }
 
@@ -313,7 +313,7 @@ pub(crate) fn send_report(link: BorrowedFd<'_>, report: &Report) -> io::Result<(
 /// The worker's next report; `None` when the worker is gone.
 ///
 /// # Errors
-/// `WouldBlock` when there is none; `InvalidData` for what no worker sends.
+/// `WouldBlock` when there is none; `InvalidData` for anything a worker does not send.
 pub(crate) fn receive_report(link: &impl AsFd) -> io::Result<Option<Report>> {
     let mut data = Zeroizing::new(vec![0; 1 + MAX_STATE_BYTES]);
     let received = socket::receive_fds(link.as_fd(), &mut data)?;

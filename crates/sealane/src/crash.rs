@@ -1,4 +1,4 @@
-//! What a crash leaves behind: a report in the main error log, and perhaps a core dump without
+//! What a crash leaves behind: a report in the main error log and, if enabled, a core dump without
 //! secrets.
 
 use crate::journal::{Journal, note};
@@ -7,7 +7,7 @@ use sealane_log::{LogSet, OsError};
 use sealane_sys::crash::{self, Role};
 use sealane_sys::memory;
 
-/// From now on this process says in the log what it dies of. Without it, it dies all the same.
+/// From now on this process logs the cause of a crash. Failing that, it crashes all the same.
 pub(crate) fn install(role: Role, journal: &Journal) {
     if let Err(error) = crash::install(role) {
         note!(
@@ -33,8 +33,8 @@ pub(crate) fn keep_secrets_out_of_dumps(journal: &Journal) {
     }
 }
 
-/// Reports go to the first of these logs that is a file, or else stay on stderr. A file's
-/// descriptor keeps its number when the log is opened again.
+/// Reports go to the first of these logs that is a file, or else to stderr. A file's
+/// descriptor keeps its number when the log is reopened.
 pub(crate) fn report_to(logs: &LogSet, error_logs: &[ErrorLog]) {
     let targets = error_logs.iter().map(|log| &log.target);
     let path = targets

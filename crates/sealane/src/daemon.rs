@@ -10,11 +10,11 @@ use std::os::fd::AsFd;
 #[derive(Debug)]
 pub(crate) struct Ready(PipeWriter);
 
-/// Goes on as a daemon: in the background, in a session of its own, without
+/// Continues as a daemon: in the background, in its own session, without
 /// standard input and output. Standard error stays until the logs take over.
 ///
-/// The process that was started ends when [`Ready::tell`] is called, with 0; or
-/// with 1 when the daemon ends before. So whoever starts the server knows that
+/// The process that was started ends with 0 when [`Ready::tell`] is called, or
+/// with 1 when the daemon ends first. So the caller knows that
 /// the pid file is written and the worker started, which nginx leaves to chance.
 ///
 /// # Errors
@@ -45,7 +45,7 @@ pub(crate) fn detach() -> Result<Ready, (&'static str, io::Error)> {
 impl Ready {
     /// Lets the process that was started end with success.
     pub(crate) fn tell(mut self) {
-        // Nobody waits any more if this fails.
+        // If this fails, the waiting process is gone.
         let _ = self.0.write_all(&[1]);
     }
 }

@@ -1,5 +1,4 @@
-//! Where a configuration says nothing and Sealane does something else than the nginx that it was
-//! written for.
+//! Defaults that differ from those of the nginx that a configuration was written for.
 
 use sealane_conf::met::Met;
 

@@ -1,5 +1,5 @@
 //! `sealane doctor`: what this machine can do for TLS, what a configuration
-//! makes of it, and what to do about the rest. `docs/doctor.md` is its manual.
+//! makes of it, and how to improve it. `docs/doctor.md` is its manual.
 //!
 //! | file | what |
 //! |---|---|

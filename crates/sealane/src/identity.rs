@@ -1,4 +1,4 @@
-//! Whom the worker process runs as.
+//! The user and groups that the worker process runs as.
 
 use sealane_conf::model::Main;
 use sealane_log::OsError;
@@ -6,7 +6,7 @@ use sealane_sys::guard::{Guard, Guest};
 use sealane_sys::{process, user};
 use std::ffi::CString;
 
-/// The user of a configuration that names none, and its possible groups:
+/// The default user, and its possible groups:
 /// which one exists depends on the distribution.
 const DEFAULT_USER: &str = "nobody";
 const DEFAULT_GROUPS: [&str; 2] = ["nobody", "nogroup"];
@@ -21,7 +21,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Finds the user and group of `user`, if this process has the privileges
-    /// to become them; `None` when the worker stays who it is.
+    /// to become them; `None` when the worker keeps its user.
     ///
     /// # Errors
     /// nginx's message for a name that does not exist.
@@ -73,10 +73,10 @@ impl Identity {
         self.uid
     }
 
-    /// What keeps the master from opening for this user what it could not open by itself.
+    /// Keeps the master from opening for this user what the user itself could not open.
     ///
     /// # Errors
-    /// When the groups of the user cannot be found out.
+    /// When the groups of the user cannot be determined.
     pub(crate) fn guard(&self) -> Result<Guard, String> {
         let guest = Guest::new(&self.name, self.uid, self.gid).map_err(|error| {
             let (name, error) = (self.name.to_string_lossy(), OsError(&error));

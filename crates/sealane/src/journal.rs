@@ -1,5 +1,5 @@
-//! Messages of the control plane: in the error log and, while somebody watches
-//! the start, on stderr.
+//! Messages of the control plane: in the error log and, during startup, on
+//! stderr.
 
 use crate::terminal::say;
 use sealane_conf::Diagnostic;
@@ -8,7 +8,7 @@ use sealane_conf::model::LogLevel;
 use sealane_log::Logger;
 use std::fmt;
 
-/// Where the control plane says what it does.
+/// Where the control plane logs.
 #[derive(Debug, Clone)]
 pub(crate) struct Journal {
     logger: Logger,
@@ -41,7 +41,7 @@ impl Journal {
         }
     }
 
-    /// Logs what the configuration language has to say: with its source line
+    /// Logs a configuration diagnostic: with its source line
     /// on stderr, in one line in the log.
     pub(crate) fn diagnostic(&self, diagnostic: &Diagnostic) {
         self.logger.log(

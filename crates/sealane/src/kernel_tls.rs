@@ -1,5 +1,5 @@
-//! What the kernel can do for TLS: tried once, by the master, before the worker
-//! gives its privileges up (loading the module `tls` needs `CAP_NET_ADMIN`).
+//! What the kernel can do for TLS: tested once, by the master, before the worker
+//! drops its privileges (loading the module `tls` needs `CAP_NET_ADMIN`).
 
 use crate::journal::{Journal, note};
 use sealane_conf::model::{Http, KtlsMode};

@@ -74,7 +74,7 @@ fn open_files(config: &Config, threads: u32, current: Limit) -> Limit {
 }
 
 /// Whether a worker that was started for `before` has fewer descriptors than one for `after` would
-/// have. It cannot raise its limit: the filter of system calls does not let it.
+/// have. It cannot raise its limit: the system call filter forbids it.
 pub(crate) fn are_too_few(before: &Config, after: &Config, threads: u32) -> bool {
     let Ok(current) = limits::get(Resource::OpenFiles) else {
         return false;
@@ -95,7 +95,7 @@ pub(crate) fn examine(config: &Config, threads: u32, journal: &Journal) {
     }
 }
 
-/// The soft limit to have: what each of nginx's processes would have had, times
+/// The wanted soft limit: what each of nginx's processes would have, times
 /// the threads, and at least what the connections need.
 pub(crate) fn raised(current: Limit, needed: u64, threads: u32) -> u64 {
     let shared = current.soft.saturating_mul(threads.into());

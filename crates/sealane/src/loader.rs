@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// mistake, such as an `include` of a log.
 const MAX_CONF_FILE_BYTES: u64 = 64 << 20;
 
-/// How long a pipe (`-c /dev/stdin`) may take. A master that waited for ever could neither be
+/// How long a pipe (`-c /dev/stdin`) may take. A master that waited forever could neither be
 /// stopped nor start a worker.
 const PIPE_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -30,7 +30,7 @@ impl Loader for FileSystemLoader {
             .custom_flags(libc::O_NONBLOCK)
             .open(path)?;
         // One byte more than allowed, to tell a full file from a longer one.
-        // The size that a device or a pipe claims to have means nothing.
+        // The size that a device or a pipe reports means nothing.
         let bytes = read_patiently(&file, MAX_CONF_FILE_BYTES + 1)?;
         if bytes.len() as u64 > MAX_CONF_FILE_BYTES {
             return Err(io::Error::new(

@@ -8,20 +8,20 @@
 //! |---|---|
 //! | `arguments.rs`, `version.rs` | the command line, nginx's letters and words |
 //! | `paths.rs`, `loader.rs`, `materials.rs` | finding and reading files |
-//! | `kernel_tls.rs` | trying at start what the kernel can do for TLS |
+//! | `kernel_tls.rs` | testing at startup what the kernel can do for TLS |
 //! | `startup.rs` | from arguments to a validated, bound, ready-to-run server |
 //! | `sockets.rs`, `pid_file.rs`, `identity.rs`, `limits.rs` | what needs privileges |
 //! | `daemon.rs`, `master/`, `restarts.rs` | the master process |
-//! | `sandbox.rs`, `crash.rs`, `cpus.rs` | what a worker process may do, says when it dies, runs on |
-//! | `notify.rs`, `activation.rs` | systemd: how the server is; sockets from it or an old binary |
+//! | `sandbox.rs`, `crash.rs`, `cpus.rs` | a worker process: sandbox, crash report, CPUs |
+//! | `notify.rs`, `activation.rs` | systemd: notifications; sockets from it or an old binary |
 //! | `program.rs` | the binary that an upgrade executes |
 //! | `reload/` | another configuration while the server runs |
-//! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
+//! | `control.rs`, `worker_process.rs` | the worker process and its channel to the master |
 //! | `signaller.rs` | `-s` |
 //! | `bench.rs` | `sealane bench`: where the load generator is |
 //! | `doctor.rs` | `sealane doctor` |
 //! | `migrate.rs` | `sealane migrate` |
-//! | `summary.rs`, `defaults.rs` | what `-t` says of directives; defaults that differ from nginx's |
+//! | `summary.rs`, `defaults.rs` | the summary of `-t`; defaults that differ from nginx's |
 //! | `journal.rs` | messages, on stderr and in the error log |
 
 mod activation;
@@ -66,8 +66,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use terminal::say;
 
-/// A request that is handed on makes some twenty allocations, three of them beyond the sizes
-/// that the C library's allocator has a fast way for; this one has it for all of them.
+/// A proxied request makes some twenty allocations, three of them beyond the sizes for which
+/// the C library's allocator has a fast path; this one has it for all of them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everything that nginx's command line can ask for.
+/// Handles every option of nginx's command line.
 fn run(arguments: &Arguments) -> ExitCode {
     let places = paths::Places::new(arguments);
     if arguments.show_version {

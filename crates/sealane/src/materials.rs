@@ -1,5 +1,5 @@
 //! Reading the files that a configuration names: certificates, keys,
-//! passwords, ticket keys, lists of revoked certificates. Only the master may open them.
+//! passwords, ticket keys, revocation lists. Only the master may open them.
 
 use sealane_conf::Diagnostic;
 use sealane_conf::model::{
@@ -14,11 +14,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Largest such file, in bytes. Nobody has a certificate of this size; somebody
-/// may have mistyped a path.
+/// Largest such file, in bytes. No certificate is this large; the path may be
+/// mistyped.
 const MAX_MATERIAL_BYTES: u64 = 16 << 20;
 
-/// Reads every file that the servers and the locations that hand requests on name, each once.
+/// Reads every file that servers and proxying locations name, each once.
 ///
 /// # Errors
 /// The first file that cannot be read, in nginx's words.
@@ -83,7 +83,7 @@ fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), D
             format!("cannot read \"{}\": {error}", path.display())
         })?;
     }
-    // As in nginx, without verification nobody looks at these.
+    // As in nginx, these are not used without verification.
     let verifying = [("certificate", &tls.trusted_certificate), ("CRL", &tls.crl)];
     for (what, path) in verifying.into_iter().filter(|_| tls.verify) {
         if let Some(path) = path {
@@ -95,8 +95,8 @@ fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), D
     Ok(())
 }
 
-/// What clients are verified by. As in nginx, certificates whose names are sent are read only
-/// where clients are asked.
+/// What clients are verified with. As in nginx, certificates whose names are sent are read only
+/// where clients are asked for certificates.
 fn read_client_certificates(
     conf: &ClientCertificates,
     materials: &mut Reading<'_>,

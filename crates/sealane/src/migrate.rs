@@ -1,12 +1,12 @@
-//! `sealane migrate`: what becomes of a configuration of nginx, all of it, before anything is
+//! `sealane migrate`: reports on a complete nginx configuration before anything is
 //! changed. `docs/migrate.md` is its manual.
 //!
 //! | file | what |
 //! |---|---|
 //! | `fragment.rs` | files that are part of a configuration |
-//! | `reader.rs` | the file system as this command may use it: read, and nothing else |
+//! | `reader.rs` | the file system as this command may use it: read-only |
 //! | `report.rs` | the findings as data, which is also the JSON schema |
-//! | `advice.rs` | what is worth switching on |
+//! | `advice.rs` | what is worth enabling |
 //! | `render.rs` | the report as text |
 
 mod advice;
@@ -95,8 +95,8 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
 }
 
 fn examine(request: &Request) -> Report {
-    // A file is named as to any other command, from the current directory; `-c` starts from the
-    // prefix.
+    // As for any other command, a file name is relative to the current directory; `-c` starts from
+    // the prefix.
     let here = std::env::current_dir().unwrap_or_default();
     let arguments = Arguments {
         prefix: request.prefix.clone(),
@@ -106,7 +106,7 @@ fn examine(request: &Request) -> Report {
     };
     let places = Places::new(&arguments);
     let options = sealane_conf::Options {
-        // The server is started by root, whoever asks.
+        // Root starts the server, whoever runs this command.
         privileged: true,
         ..startup::options(&arguments, &places)
     };

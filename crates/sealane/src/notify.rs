@@ -1,8 +1,8 @@
-//! Telling the service manager how the server is (sd_notify(3)): `Type=notify` and
+//! Reports the server's status to the service manager (sd_notify(3)): `Type=notify` and
 //! `Type=notify-reload` of systemd, and whatever else sets `NOTIFY_SOCKET`.
 //!
-//! One datagram for each message, to a Unix socket. Nobody waits for an answer, and a message
-//! that cannot be sent is nobody's loss: the server runs all the same.
+//! One datagram for each message, to a Unix socket. There is no reply to wait for, and a message
+//! that cannot be sent is dropped: the server runs all the same.
 
 use sealane_sys::process::{self, Pid};
 use sealane_sys::time;
@@ -18,7 +18,7 @@ const MAX_STATUS_BYTES: usize = 200;
 
 static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
 
-/// What a service manager is told.
+/// A state reported to the service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServiceState<'a> {
     /// The server serves, also after a reload. This process is the one to send signals to.
@@ -40,7 +40,7 @@ pub(crate) fn tell(state: &ServiceState<'_>) {
         Manager::new(&address).ok()
     });
     if let Some(manager) = manager {
-        // A manager that is being restarted hears the next message.
+        // A manager that is being restarted gets the next message.
         let _ = manager.send(state);
     }
 }

@@ -1,4 +1,4 @@
-//! Where files are when nobody says so.
+//! Default paths of files.
 
 use crate::arguments::Arguments;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(crate) const DEFAULT_PREFIX: &str = match option_env!("SEALANE_PREFIX") {
 /// The configuration file below the prefix, unless `-c` names one.
 pub(crate) const DEFAULT_CONF: &str = "conf/nginx.conf";
 
-/// nginx's own configuration, taken when neither `-c` nor `-p` is given and
+/// nginx's own configuration, used when neither `-c` nor `-p` is given and
 /// there is no [`DEFAULT_CONF`]: changing the binary must be enough.
 const NGINX_CONF: &str = "/etc/nginx/nginx.conf";
 

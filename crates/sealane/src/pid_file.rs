@@ -14,13 +14,13 @@ const MAX_PID_FILE_BYTES: u64 = 32;
 /// The pid file of this process. It stays until [`PidFile::remove`], because a
 /// forked worker that ends must not take it away.
 ///
-/// It is renamed and removed as what was made, whatever its path leads to by then.
+/// The file that was created is renamed and removed, whatever its path leads to by then.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
     /// What the path named when the file had been made: a link, if it is one.
     id: FileId,
-    /// It stands beside the new binary's, as `.oldbin`.
+    /// It is next to the new binary's, as `.oldbin`.
     aside: bool,
 }
 
@@ -53,7 +53,7 @@ impl PidFile {
         })
     }
 
-    /// The same where another process has the file with this name.
+    /// The same when another process has the file with this name.
     ///
     /// # Errors
     /// nginx's message.
@@ -84,7 +84,7 @@ impl PidFile {
         Ok(())
     }
 
-    /// Puts it in its place again.
+    /// Restores its name.
     ///
     /// # Errors
     /// Which call failed.
@@ -116,8 +116,8 @@ impl PidFile {
         }
     }
 
-    /// Checks that the file could be written, for `-t`; leaves no file behind
-    /// that was not there.
+    /// Checks that the file could be written, for `-t`; leaves no new file
+    /// behind.
     ///
     /// # Errors
     /// nginx's message.
@@ -170,8 +170,8 @@ fn rename_failed(from: &Path, to: &Path, error: &io::Error) -> String {
 /// Reads the pid of a running master.
 ///
 /// # Errors
-/// nginx's message: the file cannot be read, or holds no number. Also, if it belongs to whom
-/// `guard` is against: what that user has written there is no reason to signal a process.
+/// nginx's message: the file cannot be read, or holds no number. Also when it belongs to the user
+/// that `guard` distrusts: that user's file is no reason to signal a process.
 pub(crate) fn read(path: &Path, guard: &Guard) -> Result<Pid, String> {
     let (file, is_of_guest) = open(path, guard).map_err(|error| failed("open", path, &error))?;
     if is_of_guest {

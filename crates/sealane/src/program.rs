@@ -1,4 +1,4 @@
-//! The program that this process was started as, to be started again when its file has changed.
+//! The program that this process was started from, to be executed again when its file has changed.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,8 +15,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Where the file is that was started, whatever will be there later: `/proc/self/exe` follows
-    /// the file of now when it is moved or deleted.
+    /// The path that was started, whatever file is there later: `/proc/self/exe` follows
+    /// the current file when it is moved or deleted.
     pub(crate) fn of_this_process() -> Program {
         let arguments: Vec<OsString> = std::env::args_os().collect();
         let name = arguments.first().map(PathBuf::from).unwrap_or_default();
@@ -33,7 +33,7 @@ impl Program {
     /// the descriptors that are not closed on exec. Returns its process id.
     ///
     /// # Errors
-    /// When there is no process to be had, or the file cannot be executed.
+    /// When no process can be created, or the file cannot be executed.
     pub(crate) fn start(
         &self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,

@@ -1,10 +1,10 @@
-//! What the worker process may still do: privileges that it gives up before it touches a byte
-//! from the network, and the filter of its system calls (`worker_seccomp`).
+//! What the worker process may still do: privileges that it drops before it reads a byte
+//! from the network, and its system call filter (`worker_seccomp`).
 //!
-//! A worker that somebody has taken over is left with its own memory, its sockets, and the files
-//! that its user may open. It cannot execute a program, become anybody else, look into another
-//! process, signal one, listen on a port, or reach the parts of the kernel that are behind
-//! system calls which no server needs.
+//! An attacker who has taken over a worker has only its memory, its sockets, and the files
+//! that its user may open. The worker cannot execute a program, become another user, look into
+//! another process, signal one, listen on a port, or reach the parts of the kernel behind system
+//! calls that no server needs.
 
 mod calls;
 mod files;
@@ -28,8 +28,8 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// Becomes the user of the configuration and gives up every capability that the
-/// configuration does not need, for good.
+/// Becomes the user of the configuration and permanently drops every capability that the
+/// configuration does not need.
 ///
 /// # Errors
 /// The step that failed, in words: a worker with more rights than it should have must not run.
@@ -41,7 +41,7 @@ pub(crate) fn give_up_privileges(
     let failed = |call: &str, error: &io::Error| format!("{call} failed ({})", OsError(error));
     let kept = kept_capabilities(config, identity);
     match privileges::limit_bounding_set(&kept) {
-        // Who was not root when it started may lack the right to. What the bounding set would
+        // A process that was not started as root may lack the right to. What the bounding set would
         // prevent, no_new_privs prevents.
         Err(error) if process::effective_uid() == 0 => {
             note!(
@@ -95,8 +95,8 @@ fn kept_capabilities(config: &Config, identity: Option<&Identity>) -> Vec<Capabi
 /// Puts this process under its filter. Its only thread must be the calling one: all others
 /// inherit the filter.
 ///
-/// A kernel without filters is reported, and the worker runs without. Before that, it is confined
-/// to where it may change files.
+/// A kernel without filters is reported, and the worker runs without one. Before that, Landlock
+/// confines where it may change files.
 pub(crate) fn enter(config: &Config, changeable: &Changeable, journal: &Journal) {
     if config.main.worker_landlock != Landlock::Off {
         changeable.confine(config.main.worker_landlock, journal);
@@ -119,8 +119,8 @@ pub(crate) fn enter(config: &Config, changeable: &Changeable, journal: &Journal)
     }
 }
 
-/// The directive of `after` for which a process that was made for `before` may do too little: what
-/// it has given up does not come back. `identity` is that of both.
+/// The directive of `after` for which a process that was started for `before` lacks rights: what
+/// it has dropped does not come back. `identity` is that of both.
 pub(crate) fn needs_more(
     before: &Config,
     after: &Config,
@@ -162,14 +162,14 @@ fn install(own: process::Pid, changes_files: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The filters for the process with this id. The kernel asks both, and the stricter answer wins.
+/// The filters for the process with this id. The kernel runs both, and the stricter result wins.
 fn programs(
     own: process::Pid,
     changes_files: bool,
 ) -> Result<[BpfProgram; 2], Box<dyn std::error::Error + Send + Sync>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    // How clone3 is asked for threads stands in memory, where a filter cannot look. The C
-    // library takes clone when there is no clone3.
+    // The arguments of clone3 are in memory, which a filter cannot read. The C
+    // library uses clone when there is no clone3.
     let no_clone3 = SeccompFilter::new(
         BTreeMap::from([(calls::CLONE3, Vec::new())]),
         SeccompAction::Allow,

@@ -1,4 +1,4 @@
-//! `-s`: orders for the running master.
+//! `-s`: signals to the running master.
 
 use crate::arguments::Order;
 use crate::journal::{Journal, note};
@@ -8,8 +8,8 @@ use sealane_sys::guard::Guard;
 use sealane_sys::signal::{self, Signal};
 use std::path::Path;
 
-/// Signals the master whose pid file is `path`. False when that did not work;
-/// why is in the journal.
+/// Signals the master whose pid file is `path`. False when that failed;
+/// the reason is in the journal.
 pub(crate) fn send(order: Order, path: &Path, guard: &Guard, journal: &Journal) -> bool {
     note!(journal, Notice, "signal process started");
     let pid = match pid_file::read(path, guard) {

@@ -23,7 +23,7 @@ use std::time::Duration;
 const BIND_ATTEMPTS: u32 = 5;
 const BIND_PAUSE: Duration = Duration::from_millis(500);
 
-/// Who may connect to a Unix socket: everybody, as in nginx.
+/// Mode of a Unix socket: everyone may connect, as in nginx.
 const UNIX_SOCKET_MODE: u32 = 0o666;
 
 /// What the sockets are for.
@@ -65,8 +65,8 @@ pub(crate) struct Group {
     foreign: bool,
 }
 
-/// The file of a Unix socket, and proof that it is ours. It is removed as what was made, whatever
-/// its path leads to by then.
+/// The file of a Unix socket, and proof that it is ours. The file that was created is removed,
+/// whatever its path leads to by then.
 #[derive(Debug, Clone)]
 struct SocketFile {
     path: PathBuf,
@@ -80,12 +80,12 @@ impl Group {
         self.sockets.iter().map(AsFd::as_fd)
     }
 
-    /// Whether somebody else has made them, who also removes the file of a Unix socket.
+    /// Whether another process has made them, which also removes the file of a Unix socket.
     pub(crate) fn is_foreign(&self) -> bool {
         self.foreign
     }
 
-    /// Descriptors of one's own.
+    /// Duplicates of the descriptors.
     ///
     /// # Errors
     /// When there are too many already.
@@ -99,7 +99,7 @@ impl Group {
 pub(crate) struct SocketFiles(Vec<SocketFile>);
 
 impl SocketFiles {
-    /// Keeps of them those on which nobody listens: another binary may serve the others.
+    /// Keeps those on which no process listens: another binary may serve the others.
     pub(crate) fn without_served(mut self) -> SocketFiles {
         self.0.retain(|file| {
             let stale = stale_socket(&file.path, &file.guard);
@@ -108,7 +108,7 @@ impl SocketFiles {
         self
     }
 
-    /// Removes the files, unless somebody else has put theirs in the same place.
+    /// Removes the files, unless another process has put its own in their place.
     pub(crate) fn remove(self, journal: &Journal) {
         for file in self.0 {
             if let Err(error) = file.remove()
@@ -142,7 +142,7 @@ impl Sockets {
     /// Binds and listens on every address of which `known` has no sockets yet.
     ///
     /// # Errors
-    /// After nginx's messages and attempts, when one address cannot be had.
+    /// After nginx's messages and attempts, when one address cannot be bound.
     pub(crate) fn open(
         http: Option<&Http>,
         threads: u32,
@@ -247,7 +247,7 @@ impl Bound {
         others.iter().any(|other| other.address == self.address)
     }
 
-    /// Removes the file of a Unix socket on which nobody listens any more.
+    /// Removes the file of a Unix socket on which no process listens any more.
     pub(crate) fn remove_file(&self, journal: &Journal) {
         SocketFiles(self.group.file.clone().into_iter().collect()).remove(journal);
     }
@@ -294,7 +294,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The sockets that there are, more of them if there are too few, or new ones. There are
+    /// The existing sockets, with more added if there are too few, or new ones. There are
     /// never fewer than before: connections may wait in each of them.
     fn take_or_bind(&self, known: &[&Bound]) -> Result<Arc<Group>, Refusal> {
         let Some(known) = known.iter().find(|known| known.address == self.address) else {
@@ -399,8 +399,8 @@ impl Attempt<'_> {
         Err(self.report_bind(&error))
     }
 
-    /// The file of a Unix socket has its mode from the start: a chmod(2) afterwards might meet
-    /// what somebody has put in its place. This is the only thread, so the mask is nobody else's.
+    /// The file of a Unix socket has its mode from the start: a later chmod(2) might hit
+    /// a file put in its place. This is the only thread, so the mask affects nothing else.
     fn bind_group(&self, options: &BindOptions, count: usize) -> io::Result<Vec<OwnedFd>> {
         let bind = || socket::bind_group(&self.address, options, count);
         let BindAddress::Unix(path) = &self.address else {
@@ -421,8 +421,8 @@ impl Attempt<'_> {
         self.report(error, format_args!("bind() to {}", name(&self.address)))
     }
 
-    /// Says in nginx's words what failed. Beside a running server (`-t`), an
-    /// address in use is as it should be.
+    /// Reports the failure in nginx's words. Beside a running server (`-t`), an
+    /// address in use is expected.
     fn report(&self, error: &io::Error, what: fmt::Arguments<'_>) -> Refusal {
         let in_use = error.kind() == io::ErrorKind::AddrInUse;
         if !in_use || self.purpose == Purpose::Serve {
@@ -467,13 +467,13 @@ impl SocketFile {
         })
     }
 
-    /// `NotFound` if somebody else has put theirs in the same place.
+    /// `NotFound` if another process has put its own in the same place.
     fn remove(&self) -> io::Result<()> {
         self.guard.find_name(&self.path)?.remove(self.id)
     }
 }
 
-/// The file of a socket that nobody listens on any more, left behind by a process that was killed.
+/// The file of a socket on which no process listens any more, left behind by a killed process.
 fn stale_socket(path: &Path, guard: &Guard) -> io::Result<Option<SocketFile>> {
     let held = File::from(guard.find_name(path)?.hold()?);
     let is_stale = socket::is_stale_unix_socket(held.as_fd())?;

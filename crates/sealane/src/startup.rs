@@ -30,8 +30,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Signals that wait from the moment at which the server listens: whoever has seen the server
-/// listen may have it stopped, and gets the end of one that runs.
+/// Signals that are held back from the moment the server listens: a caller that has seen it listen
+/// may stop it, and gets the shutdown of a running server.
 const HELD_LISTENING: [Signal; 2] = [Signal::Term, Signal::Int];
 
 /// A validated configuration with everything that it needs, opened.
@@ -57,17 +57,17 @@ pub(crate) struct Server {
     pub(crate) kernel_tls: Option<Arc<Capabilities>>,
     /// `ssl_session_store`s.
     pub(crate) session_stores: Vec<Arc<RemoteStore>>,
-    /// Who looks names up while the server runs.
+    /// Looks up names while the server runs.
     pub(crate) resolvers: Resolvers,
     /// `ssl_session_ticket_state`.
     pub(crate) ticket_state_file: Option<PathBuf>,
     /// The ticket keys that the last workers, or the last run, have left.
     pub(crate) ticket_states: TicketStates,
-    /// Whom to tell that the server runs.
+    /// The process to tell that the server runs.
     pub(crate) daemon: Option<Ready>,
 }
 
-/// The configuration cannot be used; why is in the journal.
+/// The configuration cannot be used; the reason is in the journal.
 pub(crate) struct Refused;
 
 /// A configuration that was read, with all that is needed to read it again elsewhere.
@@ -106,7 +106,7 @@ pub(crate) struct Origin {
     pub(crate) program: Program,
 }
 
-/// Reads and parses the configuration; what it has to say goes to the journal.
+/// Reads and parses the configuration; diagnostics go to the journal.
 pub(crate) fn read_configuration(
     arguments: &Arguments,
     places: &Places,
@@ -170,7 +170,7 @@ pub(crate) struct Handover {
 }
 
 /// Opens and checks everything that the configuration names. Sockets come last: once they
-/// listen, clients may be waiting in them.
+/// listen, clients may be waiting in their queues.
 pub(crate) fn prepare(
     reading: Reading,
     places: &Places,
@@ -312,7 +312,7 @@ fn check_working_directory(config: &Config) -> Result<(), String> {
     ))
 }
 
-/// Adds what the kernel can do for TLS, and says whether it was tried just now.
+/// Adds what the kernel can do for TLS, and returns whether it was tested just now.
 fn find_kernel_tls(config: &Config, goal: &Goal<'_>, materials: &mut Materials) -> bool {
     let known = match goal {
         Goal::Test { .. } | Goal::Check => return false,

@@ -1,4 +1,4 @@
-//! What `sealane -t` says below nginx's two lines: what becomes of the directives.
+//! The summary that `sealane -t` prints below nginx's two lines: how its directives are treated.
 
 use crate::arguments::Arguments;
 use crate::defaults::{self, Differs};
@@ -18,7 +18,7 @@ pub(crate) fn lines(met: &Met) -> String {
     writeln!(text, "sealane: {head}").expect("writing to a string does not fail");
     let mut idle = met.idle.as_slice();
     while let Some(first) = idle.first() {
-        // One reason for several directives is said once.
+        // One reason for several directives is printed once.
         let same = idle.iter().take_while(|one| one.why == first.why).count();
         let (group, rest) = idle.split_at(same);
         idle = rest;

@@ -1,9 +1,9 @@
-//! Directories for temporary files, made before the worker starts, which may have no
-//! right to: mode 0700, owned by the worker's user, as nginx's master does it.
+//! Directories for temporary files. The master creates them before the worker starts, which may
+//! lack the rights to: mode 0700, owned by the worker's user, as in nginx.
 //!
-//! Directories that the configuration names have to be there at the end. The default
-//! ones below the prefix are made where something may need them; the prefix itself,
-//! too, so that a configuration that came from nginx finds them. Without them the server
+//! Directories that the configuration names must exist in the end. The default
+//! ones below the prefix are created if something may need them, and so is the prefix itself,
+//! so that a configuration that came from nginx finds them. Without them the server
 //! starts all the same.
 
 use crate::identity::Identity;
@@ -25,10 +25,10 @@ const OWNER_ALL: u32 = 0o700;
 /// The prefix has what others need as well: root's, less the mask.
 const PREFIX_MODE: u32 = 0o777;
 
-/// Makes the directories of a configuration. `identity` is whom the worker becomes.
+/// Creates the directories of a configuration. `identity` is the worker's user.
 ///
 /// # Errors
-/// nginx's message for a directory that the configuration names and that cannot be made.
+/// nginx's message for a directory that the configuration names and that cannot be created.
 pub(crate) fn prepare(
     config: &Config,
     prefix: &Path,
@@ -65,15 +65,15 @@ pub(crate) fn wanted(config: &Config) -> BTreeMap<PathBuf, &'static str> {
     wanted
 }
 
-/// What servers, locations and every `if` in one say of files.
+/// The settings for files of servers, locations and every `if` in one.
 pub(crate) fn locations(config: &Config) -> impl Iterator<Item = &Arc<LocationConf>> {
     let servers = config.http.iter().flat_map(|http| &http.servers);
     let locations = config.http.iter().flat_map(|http| http.locations());
     servers.map(|server| &server.conf).chain(locations)
 }
 
-/// Bodies are kept where they are handed on, or become files; answers that are long where they are
-/// made.
+/// A location needs a directory if it proxies request bodies, turns them into files or generates
+/// long responses; a pass needs another for the responses that it receives.
 fn add_location(wanted: &mut BTreeMap<PathBuf, &'static str>, conf: &LocationConf) {
     let Some(pass) = &conf.pass else {
         let puts_files = conf.dav.as_ref().is_some_and(|dav| dav.methods.put);
@@ -123,7 +123,7 @@ fn prepare_one(path: &Path, owner: Option<u32>, guard: &Guard) -> Result<(), Str
         .metadata()
         .map_err(|error| failed("fstat", &error))?;
     if facts.uid() != uid {
-        // Giving it away would give away what somebody may have moved there.
+        // Changing its owner would give away what may have been moved there.
         return Err(format!(
             "\"{}\" is for temporary files but belongs to user {}: let it belong to user {uid}, \
              whom worker processes run as, or remove it",

@@ -1,13 +1,13 @@
-//! What people see who started the program from a terminal.
+//! Output for users who start the program from a terminal.
 
 use std::io::{IsTerminal, Write};
 
-/// Writes to stderr; when nobody listens there, there is nothing to be done.
+/// Writes to stderr; if that fails, there is nothing to be done.
 pub(crate) fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Whether standard output takes colours: they are for terminals, and for people who have not
+/// Whether standard output gets colours: only a terminal does, unless the user has
 /// declined them (<https://no-color.org>).
 pub(crate) fn wants_colours() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());

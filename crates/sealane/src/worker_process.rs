@@ -1,4 +1,4 @@
-//! The worker process: gives up privileges, then serves until told otherwise.
+//! The worker process: drops privileges, then serves until told otherwise.
 
 use crate::control::{self, Message, Report};
 use crate::journal::{Journal, note};
@@ -31,7 +31,7 @@ pub(crate) const FATAL: i32 = 2;
 /// Exit code of a worker that failed while serving.
 const FAILED: i32 = 1;
 
-/// The longest time between two looks at whether the worker threads still live.
+/// The longest time between two checks that the worker threads are alive.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Signals that a worker process answers to.
@@ -187,7 +187,7 @@ fn report_to(link: Option<&OwnedFd>, report: &Report, journal: &Journal) {
     }
 }
 
-/// Threads beside those that serve, which need the rights of a worker only.
+/// Threads other than the serving ones, which need only the rights of a worker.
 struct Threads {
     /// For ticket keys and session stores.
     stores: StoreThread,
@@ -315,7 +315,7 @@ struct Orders {
     incoming: Incoming,
     carried: Carried,
     threads: Threads,
-    /// Who tells other processes what this one has.
+    /// Threads that send other processes what this one has.
     telling: Vec<Telling>,
     /// What is being put to use, with its number.
     applying: Option<Applying>,
@@ -494,7 +494,7 @@ impl Orders {
                 .take_if(|applying| applying.generation == generation);
             if let Some(Applying { logs, main, .. }) = applied {
                 self.journal = Journal::running(logs.logger(&main.error_logs));
-                // Before the log of before may be closed.
+                // Before the previous log may be closed.
                 crash::report_to(&logs, &main.error_logs);
                 self.logs = logs;
             }
@@ -520,7 +520,7 @@ impl Orders {
     fn end(&mut self, command: Command) {
         match command {
             Command::Quit | Command::HandOver(_) => {
-                // A second line says that a third process takes over.
+                // A second channel means that a third process takes over.
                 if !std::mem::replace(&mut self.ending, true) {
                     note!(self.journal, Notice, "gracefully shutting down");
                 }

@@ -1,4 +1,4 @@
-//! Modules of nginx that Sealane leaves out on purpose, with what to use instead.
+//! Modules of nginx that Sealane leaves out on purpose, with alternatives.
 
 use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row};
 

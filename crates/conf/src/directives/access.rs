@@ -1,4 +1,4 @@
-//! ngx_http_access_module, and what of ngx_http_core_module says who may.
+//! ngx_http_access_module, and the access directives of ngx_http_core_module.
 
 use super::real_ip::network;
 use super::{Arity, HSL, LIMIT_EXCEPT, LOCATION, Module, ONE, Row};

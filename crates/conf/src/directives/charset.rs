@@ -81,7 +81,7 @@ pub(super) const MODULE: Module = Module {
 
 fn name(b: &mut Build<'_>, c: &Call<'_>) -> Result<CharsetName, Fault> {
     if c.arg(1).starts_with(b"$") {
-        // Only a variable, and nothing beside it.
+        // Only a variable, and nothing else.
         let variable = b.names.variable(c.variable_name(1)?, &c.origin)?;
         let part = crate::model::Part::Variable(variable);
         return Ok(CharsetName::Variable(crate::model::Template::new(vec![

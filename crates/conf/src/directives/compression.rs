@@ -220,21 +220,21 @@ pub(super) const ZSTD: Module = Module {
     ],
 };
 
-/// `gzip_types` and its like.
+/// `gzip_types` and the like.
 const fn types(name: &'static str, set: Setter) -> Row {
     const DOC: &str = "Media types of responses that are compressed, in addition to `text/html`; `*` matches any \
          type.";
     Row::new(name, HSL, Arity::AtLeast(1), "text/html", DOC, set)
 }
 
-/// `gzip_min_length` and its like.
+/// `gzip_min_length` and the like.
 const fn least(name: &'static str, set: Setter) -> Row {
     const DOC: &str = "Minimum length of a response that is compressed. Responses of unknown \
         length are always compressed.";
     Row::new(name, HSL, ONE, "20", DOC, set)
 }
 
-/// `gzip_buffers` and its like.
+/// `gzip_buffers` and the like.
 const fn buffers(name: &'static str) -> Row {
     const WHY: &str = "A response is compressed as fast as the client reads it.";
     Row::meaningless(name, HSL, Arity::Between(2, 2), Check::Buffers, WHY)
@@ -252,7 +252,7 @@ fn zstd<'b>(b: &'b mut Build<'_>) -> &'b mut CompressorDraft {
     &mut b.location().body_filters.compression.zstd
 }
 
-/// `gzip_static` and its like.
+/// `gzip_static` and the like.
 fn static_coding(c: &Call<'_>, slot: &mut Option<StaticCoding>) -> Result<(), Fault> {
     use StaticCoding::{Always, Off, On};
     c.choice(slot, &[("off", Off), ("on", On), ("always", Always)])

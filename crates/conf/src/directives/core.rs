@@ -398,8 +398,8 @@ fn env(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A module does nothing until one of its directives asks it to, and those
-/// directives are unknown here: the line itself can be let through.
+/// A module does nothing until one of its directives is used, and those
+/// directives are unknown here: the line itself can be accepted.
 fn load_module(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     if b.events.is_some() || b.http_seen {
         return Err(c.refuse("is specified too late"));

@@ -1,13 +1,13 @@
 //! Directives of modules that are not part of nginx's HTTP server: those of its other servers, of
-//! its commercial edition, of Tengine and of modules by others. Each is refused by its name, with
-//! what to use instead, so that nobody has to find out what an "unknown directive" was.
+//! its commercial edition, of Tengine and of modules by others. Each is refused by name, with an
+//! alternative, so that operators need not find out what an "unknown directive" was.
 //!
-//! There is no row for them: where they may stand and how many arguments they take does not
-//! matter to somebody who has to do without.
+//! They have no rows: contexts and numbers of arguments do not matter for directives that cannot be
+//! used.
 
 /// The directives of a module, or of several that one answer does for.
 pub struct Elsewhere {
-    /// Whose they are, as a message says it after "belongs to".
+    /// Their owner, as in a message after "belongs to".
     pub module: &'static str,
     /// Names, or patterns with one `*`.
     pub names: &'static [&'static str],

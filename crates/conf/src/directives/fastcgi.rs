@@ -22,7 +22,7 @@ const REACHING: &[Row] = reaching_rows!(
 const BUFFERING: &[Row] = buffering_rows!("fastcgi");
 const CACHING: &[Row] = cache_rows!("fastcgi");
 
-/// Groups of a `fastcgi_split_path_info`, besides the whole match.
+/// Groups of a `fastcgi_split_path_info`, without the whole match.
 const SPLIT_GROUPS: usize = 2;
 
 const OWN: &[Row] = &[

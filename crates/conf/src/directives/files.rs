@@ -171,8 +171,8 @@ fn open_file_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `max=number` and times by their names, or `off`: how much a cache may hold, and `None` when
-/// there is none.
+/// `max=number` and named times, or `off`: how much a cache may hold; `None` if there is no
+/// cache.
 pub(super) fn cache_size(
     c: &Call<'_>,
     times: &mut [(&str, &mut Duration)],

@@ -300,7 +300,7 @@ fn parse_range(written: &[u8]) -> Result<(u32, u32), Fault> {
         let (start, end) = std::str::from_utf8(written).ok()?.split_once('-')?;
         let start = u32::from(start.parse::<Ipv4Addr>().ok()?);
         let end = u32::from(end.parse::<Ipv4Addr>().ok()?);
-        // As in nginx the address of all ones is nobody's.
+        // As in nginx, no range may end with 255.255.255.255.
         (start <= end && end < u32::MAX).then_some((start, end))
     };
     parse().ok_or_else(|| Fault::new(format!("invalid range \"{}\"", shown(written))))
@@ -318,7 +318,7 @@ fn cut(cuts: &mut Cuts, start: u128, value: u32) {
     }
 }
 
-/// The longest network that an address lies in decides.
+/// The most specific network that contains an address decides.
 fn network_cuts(networks: &Networks, width: u8) -> Cuts {
     let highest = u128::MAX >> (128 - u32::from(width));
     let mut cuts = vec![(0, 0)];

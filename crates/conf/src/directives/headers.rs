@@ -111,12 +111,12 @@ fn expires(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads the value of `expires`, also when it comes out of variables while a
+/// Parses the value of `expires`, also when variables produce it while a
 /// request is answered.
 ///
 /// # Errors
 ///
-/// nginx's words about what is wrong.
+/// nginx's error message.
 pub fn parse_expires(text: &[u8], modified: bool) -> Result<Expires, &'static str> {
     match text {
         b"epoch" if !modified => return Ok(Expires::Epoch),

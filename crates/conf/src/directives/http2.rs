@@ -314,7 +314,7 @@ fn header_block_size(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     }
 }
 
-/// A flow-control window that may grow to so many bytes.
+/// A flow-control window that may grow to this many bytes.
 fn window(
     b: &mut Build<'_>,
     c: &Call<'_>,

@@ -1,4 +1,4 @@
-//! ngx_http_core_module, fourth part: what responses say and how they are sent.
+//! ngx_http_core_module, fourth part: the contents of responses and how they are sent.
 
 use super::{Arity, Check, HSL, LOCATION_IF, Module, ONE, Row};
 use crate::build::Opening;

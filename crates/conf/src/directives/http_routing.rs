@@ -250,7 +250,7 @@ fn server_name(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
                 return Err(Fault::at(index, message));
             }
             // Host names are compared in lower case; an expression with
-            // capitals can only be meant without regard to case.
+            // capitals must be meant as case-insensitive.
             let caseless = pattern.bytes().any(|byte| byte.is_ascii_uppercase());
             let regex = b.regex(pattern, caseless, index)?;
             b.server().names.push(ServerName::Regex(regex));

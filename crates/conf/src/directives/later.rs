@@ -1,5 +1,5 @@
-//! Modules that only tune and are not there yet: accepted, with one warning
-//! for each directive met.
+//! Modules that only tune and are not implemented yet: accepted, with one warning
+//! for each directive used.
 
 use super::Check::{Any, Flag, Number, Size};
 use super::{HS, Module, ONE, Row};

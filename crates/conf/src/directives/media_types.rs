@@ -1,4 +1,4 @@
-//! Lists of media types, as `sub_filter_types` and its like have them.
+//! Lists of media types, as in `sub_filter_types` and similar directives.
 
 use crate::build::Build;
 use crate::call::{Call, shown};

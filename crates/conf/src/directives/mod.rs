@@ -1,9 +1,9 @@
 //! The directive table: one row per directive, one file per nginx module.
 //!
-//! A row says where the directive may stand, how many arguments it takes,
-//! what it does and whether Sealane does it; the setter that carries it out
-//! stands in the row. The parser, the messages about unknown names and the
-//! manual (`docs/directives.md`) all read this table.
+//! A row holds the directive's contexts, the number of its arguments, what it
+//! does, whether Sealane implements it, and its setter. The parser, the
+//! messages about unknown names and the manual (`docs/directives.md`) all read
+//! this table.
 
 mod absent;
 mod access;
@@ -203,19 +203,19 @@ impl Support {
 pub struct Row {
     /// Its name.
     pub name: &'static str,
-    /// Where it may stand.
+    /// Its contexts.
     pub contexts: Contexts,
     /// How many arguments it takes.
     pub arity: Arity,
-    /// Its value when not written, in the notation of the configuration;
+    /// Its default value, in the notation of the configuration;
     /// empty when there is none.
     pub default: &'static str,
     /// What it does, in a sentence or two, for the manual.
     pub doc: &'static str,
     /// Whether Sealane does it.
     pub support: Support,
-    /// Arguments under which it does nothing, accepted whatever `support`
-    /// says (`ssl_verify_client off`).
+    /// Arguments with which it does nothing, accepted whatever its `support`
+    /// (`ssl_verify_client off`).
     pub inert: &'static [&'static str],
     /// Not in nginx.
     pub own: bool,
@@ -471,7 +471,7 @@ pub fn works(name: &str) -> bool {
 }
 
 /// The known name nearest to `name`, if it is near enough to be meant; names
-/// that may stand in the context come first.
+/// allowed in the context come first.
 pub fn nearest(name: &[u8], context: Contexts) -> Option<&'static str> {
     let name = std::str::from_utf8(name).ok()?;
     if name.len() > 64 {

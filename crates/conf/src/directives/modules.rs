@@ -2,8 +2,8 @@
 
 use super::works;
 
-/// File of a module, without `.so`, and the directive that it is there for. Of those that are
-/// not listed nothing is built in.
+/// File of a module, without `.so`, and its main directive. Modules not listed are not built
+/// in.
 const MODULES: &[(&str, &str)] = &[
     ("ngx_http_brotli_filter_module", "brotli"),
     ("ngx_http_brotli_static_module", "brotli_static"),

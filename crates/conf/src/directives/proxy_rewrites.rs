@@ -1,4 +1,4 @@
-//! ngx_http_proxy_module: what is changed in Location, Refresh and Set-Cookie of
+//! ngx_http_proxy_module: changes to Location, Refresh and Set-Cookie of
 //! responses.
 
 use super::{Arity, HSL, Row};

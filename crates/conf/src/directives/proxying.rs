@@ -1,7 +1,7 @@
-//! Handing requests to other servers: the rows that mean the same in all five
+//! Passing requests to other servers: the rows that mean the same in all five
 //! families (`proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*`), written once.
 //!
-//! A setter finds out from the name of its row whose settings it changes.
+//! The name of a setter's row tells it whose settings to change.
 
 use super::{Arity, HSL, LOCATION, LOCATION_IF, Module, ONE, Row};
 use crate::build::Build;
@@ -26,7 +26,7 @@ pub(super) fn family(c: &Call<'_>) -> Family {
         .expect("rows of the families begin with their names")
 }
 
-/// What the family of a row says on the level at hand.
+/// The settings of the row's family on the current level.
 pub(super) fn upstream<'b>(b: &'b mut Build<'_>, c: &Call<'_>) -> &'b mut UpstreamDraft {
     b.location().passing.of_mut(family(c))
 }
@@ -446,7 +446,7 @@ pub(super) fn temp_path(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 /// Digits that all levels of a temporary path may have.
 const LEVEL_DIGITS: u8 = 10;
 
-/// `fastcgi_param` and its like.
+/// `fastcgi_param` and the like.
 pub(super) fn param(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
     if c.count() == 3 && c.arg(3) != b"if_not_empty" {
@@ -481,7 +481,7 @@ pub(super) struct Scheme {
     pub(super) port: u16,
 }
 
-/// `proxy_pass` and its like. Without one of `schemes` the URL begins with the
+/// `proxy_pass` and the like. Without one of `schemes` the URL begins with the
 /// host, or is refused if `needs_scheme`.
 pub(super) fn pass(
     b: &mut Build<'_>,

@@ -1,4 +1,4 @@
-//! Keeping responses of other servers: `*_cache*` is accepted with a warning until
+//! Caching responses of other servers: `*_cache*` is accepted with a warning until
 //! it works, `*_store*` is refused.
 
 pub(super) const CACHE: &str = "responses are not cached; every request is passed to a server";

@@ -10,7 +10,7 @@ use crate::template;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the family of a row says about TLS on the level at hand.
+/// The TLS settings of the row's family on the current level.
 pub(super) fn tls<'b>(b: &'b mut Build<'_>, c: &Call<'_>) -> &'b mut UpstreamTlsDraft {
     &mut upstream(b, c).tls
 }
@@ -212,7 +212,7 @@ pub(super) fn certificate_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), F
     Ok(())
 }
 
-/// A file beside the configuration; empty stays empty.
+/// A file relative to the configuration; empty stays empty.
 pub(super) fn file(b: &Build<'_>, c: &Call<'_>) -> PathBuf {
     match c.arg(1) {
         [] => PathBuf::new(),

@@ -1,5 +1,5 @@
-//! The table against nginx's own: no directive may be missing, and each must stand where nginx
-//! lets it stand, with as many arguments.
+//! Compares the table with nginx's own: no directive may be missing, and each must have nginx's
+//! contexts and numbers of arguments.
 
 use super::{
     ANYWHERE, Arity, CONTEXT_NAMES, Contexts, EVENTS, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF,

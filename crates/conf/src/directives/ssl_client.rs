@@ -1,4 +1,4 @@
-//! ngx_http_ssl_module, third part: certificates of clients.
+//! ngx_http_ssl_module, third part: client certificates.
 
 use super::{HS, Module, ONE, Row};
 use crate::build::Build;
@@ -98,7 +98,7 @@ const ROWS: &[Row] = &[
     Row::unsupported("ssl_ocsp_responder", HS, ONE, OCSP),
 ];
 
-/// A file as named, beside the configuration; an empty name stays empty and means none.
+/// A file as named, relative to the configuration; an empty name stays empty and means none.
 fn file(b: &Build<'_>, c: &Call<'_>) -> PathBuf {
     match c.arg(1) {
         b"" => PathBuf::new(),

@@ -1,4 +1,4 @@
-//! Where and when handshakes are worked on: `ssl_async` and what belongs to it.
+//! Where and when handshakes are processed: `ssl_async` and related directives.
 
 use super::{HS, HTTP, Module, ONE, Row};
 use crate::call::{Call, Fault};

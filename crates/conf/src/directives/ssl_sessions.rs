@@ -310,7 +310,7 @@ fn early_data_methods(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let mut methods: Vec<String> = Vec::new();
     for (index, written) in c.args() {
         // RFC 9110 section 9.1: methods are case-sensitive tokens; none in use has
-        // small letters, which are a slip here.
+        // lower-case letters, so these are a mistake here.
         let plain = |byte: &u8| byte.is_ascii_uppercase() || b"-_".contains(byte);
         if !written.iter().all(plain) || written.is_empty() {
             return Err(c

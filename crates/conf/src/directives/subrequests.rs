@@ -1,6 +1,6 @@
 //! ngx_http_auth_request_module and ngx_http_mirror_module; `early_hints` of
-//! ngx_http_core_module and the sending of PROXY protocol headers, which belong
-//! to upstream servers too but to no single way of talking to them.
+//! ngx_http_core_module and the sending of PROXY protocol headers, which also belong
+//! to upstream servers but to no single protocol.
 
 use super::{Arity, HSL, Module, ONE, Row};
 use crate::build::Build;
@@ -118,7 +118,7 @@ fn mirror(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     match (c.arg(1), mirrors.as_mut()) {
         (b"off", None) => *mirrors = Some(List::default()),
         (b"off", Some(_)) => return Err(c.refuse("is duplicate")),
-        // `off` stands before it.
+        // `off` comes before it.
         (_, Some(list)) if list.is_empty() => return Err(c.refuse("is duplicate")),
         (uri, _) => mirrors.get_or_insert_default().push(uri.into()),
     }

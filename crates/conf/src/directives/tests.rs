@@ -1,5 +1,5 @@
 //! The table itself: it is consistent, its defaults are the real ones, and
-//! every setter changes what it says.
+//! every setter changes what its row describes.
 
 use super::*;
 use crate::input::{MemoryLoader, Options};
@@ -27,8 +27,8 @@ fn refused(text: &str) -> String {
     failure.expect_err("the configuration is wrong").to_string()
 }
 
-/// The server of a configuration whose `http` says `outer` and whose only
-/// server says `inner`.
+/// The server of a configuration whose `http` contains `outer` and whose only
+/// server contains `inner`.
 fn server(outer: &str, inner: &str) -> Arc<Server> {
     let config = read(&format!(
         "events {{}} http {{ {outer}\nserver {{ {inner} }} }}"
@@ -93,9 +93,8 @@ fn defaults_in_the_table_are_the_real_ones() {
         config.warnings.clear();
         format!("{config:?}")
     };
-    // Lists whose default stands for "none given" or is warned about as a repetition, what the
-    // model keeps as written, and `proxy_redirect default`, which can be said behind a `proxy_pass`
-    // only.
+    // Lists whose default means "none given" or is warned about as a repetition, what the
+    // model keeps as written, and `proxy_redirect default`, which must follow a `proxy_pass`.
     let skipped = [
         "env",
         "listen",

@@ -1,4 +1,4 @@
-//! Directives that nginx's source has and its documentation does not: they tune its compressor.
+//! Directives in nginx's source that its documentation lacks: they tune its compressor.
 
 use super::{Check, HSL, Module, ONE, Row};
 

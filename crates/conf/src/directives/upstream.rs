@@ -229,7 +229,7 @@ pub(crate) fn end_upstream(b: &mut Build<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a `server` line says besides the address.
+/// The parameters of a `server` line after the address.
 struct Parameters<'a> {
     weight: u32,
     max_fails: u32,

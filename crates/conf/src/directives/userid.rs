@@ -140,7 +140,7 @@ fn userid(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     }
     let reset = match b.names.settable("uid_reset", Getter::Absent) {
         Ok(Settable::User(index)) => Variable::User(index),
-        // It was used before, so that nothing can define it any more.
+        // It was used before, so nothing can define it now.
         _ => Variable::Builtin(Builtin::UidReset),
     };
     b.location().restricting.userid.reset = Some(reset);

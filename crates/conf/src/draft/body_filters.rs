@@ -14,7 +14,7 @@ pub(crate) struct BodyFiltersDraft {
 }
 
 impl BodyFiltersDraft {
-    /// What is not said here is said by the block around.
+    /// Takes what is not set here from the enclosing block.
     pub(crate) fn inherit(&mut self, outer: &BodyFiltersDraft) {
         self.gunzip = self.gunzip.or(outer.gunzip);
         self.texts.inherit(&outer.texts);

@@ -30,17 +30,17 @@ pub(crate) struct CompressorDraft {
     pub(crate) precompressed: Option<StaticCoding>,
 }
 
-/// `gzip_min_length` and its like, where they are not written.
+/// Default of `gzip_min_length` and the like.
 const MIN_BYTES: u64 = 20;
 
 /// The window of deflate, and of `brotli_window` where it is not written.
 const GZIP_WINDOW_BITS: u8 = 15;
 const BROTLI_WINDOW_BITS: u8 = 19;
-/// What every client of zstd can be asked to keep (RFC 9659): 8 MiB.
+/// The window that every zstd client must support (RFC 9659): 8 MiB.
 const ZSTD_WINDOW_BITS: u8 = 23;
 
 impl CompressionDraft {
-    /// What is not said here is said by the block around.
+    /// Takes what is not set here from the enclosing block.
     pub(crate) fn inherit(&mut self, outer: &CompressionDraft) {
         self.zstd.inherit(&outer.zstd);
         self.brotli.inherit(&outer.brotli);
@@ -71,7 +71,7 @@ impl CompressionDraft {
         }
     }
 
-    /// Who takes gzip; `None` is [`GzipClients::default`].
+    /// Which clients get gzip; `None` is [`GzipClients::default`].
     pub(crate) fn gzip_clients(&self) -> Option<Arc<GzipClients>> {
         let mut clients = GzipClients {
             http10: self.gzip_http10.unwrap_or(false),

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the five families say on a level.
+/// The settings of the five families on a level.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct PassingDraft {
     /// What they have in common, in the order of [`Family::ALL`].
     upstreams: [UpstreamDraft; Family::ALL.len()],
-    /// Whose pass directive stands here; the last of several holds, as in nginx.
+    /// The family whose pass directive is here; the last of several applies, as in nginx.
     pub(crate) answers: Option<Family>,
     /// The location ends with a slash, and is redirected to without it.
     pub(crate) auto_redirect: bool,
@@ -25,7 +25,7 @@ pub(crate) struct PassingDraft {
 }
 
 impl PassingDraft {
-    /// What all families have, as said for one.
+    /// The settings that all families have, for one of them.
     pub(crate) fn of(&self, family: Family) -> &UpstreamDraft {
         &self.upstreams[family as usize]
     }
@@ -140,7 +140,7 @@ pub(crate) struct ProxyDraft {
 /// Rules that can be switched off as a whole.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum RulesDraft<T> {
-    /// Nothing is said here.
+    /// Nothing is set here.
     #[default]
     Unset,
     /// `off`.

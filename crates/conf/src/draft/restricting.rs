@@ -1,4 +1,4 @@
-//! What restricts access, as written on a level.
+//! Access restrictions, as written on a level.
 
 use crate::call::Fault;
 use crate::model::{
@@ -9,7 +9,7 @@ use crate::model::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `allow`, `deny`, `auth_basic`, limits and the like, as said on a level.
+/// `allow`, `deny`, `auth_basic`, limits and the like, as set on a level.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct RestrictingDraft {
     pub(crate) addresses: Option<Arc<AddressRules>>,

@@ -1,4 +1,4 @@
-//! Filters of texts while a block is read.
+//! Text filters, while a block is read.
 
 use super::MediaTypesDraft;
 use crate::model::{Addition, Charset, CharsetName, Replacements, Ssi, SubFilter, TextFilters};
@@ -38,7 +38,7 @@ const CHARSET_TYPES: &[&str] = &[
 ];
 
 impl TextFiltersDraft {
-    /// What is not said here is said by the block around.
+    /// Takes what is not set here from the enclosing block.
     pub(crate) fn inherit(&mut self, outer: &TextFiltersDraft) {
         fn take<T: Clone>(own: &mut Option<T>, outer: &Option<T>) {
             if own.is_none() {

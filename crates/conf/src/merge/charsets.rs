@@ -1,4 +1,4 @@
-//! What must hold of character sets in the configuration as a whole.
+//! Checks of the character sets in the whole configuration.
 
 use crate::model::{CharsetName, Charsets, LocationConf, Locations, Server};
 

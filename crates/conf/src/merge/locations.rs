@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of file contents kept when `open_file_cache` is on and
-/// `open_file_cache_content` does not say.
+/// `open_file_cache_content` is not set.
 const DEFAULT_CONTENT_BYTES: u64 = 16 << 20;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -77,7 +77,7 @@ impl AccessLogDraft {
 
 impl LocationDraft {
     /// Takes what is not set from the outer level. Lists are replaced as a
-    /// whole; `try_files`, `stub_status`, `proxy_pass` and its like hold
+    /// whole; `try_files`, `stub_status`, `proxy_pass` and the like apply
     /// only where they are written.
     pub(super) fn inherit(&mut self, outer: &LocationDraft) {
         self.passing.inherit(&outer.passing);
@@ -117,8 +117,8 @@ impl LocationDraft {
 }
 
 impl LocationDraft {
-    /// A block without a name of its own, such as `if`, answers as the location that it
-    /// stands in, unless it says otherwise. `try_files` holds outside only.
+    /// A block without its own name, such as `if`, answers as the location that it is in,
+    /// unless it overrides that. `try_files` applies only outside.
     fn stay_in(&mut self, location: &LocationDraft) {
         self.stub_status |= location.stub_status;
         if self.passing.answers.is_none() {
@@ -206,7 +206,7 @@ impl Inherited<'_> {
     }
 
     /// What the rewrite module does in a location; the settings of each `if` start from the
-    /// location's, which are merged already.
+    /// location's, which are already merged.
     fn script(
         &self,
         script: &ScriptDraft,
@@ -228,8 +228,8 @@ impl Inherited<'_> {
         Ok(finished(script, blocks))
     }
 
-    /// What holds for other methods than those of `limit_except`. As in nginx these are the
-    /// location's settings, but neither its `if`s and rewriting nor its `try_files`.
+    /// The settings for methods other than those of `limit_except`. As in nginx these are the
+    /// location's, but without its `if`s, rewriting and `try_files`.
     fn limit_except(
         &self,
         block: &LocationBlock,
@@ -252,7 +252,7 @@ impl Inherited<'_> {
         })))
     }
 
-    /// Defaults for everything that no level has set; nothing is handed on.
+    /// Defaults for everything that no level has set; no request is passed on.
     pub(super) fn finish(&self, draft: &LocationDraft, name: &str) -> LocationConf {
         let (files_at, alias_prefix_bytes) = self.files(draft);
         let millis = Duration::from_millis;
@@ -389,7 +389,7 @@ fn uri(matcher: &Matcher) -> &[u8] {
 /// No two exact and no two prefix locations of one level may be equal.
 fn check_duplicates(mut blocks: Vec<&LocationBlock>) -> Result<(), Fault> {
     let exact = |block: &LocationBlock| matches!(block.matcher, Matcher::Exact(_));
-    // Exact ones stand before the prefix of the same text, as nginx sorts them.
+    // Exact ones come before the prefix of the same text, as nginx sorts them.
     blocks.sort_by(|a, b| {
         uri(&a.matcher)
             .cmp(uri(&b.matcher))

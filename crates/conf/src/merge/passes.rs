@@ -50,7 +50,7 @@ impl PassingDraft {
 }
 
 impl PassingDraft {
-    /// Hands requests on as the location around does, unless it says otherwise.
+    /// Passes requests on like the enclosing location, unless it has its own pass.
     pub(super) fn stay_in(&mut self, location: &PassingDraft) {
         for family in Family::ALL {
             let target = &mut self.of_mut(family).target;
@@ -124,7 +124,7 @@ impl<T> RulesDraft<T> {
     }
 }
 
-/// What nginx refuses on any level, whether requests are handed on there or not.
+/// What nginx refuses on any level, whether requests are passed on there or not.
 pub(super) fn check(draft: &PassingDraft) -> Result<(), Fault> {
     for family in Family::ALL {
         if family != Family::Grpc {
@@ -466,11 +466,11 @@ fn set_headers(written: Option<&[SetHeader]>, defaults: &[DefaultHeader]) -> Arc
     })
 }
 
-/// What a parameter must begin with to stand instead of a header field.
+/// The prefix of a parameter that replaces a header field.
 const HTTP_PARAM: &[u8] = b"HTTP_";
 
-/// The parameter that every request has unless one of that name is written: the host that
-/// is asked for, wherever the client says it (nginx 1.29.5).
+/// The parameter that every request has unless one of that name is configured: the requested
+/// host, wherever the client names it (nginx 1.29.5).
 const HOST_PARAM: &[u8] = b"HTTP_HOST";
 
 fn host_param() -> Param {

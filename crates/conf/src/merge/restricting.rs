@@ -1,4 +1,4 @@
-//! Inheritance of what restricts access.
+//! Inheritance of access restrictions.
 
 use super::servers::inherit;
 use crate::draft::RestrictingDraft;

@@ -1,4 +1,4 @@
-//! `http` and `server` level: merging, TLS settings, and names that collide.
+//! `http` and `server` level: merging, TLS settings, and conflicting names.
 
 use super::HttpLevel;
 use super::locations::Inherited;
@@ -328,7 +328,7 @@ pub(super) fn check_names(b: &mut Build<'_>, servers: &[Server]) -> Result<(), F
     Ok(())
 }
 
-/// The order in which nginx looks at addresses: port by port as first met,
+/// The order in which nginx processes addresses: port by port as first used,
 /// own sockets first within a port, the wildcard last.
 fn in_nginx_order(b: &Build<'_>) -> Vec<usize> {
     let addresses = &b.http.addresses;

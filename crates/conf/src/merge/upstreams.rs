@@ -86,8 +86,8 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
     })
 }
 
-/// The group that a `proxy_pass` or its like makes by naming an address or a
-/// host that no block is called.
+/// The group that `proxy_pass` and the like define by naming an address or a
+/// host that is not the name of a block.
 fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
     let name = &group.name;
     let Origin { file, line } = &group.origin;

@@ -1,11 +1,11 @@
-//! Who may: `allow` and `deny`, `auth_basic`, `satisfy`, `limit_except`.
+//! Access control: `allow` and `deny`, `auth_basic`, `satisfy`, `limit_except`.
 
 use super::{IpNetwork, LocationConf, Template};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is asked before a request gets an answer, `auth_request` aside.
+/// The access checks before a request is answered, except `auth_request`.
 #[derive(Debug, Clone)]
 pub struct Access {
     /// `allow` and `deny`.
@@ -21,7 +21,7 @@ pub struct Access {
 /// `satisfy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Satisfy {
-    /// Whoever is asked must agree.
+    /// All checks must allow the request.
     #[default]
     All,
     /// One of them is enough.
@@ -31,7 +31,7 @@ pub enum Satisfy {
 /// `auth_basic` and `auth_basic_user_file`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthBasic {
-    /// What the client is asked for a password for; `off` asks nobody.
+    /// The realm of the password prompt; `off` does not ask.
     pub realm: Template,
     /// The path of the file with names and passwords; relative ones, which begin with a
     /// variable, start from the prefix.
@@ -60,8 +60,8 @@ pub struct AddressRule {
 
 impl AddressRules {
     /// Whether a client is allowed; `None` if no line is about it. `None` as the address is a
-    /// peer on a Unix socket. As in nginx the IPv6 form of an IPv4 address is looked for among
-    /// the IPv4 rules if there are any, and otherwise taken as it is.
+    /// peer on a Unix socket. As in nginx, the IPv6 form of an IPv4 address is checked against
+    /// the IPv4 rules if there are any, and otherwise used as it is.
     pub fn verdict(&self, address: Option<IpAddr>) -> Option<bool> {
         let Some(address) = address else {
             return self.unix.first().copied();

@@ -1,5 +1,5 @@
-//! Compressed responses: what compresses them, files that are compressed already, and who
-//! gets which.
+//! Compressed responses: what compresses them, precompressed files, and which client gets
+//! which.
 
 use super::{List, MediaTypes};
 use crate::regex::Regex;
@@ -17,24 +17,24 @@ pub struct Compression {
 }
 
 /// The highest level at which Brotli compresses responses while they are sent; `brotli_comp_level`
-/// may say more. Those above take 33 MiB and more for each response, and 10 and 11 a second and
-/// more of a worker's time for each MiB.
+/// may be higher. Levels above it take 33 MiB and more for each response, and 10 and 11 a second
+/// and more of a worker's time for each MiB.
 pub const BROTLI_MAX_LEVEL: u8 = 8;
 
 /// How one coding compresses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compressor {
-    /// `gzip_comp_level` and its like.
+    /// `gzip_comp_level` and the like.
     pub level: u8,
     /// Size of the window as a power of two: `brotli_window`; elsewhere the coding's largest.
     pub window_bits: u8,
-    /// `gzip_min_length` and its like: shorter bodies stay as they are.
+    /// `gzip_min_length` and the like: shorter bodies are not compressed.
     pub min_bytes: u64,
-    /// `gzip_types` and its like.
+    /// `gzip_types` and the like.
     pub types: MediaTypes,
 }
 
-/// Files that stand beside others in a coding: `gzip_static` and its like.
+/// Precompressed files next to others: `gzip_static` and the like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StaticCodings {
     /// `zstd_static`: `FILE.zst`.
@@ -45,7 +45,7 @@ pub struct StaticCodings {
     pub gzip: StaticCoding,
 }
 
-/// Who gets a file that is compressed already.
+/// Which clients get a precompressed file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StaticCoding {
     /// `off`.
@@ -57,7 +57,7 @@ pub enum StaticCoding {
     Always,
 }
 
-/// Which clients take gzip, beyond what their `Accept-Encoding` says.
+/// Which clients get gzip, beyond their `Accept-Encoding`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GzipClients {
     /// `gzip_http_version 1.0`: HTTP/1.0 will do.

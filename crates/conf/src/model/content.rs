@@ -1,4 +1,4 @@
-//! What a location may do besides serving files and asking other servers:
+//! What a location may do besides serving files and proxying:
 //! ngx_http_empty_gif_module, ngx_http_flv_module, ngx_http_mp4_module and
 //! ngx_http_dav_module.
 
@@ -29,7 +29,7 @@ pub struct Mp4 {
 pub struct Dav {
     /// `dav_methods`.
     pub methods: DavMethods,
-    /// `dav_access`: permissions of files; a directory may be searched by whoever may read
+    /// `dav_access`: permissions of files; a directory is searchable by everyone who may read
     /// it. Default 0600.
     pub access: u32,
     /// `min_delete_depth`: elements that a path must have to be deleted; default 0.

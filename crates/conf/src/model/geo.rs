@@ -1,4 +1,4 @@
-//! `geo` and `split_clients`: values by address, and by chance.
+//! `geo` and `split_clients`: values by address, and by hash.
 
 use super::{RealIp, Template, Variable};
 use std::net::IpAddr;

@@ -26,13 +26,13 @@ pub struct Http {
     pub charsets: Arc<Charsets>,
     /// `ssl_async_threads` and `ssl_handshake_queue`.
     pub handshakes: HandshakeLimits,
-    /// Every group of servers that requests can be handed to;
+    /// Every group of servers that requests can be passed to;
     /// [`super::GroupRef`] is an index into it.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// `http2_recv_buffer_size`: what a worker reads HTTP/2 frames into;
+    /// `http2_recv_buffer_size`: the buffer a worker reads HTTP/2 frames into;
     /// default 256k.
     pub http2_recv_buffer_bytes: u64,
-    /// `compression_memory`: what all compressors of the worker process may take at a time;
+    /// `compression_memory`: how much all compressors of the worker process may use at a time;
     /// default 512m.
     pub compression_memory_bytes: u64,
 }
@@ -64,7 +64,7 @@ impl std::fmt::Display for ListenAddress {
 pub struct Listener {
     /// What to bind.
     pub address: ListenAddress,
-    /// False when no socket of its own is wanted: the wildcard listener of the
+    /// False when it needs no socket of its own: the wildcard listener of the
     /// same port (`*:443` for `192.0.2.1:443`) accepts for it, and the local
     /// address of the connection leads here ([`Http::listener_for`]).
     pub bind: bool,
@@ -93,7 +93,7 @@ pub struct ListenOptions {
     /// `ssl`.
     pub ssl: bool,
     /// `http2`: HTTP/2 for every server of the address, whatever its
-    /// [`Http2::enabled`] says.
+    /// [`Http2::enabled`].
     pub http2: bool,
     /// `proxy_protocol`: a PROXY protocol header comes first on every connection.
     pub proxy_protocol: bool,
@@ -139,7 +139,7 @@ pub struct Server {
     /// `ssl_reject_handshake on`, whichever of its `listen` lines have `ssl`.
     /// The default server of every address with `ssl` has them.
     pub tls: Option<Arc<Tls>>,
-    /// `ssl_verify_client`, which holds also where the server has no certificate of its own
+    /// `ssl_verify_client`, which also applies where the server has no certificate of its own
     /// and its name is served with that of the default server.
     pub verify_client: VerifyClient,
     /// What the rewrite module does before a location is looked for.

@@ -1,18 +1,18 @@
 //! HTTP/2: what nginx can set, and Sealane's limits against abuse.
 
-/// The HTTP/2 settings of a server. Those of the server that the connection
-/// was opened for hold for the connection: the one chosen by SNI, else the
+/// The HTTP/2 settings of a server. A connection uses those of the server that it
+/// was opened for: the one chosen by SNI, else the
 /// default server of the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Http2 {
-    /// `http2`: offered by ALPN, and taken by prior knowledge; default off.
+    /// `http2`: offered by ALPN, and accepted with prior knowledge; default off.
     /// The parameter of `listen` ([`super::ListenOptions::http2`]) switches it
     /// on for an address instead.
     pub enabled: bool,
     /// `http2_max_concurrent_streams`; default 128.
     pub max_concurrent_streams: u32,
-    /// `http2_body_preread_size`: the window of a stream before anybody reads
-    /// its body; default 64k.
+    /// `http2_body_preread_size`: the window of a stream before its body
+    /// is read; default 64k.
     pub body_preread_bytes: u32,
     /// `http2_max_stream_window`: how far a stream's receive window grows with
     /// the measured round trip; default 4m. At least `body_preread_bytes`.
@@ -24,8 +24,8 @@ pub struct Http2 {
     pub limits: Http2Limits,
 }
 
-/// How many frames of a kind are taken: `burst` at once, `per_second` in the
-/// long run. Useful traffic gives back too.
+/// How many frames of a kind are accepted: `burst` at once, `per_second` in the
+/// long run. Useful traffic adds to the allowance too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameAllowance {
     /// At once.
@@ -59,7 +59,7 @@ pub struct Http2Limits {
     pub continuations: u32,
     /// `http2_max_header_block_size`: bytes of one header block as sent.
     pub header_block_bytes: u64,
-    /// Replies (acknowledgements, resets, window updates) that wait because the
+    /// Replies (acknowledgements, resets, window updates) that are queued because the
     /// client does not read (CVE-2019-9517).
     pub unread_replies: u32,
 }

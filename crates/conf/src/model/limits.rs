@@ -1,4 +1,4 @@
-//! How often and how many at a time: `limit_req`, `limit_conn` and their zones.
+//! Limits on rates and on connections at a time: `limit_req`, `limit_conn` and their zones.
 
 use super::{List, LogLevel, Template};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use crate::regex::Regex;
 use std::collections::HashMap;
 use std::fmt;
 
-/// `secure_link` and its like: who has a link has been given it.
+/// `secure_link` and the like: links cannot be guessed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecureLink {
     /// `secure_link` and `secure_link_md5`.
@@ -15,7 +15,7 @@ pub enum SecureLink {
         /// What it is the MD5 of.
         of: Template,
     },
-    /// `secure_link_secret`: the hash stands in the URI, before the link.
+    /// `secure_link_secret`: the hash is in the URI, before the link.
     Secret(Box<[u8]>),
 }
 
@@ -35,14 +35,14 @@ pub struct ValidReferers {
     pub blocked: bool,
     /// `server_names`: so are the names of the server.
     pub server_names: bool,
-    /// Hosts, with what the path must begin with if that is said.
+    /// Hosts, with the required prefix of the path, if any.
     pub hosts: Hosts<Option<Box<[u8]>>>,
-    /// Expressions, which are asked about what follows the scheme.
+    /// Expressions, matched against what follows the scheme.
     pub expressions: Vec<Regex>,
 }
 
 impl ValidReferers {
-    /// Whether nothing is said about names: nginx takes every request for valid then.
+    /// Whether no names are configured: nginx then considers every request valid.
     pub fn is_empty(&self) -> bool {
         !self.server_names && self.hosts.is_empty() && self.expressions.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The `location` context: the tree of locations and what holds inside one.
+//! The `location` context: the tree of locations and the settings of each.
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ContentHandler, Dav, ErrorLog,
@@ -68,7 +68,7 @@ pub struct LocationConf {
     pub name: Box<str>,
 
     // What answers.
-    /// `proxy_pass` and its like; it takes the place of files.
+    /// `proxy_pass` and the like; it takes the place of files.
     pub pass: Option<Pass>,
     /// A request for the location's prefix without its last slash is redirected
     /// to the prefix (301): the location ends with a slash and has a pass.
@@ -91,7 +91,7 @@ pub struct LocationConf {
     pub uninitialized_variable_warn: bool,
     /// `autoindex`.
     pub autoindex: Option<Autoindex>,
-    /// `autoindex_max_entries`: of a directory that is read, for `random_index` too; default
+    /// `autoindex_max_entries`: entries read of a directory, for `random_index` too; default
     /// 100000.
     pub autoindex_max_entries: u32,
     /// `stub_status`.
@@ -112,7 +112,7 @@ pub struct LocationConf {
     pub static_codings: StaticCodings,
     /// `gzip_vary`; default off.
     pub gzip_vary: bool,
-    /// Who takes gzip; `None` stands for the defaults.
+    /// Which clients get gzip; `None` stands for the defaults.
     pub gzip_clients: Option<Arc<GzipClients>>,
     /// What changes bodies (`gzip`, `sub_filter` and their like); `None` where nothing does.
     pub body_filters: Option<Arc<BodyFilters>>,
@@ -121,7 +121,7 @@ pub struct LocationConf {
     /// `recursive_error_pages`.
     pub recursive_error_pages: bool,
 
-    // What it says about the content.
+    // Header fields about the content.
     /// `types`, shared by all locations that inherit it.
     pub types: Arc<Types>,
     /// `default_type`; default `text/plain`.
@@ -209,13 +209,13 @@ pub struct LocationConf {
     /// `reset_timedout_connection`; default off.
     pub reset_timedout_connection: bool,
 
-    // Who the client is, and what it may.
-    /// `set_real_ip_from` and its options; `None` when nobody is trusted.
+    // Who the client is, and what it may do.
+    /// `set_real_ip_from` and its options; `None` when no peer is trusted.
     pub real_ip: Option<Arc<RealIp>>,
     /// `auth_request` and `auth_request_set`.
     pub auth_request: Option<AuthRequest>,
     /// `allow`, `deny` and `auth_basic`, or `satisfy` and `auth_delay` for `auth_request`;
-    /// `None` when nobody but `auth_request` is asked.
+    /// `None` when only `auth_request` decides.
     pub access: Option<Arc<Access>>,
     /// `limit_req` and `limit_conn`; `None` when nothing is limited.
     pub limits: Option<Arc<Limits>>,
@@ -255,8 +255,8 @@ pub struct LocationConf {
     pub log_not_found: bool,
     /// `log_subrequest`: subrequests get lines in the access log too; default off.
     pub log_subrequest: bool,
-    /// `max_subrequests`: how many a request may set off, with those that they set off; default
-    /// 10000.
+    /// `max_subrequests`: how many a request may start, including those that its subrequests start;
+    /// default 10000.
     pub max_subrequests: u32,
 }
 
@@ -265,7 +265,7 @@ pub struct LocationConf {
 pub enum FilesAt {
     /// `root`: path + URI. The path is absolute and has no trailing slash
     /// (`root /` is the empty path), unless it begins with a variable: then
-    /// it starts from the prefix if it evaluates to a relative one.
+    /// it starts from the prefix if it evaluates to a relative path.
     Root(Template),
     /// `alias`: the location's prefix is replaced (for a regex location, the whole URI).
     Alias(Template),

@@ -63,7 +63,7 @@ pub enum LogTarget {
 pub struct LogPaths {
     /// The path as written, below the prefix, with its variables.
     pub written: PathBuf,
-    /// `open_log_file_cache` where it is written; `None` is off: a file is
+    /// `open_log_file_cache` as configured; `None` is off: a file is
     /// closed again after its lines are written.
     pub cache: Option<LogFileCache>,
 }
@@ -78,7 +78,7 @@ pub struct LogFileCache {
     /// `min_uses=`: one used less often within that time is closed at once.
     /// Default 1.
     pub min_uses: u64,
-    /// `valid=`: after this time it is looked whether the name still means the same
+    /// `valid=`: after this time it is checked whether the name still refers to the same
     /// file. Default 60 s.
     pub valid: Duration,
 }

@@ -1,4 +1,4 @@
-//! Which responses a filter looks at, by their media type.
+//! Which responses a filter applies to, by media type.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The typed configuration: every directive in its final, inherited form.
 //!
-//! What the parser writes down is *as written* (options, level by level); what
-//! stands here is *as meant*: defaults filled in, inheritance applied, names
+//! The drafts hold directives *as written* (options, level by level). The model
+//! holds them *as meant*: defaults filled in, inheritance applied, names
 //! resolved. The data plane reads only these types.
 
 mod access;

@@ -1,8 +1,8 @@
-//! Handing requests to other servers: what answers in a location with
+//! Passing requests to other servers: what answers in a location with
 //! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass` or `grpc_pass`.
 //!
-//! What the five have in common is [`UpstreamSettings`]; the rest of each stands
-//! here. A pass holds in the location where it is written and is not inherited by
+//! What the five have in common is [`UpstreamSettings`]; the rest of each is
+//! here. A pass applies to the location where it is written and is not inherited by
 //! nested ones.
 
 use super::{
@@ -47,15 +47,15 @@ pub enum Family {
     Grpc,
 }
 
-/// Where `fastcgi_pass` and `scgi_pass`, and with its TLS `uwsgi_pass` and
-/// `grpc_pass`, lead.
+/// The target of `fastcgi_pass` and `scgi_pass`, and with its TLS of `uwsgi_pass` and
+/// `grpc_pass`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PassTarget {
     /// Known when the configuration is read.
     Group(GroupRef),
-    /// With variables: what comes out is read by
+    /// With variables: the value is parsed by
     /// [`crate::upstream_url::UpstreamUrl::parse`] for each request, and a name
-    /// found among the groups or resolved.
+    /// is found among the groups or resolved.
     Evaluated(Template),
 }
 
@@ -76,7 +76,7 @@ pub struct ProxyPass {
     /// `proxy_set_body`: sent instead of the request's body.
     pub body: Option<Template>,
     /// `proxy_redirect` rules for Location and Refresh, in order; the first that
-    /// matches holds. Empty when `off`. The default rule is written out.
+    /// matches applies. Empty when `off`. The default rule is written out.
     pub redirects: List<RedirectRewrite>,
     /// `proxy_cookie_domain` rules.
     pub cookie_domains: List<CookieRewrite>,
@@ -91,8 +91,8 @@ pub struct ProxyPass {
 pub enum ProxyTarget {
     /// Known when the configuration is read.
     Url(ProxyUrl),
-    /// With variables: scheme, place and maybe URI come out for each request.
-    /// A URI in it is sent as it is; without one, the request's URI is.
+    /// With variables: scheme, address and possibly URI are evaluated for each request.
+    /// A URI in it is sent as it is; without one, the request's URI is sent.
     Evaluated(Template),
 }
 
@@ -115,7 +115,7 @@ pub struct ProxyUrl {
 /// What becomes of a request's URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UriPart {
-    /// No URI part: the URI goes as the client sent it; when it was changed since
+    /// No URI part: the URI is passed as the client sent it; if it has changed since
     /// (an internal redirect), the current normalised one, escaped again.
     AsReceived,
     /// The part replaces the first `prefix_bytes` of the normalised URI, the rest
@@ -124,7 +124,7 @@ pub enum UriPart {
     Replaces {
         /// Bytes of the location's prefix.
         prefix_bytes: usize,
-        /// What stands instead.
+        /// The replacement.
         uri: Box<[u8]>,
     },
 }
@@ -140,12 +140,12 @@ pub enum ProxyHttpVersion {
     Http2,
 }
 
-/// Header fields that a request gets: `proxy_set_header` and `grpc_set_header`
-/// with nginx's defaults behind, except for names set here.
+/// Header fields that a request gets: `proxy_set_header` and `grpc_set_header`,
+/// followed by nginx's defaults, except for names set here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SetHeaders {
     /// In the order of sending, before those of the client. A field whose value
-    /// comes out empty is not sent.
+    /// is empty is not sent.
     pub fields: Vec<SetHeader>,
     /// Names that the client's fields must not have, in lower case, sorted: those
     /// of `fields` and of fields set to nothing.
@@ -157,7 +157,7 @@ pub struct SetHeaders {
 impl SetHeaders {
     /// Whether a field of the client with this name (in any case) is left out.
     pub fn replaces(&self, name: &[u8]) -> bool {
-        // The list is short; lengths tell most names apart.
+        // The list is short; lengths distinguish most names.
         self.replaced
             .iter()
             .any(|known| known.eq_ignore_ascii_case(name))
@@ -190,8 +190,8 @@ pub struct FastCgiPass {
     pub split_path_info: Option<Regex>,
     /// `fastcgi_keep_conn`; default off.
     pub keep_conn: bool,
-    /// `fastcgi_catch_stderr`: texts in the error stream that make a response an
-    /// invalid one.
+    /// `fastcgi_catch_stderr`: strings in the error stream that make a response
+    /// invalid.
     pub catch_stderr: List<Box<[u8]>>,
 }
 
@@ -236,14 +236,14 @@ pub struct GrpcPass {
     /// `:authority` unless Host is set: host, and port if it is written;
     /// `localhost` for a socket. Empty for a target with variables.
     pub host: Box<str>,
-    /// What all five families have (buffers, temporary files and limits of rate
-    /// excepted); `tls` is set for `grpcs` and for a target with variables.
+    /// What all five families have (except buffers, temporary files and rate
+    /// limits); `tls` is set for `grpcs` and for a target with variables.
     pub upstream: UpstreamSettings,
     /// `grpc_set_header` and nginx's default fields.
     pub set_headers: Arc<SetHeaders>,
 }
 
-/// Variables of a FastCGI, uwsgi or SCGI request: `fastcgi_param` and its like.
+/// Parameters of a FastCGI, uwsgi or SCGI request: `fastcgi_param` and the like.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Params {
     /// In the order of sending, before those made from the client's header.
@@ -316,7 +316,7 @@ impl Pass {
 }
 
 impl Http {
-    /// Every pass directive of every location, for whoever prepares what they need.
+    /// Every pass directive of every location, to prepare what they need.
     pub fn passes(&self) -> impl Iterator<Item = &Pass> {
         self.locations().filter_map(|conf| conf.pass.as_ref())
     }

@@ -64,7 +64,7 @@ pub enum WorkerCount {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CpuAffinity {
     /// Each thread runs on the CPUs of its set; threads beyond the last set share it. There
-    /// is one at least.
+    /// is at least one set.
     Sets(Vec<Vec<usize>>),
     /// Each thread runs on one CPU, of this set or of all that there are.
     Auto(Option<Vec<usize>>),
@@ -75,7 +75,7 @@ pub enum CpuAffinity {
 pub enum Landlock {
     /// File permissions decide alone.
     Off,
-    /// Files are changed where the configuration says only.
+    /// Files can be changed only where the configuration says.
     #[default]
     On,
     /// They are emptied there only as well.

@@ -1,4 +1,4 @@
-//! What `proxy_*` changes in header fields of a response: `proxy_redirect` and
+//! Changes of `proxy_*` to header fields of a response: `proxy_redirect` and
 //! `proxy_cookie_*`.
 
 use super::Template;
@@ -9,7 +9,7 @@ use crate::regex::Regex;
 pub struct RedirectRewrite {
     /// What the URL must begin with, or match.
     pub pattern: RewritePattern,
-    /// What stands instead of the part that the pattern covers (of the whole
+    /// What replaces the part that the pattern covers (the whole
     /// URL, for an expression).
     pub replacement: Template,
 }
@@ -17,10 +17,10 @@ pub struct RedirectRewrite {
 /// One `proxy_cookie_domain` or `proxy_cookie_path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieRewrite {
-    /// For a domain the whole value, without its leading dot and in any case; for
-    /// a path what it begins with; or an expression.
+    /// For a domain the whole value, without its leading dot and ignoring case; for
+    /// a path a prefix; or an expression.
     pub pattern: RewritePattern,
-    /// What stands instead.
+    /// The replacement.
     pub replacement: Template,
 }
 

@@ -1,5 +1,5 @@
-//! `set_real_ip_from` and its options: whose word is taken for the client's
-//! address.
+//! `set_real_ip_from` and its options: which peers are trusted to name the
+//! client's address.
 
 use super::List;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,7 +11,7 @@ pub struct RealIp {
     pub from: List<TrustedPeer>,
     /// `real_ip_header`; default X-Real-IP.
     pub header: RealIpHeader,
-    /// `real_ip_recursive`: the last address that is not trusted itself,
+    /// `real_ip_recursive`: use the last address that is not trusted itself,
     /// instead of the last one; default off.
     pub recursive: bool,
 }
@@ -65,7 +65,7 @@ pub struct IpNetwork {
 
 impl IpNetwork {
     /// The network of `prefix_bits` that `address` lies in, and whether
-    /// `address` had bits beyond them. `None` if there are not so many bits.
+    /// `address` had bits beyond them. `None` if an address has fewer bits.
     pub fn new(address: IpAddr, prefix_bits: u8) -> Option<(IpNetwork, bool)> {
         let (bits, width) = bits_of(address);
         if prefix_bits > width {

@@ -1,4 +1,4 @@
-//! Where request bodies are kept until somebody has read them.
+//! Where request bodies are kept until they have been read.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `resolver`: the name servers asked at run time.
+//! `resolver`: the name servers queried at run time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 /// A `resolver` directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolver {
-    /// Name servers, asked in turn; at least one. Port 53 when not written.
+    /// Name servers, queried in turn; at least one. Default port 53.
     pub servers: Vec<SocketAddr>,
-    /// `valid=`: how long answers are kept, whatever their TTL says. `None`
+    /// `valid=`: how long replies are cached, whatever their TTL. `None`
     /// means the TTL.
     pub valid: Option<Duration>,
-    /// `ipv4=`: whether A records are asked for; default on.
+    /// `ipv4=`: whether A records are queried; default on.
     pub ipv4: bool,
-    /// `ipv6=`: whether AAAA records are asked for; default on. Never off
+    /// `ipv6=`: whether AAAA records are queried; default on. Never off
     /// together with `ipv4`.
     pub ipv6: bool,
 }

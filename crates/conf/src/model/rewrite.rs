@@ -74,7 +74,7 @@ pub struct If {
     pub condition: Condition,
     /// How many of the steps that follow are inside.
     pub inside: usize,
-    /// Index into [`Script::blocks`] of the settings that hold from here on; none in a
+    /// Index into [`Script::blocks`] of the settings that apply from here on; none in a
     /// server.
     pub block: Option<usize>,
 }
@@ -90,7 +90,7 @@ pub enum Condition {
     Differs(Variable, Template),
     /// `$variable ~ expression` and its kin.
     Matches {
-        /// What is looked at.
+        /// What is tested.
         variable: Variable,
         /// The expression.
         regex: Regex,

@@ -23,7 +23,7 @@ pub struct SessionStore {
     /// `key=`: file whose bytes seal what is stored. Without it the server's
     /// certificate key does.
     pub key_file: Option<PathBuf>,
-    /// `prefix=`: what the names of keys in the store begin with. Default
+    /// `prefix=`: the prefix of keys in the store. Default
     /// `sealane:`.
     pub prefix: String,
 }
@@ -33,9 +33,9 @@ pub struct SessionStore {
 pub enum StoreTopology {
     /// `redis://`: one server.
     Single(StoreAddress),
-    /// `redis+sentinel://`: sentinels say which server it is.
+    /// `redis+sentinel://`: sentinels name the server.
     Sentinel {
-        /// The sentinels, asked in this order.
+        /// The sentinels, queried in this order.
         sentinels: Vec<StoreAddress>,
         /// The name under which they watch the server.
         service: String,
@@ -75,7 +75,7 @@ impl Password {
         Password(Zeroizing::new(text))
     }
 
-    /// The text, for who sends it to the store.
+    /// The text, to be sent to the store.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,9 +1,9 @@
-//! What a request sets off besides its answer: `auth_request`.
+//! Subrequests that a request starts: `auth_request`.
 
 use super::{List, Template, Variable};
 use std::sync::Arc;
 
-/// `auth_request`: a subrequest decides whether the request may go on.
+/// `auth_request`: a subrequest decides whether the request may continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthRequest {
     /// Its URI as written: no variables, no arguments split off.

@@ -12,7 +12,7 @@ pub struct Template {
 /// One piece of a [`Template`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Text that stands for itself.
+    /// Literal text.
     Literal(Box<[u8]>),
     /// A variable whose value is taken when the template is evaluated.
     Variable(Variable),

@@ -74,7 +74,7 @@ impl PartialEq for Replacements {
     }
 }
 
-/// Where answers stand that are put around a body. Arguments cannot be given: a question
+/// URIs of the responses that are put around a body. They have no arguments: a question
 /// mark is part of the path, as in nginx.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Addition {
@@ -106,7 +106,7 @@ pub struct Charset {
     pub named: Option<CharsetName>,
     /// `source_charset`; `None`: whatever it is, nothing is converted.
     pub source: Option<CharsetName>,
-    /// `override_charset`: what a server behind us says is replaced; default off.
+    /// `override_charset`: replaces the charset that an upstream server sent; default off.
     pub override_charset: bool,
     /// `charset_types`.
     pub types: MediaTypes,
@@ -117,7 +117,7 @@ pub struct Charset {
 pub enum CharsetName {
     /// By index into [`Charsets::names`].
     Known(usize),
-    /// What the variable says.
+    /// The value of the variable.
     Variable(Template),
 }
 
@@ -162,7 +162,7 @@ pub struct Conversion {
 /// A `charset_map` block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CharsetMap {
-    /// Index of the set whose bytes stand on the left.
+    /// Index of the set whose bytes are on the left.
     pub first: usize,
     /// Index of the other set.
     pub second: usize,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The least `ssl_session_ticket_rotation`. Nodes that share keys need a moment
-/// to hear of a new one before it seals.
+/// to learn of a new one before it seals.
 pub const MIN_TICKET_ROTATION: Duration = Duration::from_secs(2);
 
 /// TLS settings of a server, inherited from `http` where not set.
@@ -143,7 +143,7 @@ pub struct ClientCertificates {
     pub verify: VerifyClient,
     /// `ssl_verify_depth`; default 1.
     pub depth: u32,
-    /// `ssl_client_certificate` (absolute). With the next, one of both is present when
+    /// `ssl_client_certificate` (absolute). This or the next is present when
     /// clients are verified.
     pub client_certificate: Option<PathBuf>,
     /// `ssl_trusted_certificate` (absolute).
@@ -162,7 +162,7 @@ pub enum VerifyClient {
     On,
     /// One that is shown must be valid.
     Optional,
-    /// One that is shown may be issued by anybody.
+    /// A certificate may be issued by anyone.
     OptionalNoCa,
 }
 
@@ -225,7 +225,7 @@ pub struct EarlyData {
     /// done; others get 425. Default GET, HEAD and OPTIONS.
     pub methods: Arc<[String]>,
     /// `ssl_early_data_register_size` in bytes: how much memory may be spent on
-    /// knowing early data again. Default 10 MiB. One register serves the process.
+    /// recognising early data. Default 10 MiB. One register serves the process.
     pub register_bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Groups of servers to hand requests to: `upstream` blocks, and those that a
-//! `proxy_pass` or its like makes by naming an address or a host.
+//! Groups of servers to pass requests to: `upstream` blocks, and those that
+//! `proxy_pass` and the like define by naming an address or a host.
 
 use super::{Origin, Resolver, Template};
 use std::net::SocketAddr;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Largest `weight=` of a server. nginx has no limit; nobody means more, and
-/// sums of weights stay far from overflowing.
+/// Largest `weight=` of a server. nginx has no limit, but larger weights have no use, and
+/// this keeps sums of weights far from overflowing.
 pub const MAX_WEIGHT: u32 = 1_000_000;
 
 /// A group of servers; a [`super::GroupRef`] leads here. The name of a block is
-/// looked up without regard to case, and the block may stand after its use.
+/// looked up ignoring case, and the block may follow its use.
 #[derive(Debug, Clone)]
 pub struct Upstream {
     /// Its name as written: of the block, or the host or path that was named.
@@ -49,8 +49,8 @@ pub struct UpstreamServer {
     pub weight: u32,
     /// `max_fails=`; default 1. 0 switches the accounting of failures off.
     pub max_fails: u32,
-    /// `fail_timeout=`: failures are counted, and a failed server is left
-    /// alone, for so long; default 10 s.
+    /// `fail_timeout=`: how long failures are counted, and a failed server is not
+    /// used; default 10 s.
     pub fail_timeout: Duration,
     /// `max_conns=`; `None` means no limit.
     pub max_conns: Option<u32>,
@@ -72,8 +72,8 @@ pub enum UpstreamPeers {
         /// Port of every address; 80 when not written. An SRV record brings
         /// its own.
         port: u16,
-        /// `service=`: SRV records `_service._tcp.host` are asked for (a name
-        /// with dots or a leading underscore is taken as it is).
+        /// `service=`: SRV records `_service._tcp.host` are queried (a name
+        /// with dots or a leading underscore is used as it is).
         service: Option<Box<str>>,
     },
 }
@@ -145,16 +145,16 @@ impl BalanceMethod {
 /// `keepalive` and the limits of kept connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpstreamKeepalive {
-    /// Most idle connections kept for the group, per worker thread; 0 keeps
+    /// Maximum number of idle connections kept for the group, per worker thread; 0 keeps
     /// none. Default 32 for an `upstream` block, as in nginx since 1.29.7; 0
     /// for other groups.
     pub connections: u32,
-    /// `local`: a connection is used again only for the location that opened
+    /// `local`: a connection is reused only for the location that opened
     /// it. True by default, false when `keepalive N` is written without it.
     pub local: bool,
     /// `keepalive_requests`; default 1000.
     pub requests: u64,
-    /// `keepalive_time`: age at which a connection is not kept any more;
+    /// `keepalive_time`: age from which a connection is no longer kept;
     /// default 1 h.
     pub time: Duration,
     /// `keepalive_timeout`: how long an idle connection is kept; default 60 s.
@@ -174,7 +174,7 @@ impl Default for UpstreamKeepalive {
 }
 
 /// `zone NAME [SIZE]`. Threads of one process share memory anyway, so the size
-/// is checked and not used.
+/// is checked but not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamZone {
     /// Its name.

@@ -38,27 +38,27 @@ pub struct UpstreamSettings {
     pub tls: Option<Arc<UpstreamTls>>,
 
     // The request.
-    /// `request_buffering`: the whole body is read before a server is asked;
+    /// `request_buffering`: the whole body is read before the request is sent to a server;
     /// default on. Always off for gRPC.
     pub request_buffering: bool,
     /// `pass_request_headers`; default on.
     pub pass_request_headers: bool,
     /// `pass_request_body`; default on.
     pub pass_request_body: bool,
-    /// `ignore_client_abort`: the server is asked to the end when the client
+    /// `ignore_client_abort`: the request to the server is completed even if the client
     /// is gone; default off.
     pub ignore_client_abort: bool,
 
     // The response.
     /// `buffering`; default on. Always off for gRPC.
     pub buffering: bool,
-    /// `buffer_size`: for the first part of the response, which the header must
-    /// fit into; default 4k.
+    /// `buffer_size`: for the first part of the response; the header must
+    /// fit into it; default 4k.
     pub buffer_bytes: u64,
     /// `buffers`: number and size; default 8 4k.
     pub buffers: (u32, u64),
-    /// `busy_buffers_size`: most that may be on its way to the client while the
-    /// response is not read to its end; default two buffers.
+    /// `busy_buffers_size`: the most that may be on its way to the client before the
+    /// response has been read completely; default two buffers.
     pub busy_buffers_bytes: u64,
     /// `temp_path`; default `NAME_temp` below the prefix with levels 1 and 2.
     pub temp_path: Arc<TempPath>,
@@ -97,7 +97,7 @@ pub enum NextUpstreamCause {
     Timeout,
     /// `invalid_header`: the response's header was empty or wrong.
     InvalidHeader,
-    /// `non_idempotent`: requests too that change something when they are
+    /// `non_idempotent`: also requests that change something when they are
     /// repeated (POST, LOCK, PATCH).
     NonIdempotent,
     /// `http_500`.
@@ -158,7 +158,7 @@ impl NextUpstream {
     }
 }
 
-/// Fields of a response that are passed over instead of obeyed:
+/// Fields of a response that are ignored instead of obeyed:
 /// `ignore_headers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IgnoreHeaders {
@@ -187,8 +187,8 @@ pub struct IgnoreHeaders {
 pub struct HiddenHeaders {
     /// Names in lower case, sorted.
     names: Vec<Box<[u8]>>,
-    /// One bit for each length that a name has; the last one for all that are longer. Most
-    /// fields are passed, and this says so at once.
+    /// One bit for each length of a name; the last one stands for all longer names. Most
+    /// fields are passed, and this shows it at once.
     lengths: u64,
 }
 
@@ -239,7 +239,7 @@ pub struct Bind {
 pub enum BindAddress {
     /// An address, with port 0 for any.
     Fixed(SocketAddr),
-    /// An address that comes out of variables; read by
+    /// An address that variables produce; parsed by
     /// [`crate::upstream_url::local_address`]. Empty is none.
     Evaluated(Template),
 }

@@ -5,8 +5,8 @@ use super::{CertificateFiles, Template, TlsProtocols};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// TLS settings of a location that hands requests on. Equal settings may share
-/// what is made of them.
+/// TLS settings of a location that passes requests on. Equal settings may share
+/// what is built from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamTls {
     /// `ssl_protocols`; default TLSv1.2 TLSv1.3.
@@ -44,20 +44,20 @@ pub struct UpstreamTls {
 pub struct CertificateCache {
     /// `max=`: the most that are kept; the one that was not used for longest leaves.
     pub max: u32,
-    /// `inactive=`: one that was not used for so long leaves; default 10 s.
+    /// `inactive=`: how long an unused one is kept; default 10 s.
     pub inactive: Duration,
-    /// `valid=`: after so long it is looked at whether the files have changed; default 60 s.
+    /// `valid=`: how often the files are checked for changes; default 60 s.
     pub valid: Duration,
 }
 
-/// The certificate that a server is shown.
+/// The certificate that is shown to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpstreamCertificate {
     /// Known when the configuration is read.
     Files(CertificateFiles),
-    /// At least one of the two has variables: paths (or `data:` and PEM text) come
-    /// out for each connection. Relative ones start from the configuration file's
-    /// directory. An empty certificate is none.
+    /// At least one of the two has variables: paths (or `data:` and PEM text) are
+    /// evaluated for each connection. Relative ones start from the configuration file's
+    /// directory. An empty certificate means none.
     Evaluated {
         /// `ssl_certificate`.
         certificate: Template,

@@ -1,4 +1,4 @@
-//! `userid` and its options: cookies by which clients are known again.
+//! `userid` and its options: cookies that identify returning clients.
 
 use super::Variable;
 use std::time::Duration;

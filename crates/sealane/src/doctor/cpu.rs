@@ -1,4 +1,4 @@
-//! What the processor has for TLS.
+//! The processor's instructions for TLS.
 
 use super::report::{Accelerators, Answer, Cpu, CpuFeature, Finding};
 use sealane_sys::process;

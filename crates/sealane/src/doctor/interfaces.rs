@@ -1,4 +1,4 @@
-//! Network interfaces that encrypt by themselves.
+//! Network interfaces that can encrypt.
 
 use super::report::{Interface, Switch};
 use sealane_sys::ethtool::{self, Feature};

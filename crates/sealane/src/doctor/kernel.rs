@@ -15,8 +15,8 @@ pub(super) fn is_module_loaded() -> bool {
         || read("/proc/modules").is_some_and(|modules| lists_module(&modules))
 }
 
-/// Looks at the kernel, after everything was tried. `refused` is what became of
-/// the attempt to have the module loaded, where that was needed.
+/// Inspects the kernel, after all tests. `refused` is the result of
+/// the attempt to load the module, if that was needed.
 pub(super) fn examine(loaded_before: bool, refused: Loadable) -> Kernel {
     let (system, release) = process::machine().map_or_else(
         |_| ("Linux".to_owned(), String::new()),
@@ -42,8 +42,8 @@ pub(super) fn examine(loaded_before: bool, refused: Loadable) -> Kernel {
 }
 
 fn read(path: impl AsRef<Path>) -> Option<String> {
-    // Procfs and the lists of modules are ASCII; whatever else there may be is
-    // not what is looked for.
+    // Procfs and the lists of modules are ASCII; nothing else in them
+    // matters here.
     let bytes = std::fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -71,7 +71,7 @@ fn lists_module(modules: &str) -> bool {
         .any(|line| line.split(' ').next() == Some("tls"))
 }
 
-/// The path of `tls` in `modules.dep` or `modules.builtin`: what stands before
+/// The path of `tls` in `modules.dep` or `modules.builtin`: the part before
 /// the colon, compressed or not.
 fn path_of_tls(list: &str) -> Option<&str> {
     let paths = list.lines().filter_map(|line| line.split(':').next());
@@ -90,7 +90,7 @@ fn counters(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(counter).collect()
 }
 
-/// The driver of the highest priority for each of [`ALGORITHMS`], out of
+/// The driver with the highest priority for each of [`ALGORITHMS`], from
 /// `/proc/crypto`: blocks of `field : value`.
 fn drivers(text: &str) -> BTreeMap<&'static str, String> {
     let mut best: BTreeMap<&'static str, (i64, String)> = BTreeMap::new();

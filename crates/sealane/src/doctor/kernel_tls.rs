@@ -1,4 +1,4 @@
-//! Kernel TLS as the self-test found it, and what to say about it.
+//! Kernel TLS as the self-test found it, and the findings for the report.
 
 use super::report::{
     Answer, Finding, Installed, Interface, Kernel, KernelTls, Loadable, Suite, Switch,

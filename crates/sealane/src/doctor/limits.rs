@@ -6,8 +6,7 @@ use sealane_conf::Config;
 use sealane_sys::limits::{self, Limit, Resource};
 use sealane_sys::process;
 
-/// Looks at the limits; with a configuration for so many threads, the problem is
-/// that it needs more.
+/// Checks the limits. The finding is that the configuration, with this many threads, needs more.
 pub(super) fn examine(configuration: Option<(&Config, u32)>) -> (Limits, Option<Finding>) {
     let current = limits::get(Resource::OpenFiles).ok();
     let nr_open = number("/proc/sys/fs/nr_open");

@@ -1,4 +1,4 @@
-//! The report for people in a terminal: the verdict first, then what to do,
+//! The report as text for a terminal: the verdict first, then what to do,
 //! then the facts.
 
 use super::report::{
@@ -139,7 +139,7 @@ impl Page {
     fn kernel_tls(&mut self, tls: &KernelTls) {
         self.heading("Kernel TLS, tried");
         self.line(format!("  {:<9}{:<21}{:<9}receive", "", "", "send"));
-        // A reason that all have stands above already.
+        // A reason that all share is already shown above.
         let common = tls.suites.first().and_then(|suite| suite.transmit.reason);
         let all_alike = tls
             .suites

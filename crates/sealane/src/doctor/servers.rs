@@ -1,4 +1,4 @@
-//! Which servers of a configuration will use kernel TLS, and why not.
+//! Which servers of a configuration will use kernel TLS, and why others will not.
 
 use super::report::{Configuration, Finding, KeyAccelerator, Sendfile, Server, Use};
 use sealane_conf::Config;
@@ -94,7 +94,7 @@ fn accelerators(tls: &ServerTls) -> Vec<KeyAccelerator> {
         .collect()
 }
 
-/// Remembers that `who` has a problem, which others may have too.
+/// Records that `who` has a problem, which others may have too.
 fn add(problems: &mut Vec<(Problem, Vec<String>)>, problem: Problem, who: String) {
     match problems.iter_mut().find(|(known, _)| *known == problem) {
         Some((_, servers)) => servers.push(who),
@@ -169,7 +169,7 @@ fn note(on: bool, (seen_on, seen_off): &mut (bool, bool)) {
     *seen_off |= !on;
 }
 
-/// Each suite that the server offers, and what this kernel says to it.
+/// Each suite that the server offers, and whether this kernel supports it.
 fn offered(
     tls: &ServerTls,
     capabilities: &Capabilities,
@@ -196,7 +196,7 @@ struct Facts {
     certificates: bool,
     only_unix: bool,
     sendfile: Sendfile,
-    /// By name: works, or the reason of this kernel; `None` for a suite that no
+    /// By name: works, or this kernel's reason; `None` for a suite that no
     /// kernel knows.
     offered: Vec<(&'static str, Result<(), Option<Unavailable>>)>,
 }

@@ -1,8 +1,8 @@
 //! The master process: starts the worker, watches it, answers signals.
 //!
-//! It has one thread, keeps root's privileges and all listening sockets, and
-//! reads nothing but signals and the workers' reports, which it does not look into, and the
-//! configuration when it is told to (`reconfigure.rs`).
+//! It has one thread, and keeps root's privileges and all listening sockets. It
+//! reads only signals, the workers' reports, whose contents it does not parse, and the
+//! configuration when told to (`reconfigure.rs`).
 //!
 //! ```text
 //! Serving --QUIT--> Quitting --(workers ended)--> exit
@@ -10,10 +10,10 @@
 //!    +----TERM, INT----+--> Terminating --(workers ended, or killed)--> exit
 //! ```
 //!
-//! One worker is the current one. Others have been told to finish what they have: after a
-//! change that a running process could not make, the one before. While such a change is made
-//! there is a successor, which becomes the current one when it serves. While the binary is
-//! upgraded there are two masters (`upgrade.rs`), and one of them may have no worker.
+//! One worker is the current one. Others have been told to finish their connections: those
+//! replaced by a change that a running process could not make. During such a change
+//! there is a successor, which becomes the current one when it serves. During an upgrade of the
+//! binary there are two masters (`upgrade.rs`), and one of them may have no worker.
 
 mod other;
 mod reconfigure;
@@ -75,20 +75,20 @@ pub(crate) struct Master {
     start_at: Option<Instant>,
     /// When ticket keys are to be written to their file.
     state: StateFile,
-    /// HUP has come and was not looked at yet. Several that come together are one.
+    /// HUP has arrived and was not handled yet. Several that arrive together count as one.
     reload_wanted: bool,
-    /// USR1 has come during a reload, when nobody can say which logs the worker has.
+    /// USR1 has arrived during a reload, when it is unknown which logs the worker has.
     reopen_wanted: bool,
     /// The reload that is under way.
     reload: Option<Reload>,
     /// Its number, or that of the last one.
     generation: u64,
-    /// Sockets of addresses that a reload has taken away, by its number, until the worker has
-    /// taken the last connection out of them.
+    /// Sockets of addresses that a reload has removed, by its number, until the worker has
+    /// accepted the last connection from them.
     leaving: Vec<(u64, Bound)>,
     /// Files of Unix sockets that are closed already.
     closed_files: Option<SocketFiles>,
-    /// USR2 has come and was not looked at yet.
+    /// USR2 has arrived and was not handled yet.
     upgrade_wanted: bool,
     /// The master of the binary before or after this one, while there are both.
     other: Option<Other>,
@@ -110,11 +110,11 @@ enum Phase {
     Terminating { kill_at: Instant },
 }
 
-/// What this process goes on as.
+/// The role of this process.
 enum Role {
     Master,
-    /// The worker at this line, for the configuration that is in use. Over the other one a worker
-    /// tells what it has whose place this one takes.
+    /// The worker at this channel, for the configuration that is in use. Over the other channel,
+    /// the worker that it replaces sends what it has.
     Worker(OwnedFd, Option<OwnedFd>),
     /// The same, for the configuration that is to come.
     Successor(OwnedFd, Option<OwnedFd>),
@@ -214,8 +214,8 @@ impl Master {
     }
 
     /// Closes what belongs to the master alone: its signals, which the worker reads
-    /// from a queue of its own, the lines to other workers and to another master, and who waits
-    /// to hear that the server runs.
+    /// from its own queue, the channels to other workers and to another master, and to the process
+    /// that waits until the server runs.
     fn into_worker(self, role: Role) -> (Server, OwnedFd, Option<OwnedFd>) {
         let Master {
             mut server, reload, ..
@@ -278,7 +278,7 @@ impl Master {
 
     /// Waits for signals, or until something is due, and acts on signals.
     fn wait(&mut self) -> io::Result<()> {
-        // Only what `on_time` would do now: anything else would be due for ever.
+        // Only what `on_time` would do now: anything else would be due forever.
         let due = match self.phase {
             Phase::Terminating { kill_at } => Some(kill_at),
             Phase::Serving => self.start_at.into_iter().chain(self.later_due()).min(),
@@ -312,7 +312,7 @@ impl Master {
         while let Some(next) = self.signals.next()? {
             received.push(next);
         }
-        // The kernel has no order for signals that wait: whoever sends USR2 and then QUIT wants
+        // The kernel does not order pending signals: an operator who sends USR2 and then QUIT wants
         // the new binary to serve.
         received.sort_by_key(|received| received.signal != Signal::Usr2);
         for received in received {
@@ -321,8 +321,8 @@ impl Master {
         Ok(())
     }
 
-    /// Takes what a worker reports. One report at a time, so that signals come
-    /// between.
+    /// Handles a worker's report. One report at a time, so that signals are handled
+    /// in between.
     fn on_report(&mut self, pid: Pid) {
         let Some(worker) = self.worker_with(pid) else {
             return;
@@ -337,7 +337,7 @@ impl Master {
             Ok(Some(Report::TicketState(state))) => self.on_ticket_state(pid, state),
             Ok(Some(report)) => self.on_progress(pid, report),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Why it is gone its exit status tells.
+            // Its exit status tells why it is gone.
             Ok(None) => self.on_silence(pid),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.on_silence(pid),
             Err(error) => {
@@ -499,7 +499,7 @@ impl Master {
             self.let_go(worker);
         }
         // From now on new connections are refused as soon as the worker has
-        // taken what waits in the queues.
+        // emptied the accept queues.
         self.close_leaving(None);
         self.closed_files = Some(self.server.sockets.files());
         self.server.sockets.close();
@@ -523,7 +523,7 @@ impl Master {
         self.close_leaving(None);
     }
 
-    /// Opens the logs again and hands them to the workers, which may lack the
+    /// Reopens the logs and hands them to the workers, which may lack the
     /// right to open them.
     fn reopen_logs(&mut self) {
         if self.reload.is_some() {

@@ -1,8 +1,8 @@
-//! The other master while the binary is upgraded, and the line to it.
+//! The other master while the binary is upgraded, and the channel to it.
 //!
-//! Both binaries may be of different versions, and the other one may be nginx, which says
-//! nothing. So the first message on the line says what its sender understands; where that differs,
-//! all else is ignored, and connections finish in the process that has them.
+//! The binaries may have different versions, and the other one may be nginx, which sends
+//! nothing. So the first message on the channel lists what its sender understands. If that differs,
+//! everything else is ignored, and connections finish in the process that has them.
 
 use crate::journal::{Journal, note};
 use crate::session_store::MAX_STATE_BYTES;
@@ -52,12 +52,12 @@ pub(crate) struct Other {
     pub(super) side: Side,
     /// `None` for nginx, which has no such thing, and once the other end is closed.
     line: Option<OwnedFd>,
-    /// It has said what it understands, which nginx does not.
+    /// It has announced what it understands, which nginx does not.
     greeted: bool,
     /// Connections can go there in the format of this binary.
     agrees: bool,
     readiness: Readiness,
-    /// What it was told of us last.
+    /// What it was last told about us.
     told: Readiness,
     /// Its newest ticket keys.
     keys: Option<Zeroizing<Vec<u8>>>,
@@ -65,7 +65,7 @@ pub(crate) struct Other {
     pub(super) arriving: Vec<OwnedFd>,
     /// The memory of its register of early data.
     register: Option<OwnedFd>,
-    /// Where its worker tells its sessions to our first one.
+    /// The channel over which its worker sends its sessions to our first one.
     before: Option<OwnedFd>,
 }
 
@@ -97,8 +97,8 @@ impl Other {
         Other::new(pid, Side::New, Some(line))
     }
 
-    /// The old binary, which has started this process; with what it has said already, its ticket
-    /// keys above all. nginx says nothing.
+    /// The old binary, which has started this process, with what it has already sent, above all its
+    /// ticket keys. nginx sends nothing.
     pub(crate) fn that_started_us(journal: &Journal) -> Other {
         let parent = process::parent_pid();
         let named = std::env::var(VARIABLE);
@@ -107,7 +107,7 @@ impl Other {
         let (line, maker) = line.unzip();
         // The old binary may have ended already, and this process have another parent.
         let pid = maker.unwrap_or(parent);
-        // Whoever was started with the variable of somebody else has no such line.
+        // A process that was started with another one's variable has no such channel.
         let line = line.filter(|_| pid == parent || !signal::process_exists(pid));
         let mut other = Other::new(pid, Side::Old, line);
         if let Some(line) = &other.line {
@@ -127,7 +127,7 @@ impl Other {
         self.register.take()
     }
 
-    /// Where its worker tells its sessions to ours, once.
+    /// The channel over which its worker sends its sessions to ours, once.
     pub(super) fn take_before(&mut self) -> Option<OwnedFd> {
         self.before.take()
     }
@@ -208,7 +208,7 @@ impl Other {
         self.readiness = Readiness::No;
     }
 
-    /// Says whether we serve, if it has heard something else.
+    /// Reports whether we serve, if that has changed since the last report.
     pub(super) fn tell(&mut self, readiness: Readiness) {
         let Some(line) = &self.line else { return };
         if self.told == readiness {
@@ -232,7 +232,7 @@ impl Other {
         }
     }
 
-    /// Whether it serves, as far as it has said.
+    /// Whether it serves, according to its last report.
     pub(super) fn is_serving(&self) -> bool {
         self.readiness == Readiness::Serving
     }
@@ -293,7 +293,7 @@ pub(super) fn send_register(line: BorrowedFd<'_>, register: BorrowedFd<'_>) -> i
     socket::send_fds(line, &[REGISTER], &[register])
 }
 
-/// Gives away the line over which our worker tells its sessions.
+/// Passes on the channel over which our worker sends its sessions.
 pub(super) fn send_before(line: BorrowedFd<'_>, before: BorrowedFd<'_>) -> io::Result<()> {
     socket::send_fds(line, &[BEFORE], &[before])
 }

@@ -8,7 +8,7 @@
 //!                    └──> Starting ──fork──> Waiting ──ready──> in use, the worker before drains
 //! ```
 //!
-//! Until a configuration is in use, nothing of the one before has changed.
+//! Until a configuration is in use, the previous one stays unchanged.
 
 use super::other::{Other, Side};
 use super::{KILL_AFTER, Master, Phase, Role};
@@ -35,7 +35,7 @@ use zeroize::Zeroizing;
 
 use super::workers::{Forked, Worker};
 
-/// A worker that has not built a configuration within this time is taken for stuck. Ten
+/// A worker that has not built a configuration within this time is considered stuck. Ten
 /// thousand certificates take a few seconds.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -80,14 +80,14 @@ impl Reload {
         }
     }
 
-    /// A worker that is not the current one has told its ticket keys.
+    /// A worker that is not the current one has reported its ticket keys.
     pub(super) fn on_ticket_state(&mut self, pid: Pid, state: Zeroizing<Vec<u8>>) {
         if self.successor().is_some_and(|worker| worker.pid == pid) {
             self.ticket_state = Some(state);
         }
     }
 
-    /// When the master has to look at it again.
+    /// When the master must check it again.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.step {
             ReloadStep::Applying { give_up_at, .. } | ReloadStep::Waiting { give_up_at, .. } => {
@@ -98,7 +98,7 @@ impl Reload {
     }
 
     /// In the process that is to serve it: the configuration, with the ticket keys of the
-    /// worker before.
+    /// previous worker.
     pub(super) fn into_next(self, ticket_states: TicketStates) -> Server {
         let mut next = *self.next;
         next.ticket_states = ticket_states;
@@ -253,7 +253,7 @@ impl Master {
         let Some(reload) = &mut self.reload else {
             return Role::Master;
         };
-        // Over this line the worker tells its sessions. Without one, clients shake hands in full.
+        // The worker sends its sessions over this channel. Without it, handshakes are full.
         let worker = self.worker.as_ref().filter(|worker| !worker.silent);
         let line = worker.and_then(|_| socket::seqpacket_pair().ok());
         let (told, before) = line.unzip();
@@ -267,7 +267,7 @@ impl Master {
                 let pid = successor.pid;
                 note!(self.server.journal, Notice, "start worker process {pid}");
                 if let (Some(worker), Some(told)) = (worker, told) {
-                    // If it cannot be told, the line closes, which the successor sees.
+                    // If it cannot be told, the channel closes, which the successor sees.
                     let _ = control::send_succession(worker.link.as_fd(), told.as_fd());
                 }
                 reload.step = ReloadStep::Waiting {
@@ -288,7 +288,7 @@ impl Master {
         Role::Master
     }
 
-    /// A worker says how far it is.
+    /// A worker reports its progress.
     pub(super) fn on_progress(&mut self, pid: Pid, report: Report) {
         let is_current = self.worker.as_ref().is_some_and(|worker| worker.pid == pid);
         let reload = self.reload.as_mut();
@@ -324,7 +324,7 @@ impl Master {
         }
     }
 
-    /// The current worker's line is of no use any more.
+    /// The current worker's channel is of no more use.
     pub(super) fn on_silence(&mut self, pid: Pid) {
         let is_current = self.worker.as_ref().is_some_and(|worker| worker.pid == pid);
         if let Some(reload) = &mut self.reload
@@ -384,7 +384,7 @@ impl Master {
         }
     }
 
-    /// The worker goes on with the new configuration.
+    /// The worker continues with the new configuration.
     fn on_applied(&mut self) {
         let Some(reload) = self.reload.take() else {
             return;
@@ -405,8 +405,8 @@ impl Master {
         self.leaving.extend(gone.map(|bound| (generation, bound)));
     }
 
-    /// A successor serves: it becomes the current worker, and the one before finishes what it
-    /// has.
+    /// A successor serves: it becomes the current worker, and the previous one finishes its
+    /// connections.
     fn on_ready(&mut self, pid: Pid) {
         let successor = self.reload.as_ref().and_then(Reload::successor);
         if successor.is_none_or(|successor| successor.pid != pid) {
@@ -447,8 +447,8 @@ impl Master {
         self.close_leaving(None);
     }
 
-    /// Where the connections of workers that finish were to go, nobody takes any more: they go to
-    /// the current worker.
+    /// Redirects the connections of finishing workers to the current worker: the process that was
+    /// to adopt them no longer does.
     fn lead_on(&self) {
         if let (Phase::Serving, Some(current)) = (self.phase, &self.worker) {
             for worker in &self.draining {
@@ -528,7 +528,7 @@ impl Master {
         }
     }
 
-    /// Closes sockets of addresses that were taken away by reloads up to this number, or by all
+    /// Closes sockets of addresses that were removed by reloads up to this number, or by all
     /// of them, and removes the files of Unix sockets.
     pub(super) fn close_leaving(&mut self, up_to: Option<u64>) {
         let beside_another = self.is_beside_another();

@@ -12,24 +12,24 @@
 //!
 //! | state of this master | what happens | goes to |
 //! |---|---|---|
-//! | alone | USR2 | *old*; alone if the file cannot be executed or the pid file not be renamed, all is as it was |
+//! | alone | USR2 | *old*; if the file cannot be executed or the pid file cannot be renamed, alone, and nothing has changed |
 //! | alone, during a reload | USR2 | waits for the end of the reload |
 //! | old | USR2 | ignored, nginx's message |
-//! | beside one that starts to serve | WINCH, QUIT | wait until it serves, 30 s at most, and are not followed if it ends; the second of a kind does not wait |
+//! | beside one that starts to serve | WINCH, QUIT | wait until it serves, 30 s at most, and are ignored if it ends; the second of a kind does not wait |
 //! | old | WINCH | *old, paused*: the worker hands its idle connections over, finishes the rest and ends |
-//! | old | HUP | reload, as ever |
-//! | old, paused | HUP | a worker with the configuration of before starts: the way back. Then QUIT to the new master brings connections back |
+//! | old | HUP | reload, as usual |
+//! | old, paused | HUP | a worker with the previous configuration starts: the rollback. Then QUIT to the new master brings connections back |
 //! | old | QUIT | connections are handed over, the rest finishes, the master ends; `pid.oldbin` goes |
 //! | old | TERM | the master ends at once, connections that it still has are closed |
-//! | old | the new master ends, in whatever way | *alone*: `pid.oldbin` is `pid` again, if paused a worker starts |
+//! | old | the new master ends, for whatever reason | *alone*: `pid.oldbin` is `pid` again, if paused a worker starts |
 //! | new | USR2 | ignored, nginx's message |
 //! | new | HUP, USR1, WINCH | as alone |
 //! | new | QUIT | connections are handed to the old master's worker if there is one; the master ends, `pid` goes |
-//! | new | the old master ends | *alone*; the service manager hears that this is the main process. If it was killed its `pid.oldbin` goes |
-//! | alone, paused (WINCH without USR2) | HUP | the configuration is read anew, a worker starts |
+//! | new | the old master ends | *alone*; the service manager is told that this is the main process. If the old master was killed, its `pid.oldbin` is removed |
+//! | alone, paused (WINCH without USR2) | HUP | the configuration is read again, a worker starts |
 //!
-//! Connections move only if both say the same of how they keep them, and the other one has a worker
-//! that serves. In all other cases, and to and from nginx, the worker finishes as at QUIT.
+//! Connections move only if both represent them in the same way, and the other one has a worker
+//! that serves. In all other cases, and to and from nginx, the worker finishes as on QUIT.
 
 use super::other::{self, Other, Readiness, Side, VARIABLE};
 use super::{Master, Phase, Worker};
@@ -58,7 +58,7 @@ const OWN_VARIABLES: [&str; 6] = [
 
 /// How long WINCH and QUIT wait for the new binary to serve.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// nginx does not say that it serves: how often the pid file is looked at for it.
+/// nginx does not report that it serves: how often the pid file is checked instead.
 const START_POLL: Duration = Duration::from_millis(50);
 
 /// What waits until the new binary serves.
@@ -128,8 +128,8 @@ impl Master {
     }
 
     fn execute(&self) -> io::Result<Other> {
-        // What this process was itself given by mistake goes no further. A wish: old kernels
-        // cannot.
+        // Descriptors that this process inherited by mistake are not passed on. Best effort: old
+        // kernels cannot.
         let _ = process::close_on_exec_from(FIRST_DESCRIPTOR);
         let (mut sockets, mut list, mut foreign) = (Vec::new(), String::new(), String::new());
         for group in self.server.sockets.bound.iter().map(|bound| &bound.group) {
@@ -231,15 +231,15 @@ impl Master {
         true
     }
 
-    /// What the other binary's workers have made is for the next worker of ours; one that runs
-    /// goes on with its own.
+    /// The keys of the other binary's workers are for our next worker; a running one
+    /// keeps its own.
     fn take_keys_of_other(&mut self, keys: zeroize::Zeroizing<Vec<u8>>) {
         if self.worker.is_none() {
             self.server.ticket_states.succeed(Some(keys));
         }
     }
 
-    /// Puts WINCH or QUIT off while the other binary starts to serve: otherwise nobody would
+    /// Delays WINCH or QUIT while the other binary starts to serve: otherwise no process would
     /// take the connections.
     pub(super) fn put_off(&mut self, signal: Signal) -> bool {
         let again = self.later.is_some_and(|later| later.signal == signal);
@@ -275,7 +275,7 @@ impl Master {
             })
     }
 
-    /// When what was put off has to be looked at again.
+    /// When a delayed signal must be checked again.
     pub(super) fn later_due(&self) -> Option<Instant> {
         self.later.map(|_| Instant::now() + START_POLL)
     }
@@ -292,7 +292,7 @@ impl Master {
         match signal {
             Signal::Quit if self.is_beside_another() => self.quit(),
             _ if self.is_beside_another() => self.pause(),
-            // Without the new binary nobody would serve.
+            // Without the new binary no process would serve.
             _ => note!(
                 self.server.journal,
                 Alert,
@@ -329,8 +329,8 @@ impl Master {
         true
     }
 
-    /// Has a worker finish what it has, and hand its idle connections to the other binary if
-    /// that takes them.
+    /// Has a worker finish its connections, and hand the idle ones to the other binary if
+    /// that adopts them.
     pub(super) fn let_go(&mut self, worker: Worker) {
         let journal = &self.server.journal;
         let to = self
@@ -366,7 +366,7 @@ impl Master {
         self.draining.push(worker);
     }
 
-    /// The other binary says something, or is gone.
+    /// The other binary has sent something, or is gone.
     pub(super) fn on_other(&mut self) {
         let journal = &self.server.journal;
         let Some(other) = &mut self.other else { return };
@@ -415,8 +415,8 @@ impl Master {
             self.change_binary();
         }
         self.go_on_with_later();
-        // It was gone before the first look at its line, or is nginx, which has none, or its last
-        // message was heard in another place.
+        // It was gone before its channel was first read, or is nginx, which has none, or its last
+        // message was read elsewhere.
         let is_gone = |other: &Other| {
             let is_silent = other.side == Side::Old && other.fd().is_none();
             is_silent && (other.has_greeted() || !other.lives())
@@ -438,8 +438,8 @@ impl Master {
         }
     }
 
-    /// Tells the service manager, for which there is one server: what the new binary's master
-    /// has to say before the old one's has ended would not be understood.
+    /// Tells the service manager, for which there is only one server: it would not understand
+    /// messages of the new binary's master before the old one has ended.
     pub(super) fn tell_manager(&self, state: &ServiceState<'_>) {
         let of_old = |other: &Other| other.side == Side::Old && other.lives();
         if !self.other.as_ref().is_some_and(of_old) {
@@ -450,7 +450,7 @@ impl Master {
     /// This master ends. The service manager hears that the server does, too, or who goes on.
     pub(super) fn tell_manager_of_end(&self) {
         match &self.other {
-            // nginx says nothing, and writes its pid file when it serves.
+            // nginx sends nothing, and writes its pid file when it serves.
             Some(other)
                 if other.side == Side::New
                     && (other.is_serving()

@@ -1,4 +1,4 @@
-//! A worker process as the master knows it.
+//! A worker process as the master sees it.
 
 use crate::control::{self, FDS_PER_MESSAGE};
 use crate::journal::{Journal, note};
@@ -15,7 +15,7 @@ use std::time::Instant;
 pub(super) struct Worker {
     pub(super) pid: Pid,
     pub(super) link: OwnedFd,
-    /// It has said all that it will.
+    /// It will send no more reports.
     pub(super) silent: bool,
     /// It accepts connections.
     pub(super) ready: bool,
@@ -24,7 +24,7 @@ pub(super) struct Worker {
     pub(super) logs: Arc<LogSet>,
 }
 
-/// What a forked process goes on as.
+/// The role of a forked process.
 pub(super) enum Forked {
     Master(Worker),
     Worker(OwnedFd),
@@ -37,7 +37,7 @@ impl Worker {
     /// When the kernel refuses a process or descriptors.
     pub(super) fn fork(logs: &Arc<LogSet>) -> io::Result<Forked> {
         let (master, worker) = socket::seqpacket_pair()?;
-        // No report has descriptors. Older kernels cannot say so to the worker.
+        // No report has descriptors. Older kernels cannot enforce that.
         let _ = socket::refuse_fds(master.as_fd());
         Ok(match process::fork()? {
             Fork::Child => Forked::Worker(worker),
@@ -64,8 +64,8 @@ impl Worker {
         }
     }
 
-    /// Tells the worker to end and to hand its idle connections to another one. If that cannot
-    /// be said, they end with it.
+    /// Tells the worker to end and to hand its idle connections to another one. If it cannot
+    /// be told, they end with it.
     pub(super) fn tell_move(&self, to: &Worker, journal: &Journal) {
         let moved = control::send_move(self.link.as_fd(), to.link.as_fd());
         if moved.is_err() {
@@ -73,11 +73,11 @@ impl Worker {
         }
     }
 
-    /// Tells the worker to end and to hand its idle connections over a line, the other end of which
-    /// `give` gives away.
+    /// Tells the worker to end and to hand its idle connections over a channel, whose other end
+    /// `give` passes on.
     ///
     /// # Errors
-    /// When one of both cannot be told; the worker goes on then.
+    /// When one of them cannot be told; the worker then continues.
     pub(super) fn tell_move_out(
         &self,
         give: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
@@ -116,7 +116,7 @@ impl Worker {
                 .map(|(index, file)| (*index, file.as_fd()))
                 .collect();
             if files.is_empty() {
-                // It opens logs with variables in their paths by itself.
+                // It opens logs with variables in their paths itself.
                 return control::send_logs(self.link.as_fd(), &[]);
             }
             files

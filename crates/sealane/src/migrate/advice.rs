@@ -1,5 +1,5 @@
-//! What is worth switching on for a configuration: nothing of it is needed, all of it is off, or
-//! not as good as it could be, and each is one or two lines.
+//! What is worth enabling in a configuration: optional settings that are off or could be better,
+//! each of one or two lines.
 
 use super::report::Advice;
 use sealane_conf::Config;
@@ -180,7 +180,7 @@ impl Advice {
         }
     }
 
-    /// The same where a line stands already.
+    /// The same where there is already a line.
     fn instead_of(mut self, line: &str) -> Advice {
         self.into = "where it stands now".to_owned();
         self.remove.push(line.to_owned());

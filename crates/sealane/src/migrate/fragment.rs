@@ -1,5 +1,5 @@
-//! Files that are part of a configuration, such as one site: they are read as their configuration
-//! would include them.
+//! Files that are part of a configuration, such as one site: they are read as if their
+//! configuration included them.
 
 use super::Reader;
 use sealane_conf::survey::{Refusal, RefusalKind, Survey, survey};
@@ -33,8 +33,8 @@ const PLACES: [EnclosingBlock; 2] = [
     },
 ];
 
-/// Reads a file by itself, or, where it can only be part of a configuration, in the block that
-/// it fits best. Beside the findings: the block.
+/// Reads a file on its own or, if it can only be part of a configuration, in the block that
+/// it fits best. Returns the block with the findings.
 pub(super) fn read(options: &Options, reader: &mut Reader) -> (Survey, Option<&'static str>) {
     let alone = survey(options, reader);
     if !is_part(&alone) {
@@ -64,8 +64,8 @@ pub(super) fn read(options: &Options, reader: &mut Reader) -> (Survey, Option<&'
     best
 }
 
-/// A name that nobody includes, as it ends with a line end, in the directory where relative
-/// names begin: that of the next `nginx.conf` above, such as `/etc/nginx` for
+/// A name that cannot be included, because it ends with a line end, in the directory where relative
+/// names start: that of the nearest `nginx.conf` above, such as `/etc/nginx` for
 /// `/etc/nginx/sites-enabled/one`.
 fn beside(file: &Path) -> PathBuf {
     let mut above = file.ancestors().skip(1);
@@ -74,7 +74,7 @@ fn beside(file: &Path) -> PathBuf {
     directory.join("part\n")
 }
 
-/// Whether the text makes no configuration, and stands in the wrong place.
+/// Whether the text is not a configuration because it is in the wrong context.
 fn is_part(survey: &Survey) -> bool {
     let is_whole = |refusal: &Refusal| refusal.name.is_empty();
     survey.refusals.iter().any(is_whole) && misplaced(survey) > 0

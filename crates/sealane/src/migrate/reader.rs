@@ -1,5 +1,5 @@
-//! The file system as this command may use it: files are read, and that is all. No name is
-//! looked up; each gets an address of its own that nobody has.
+//! The file system as this command may use it: read-only. No name is
+//! looked up; each gets its own made-up address.
 
 use crate::loader::FileSystemLoader;
 use sealane_conf::Loader;
@@ -19,7 +19,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// The names that were asked for, each once.
+    /// The names that were looked up, each once.
     pub(super) fn names(self) -> Vec<String> {
         self.names
     }

@@ -1,4 +1,4 @@
-//! The report for people in a terminal, 80 columns wide: the verdict first, then what does not
+//! The report as text for a terminal, 80 columns wide: the verdict first, then what does not
 //! work, then what is good to know.
 
 use super::report::{Advice, Default, Kind, Message, Refused, Report, SourceLine, WithoutEffect};
@@ -111,7 +111,7 @@ impl Page {
         self.heading(heading);
         let mut list = list.as_slice();
         while let Some(first) = list.first() {
-            // One reason for several directives is said once.
+            // One reason for several directives is printed once.
             let same = list.iter().take_while(|one| one.why == first.why).count();
             let (group, rest) = list.split_at(same);
             list = rest;
@@ -242,8 +242,8 @@ fn where_it_is(place: &SourceLine) -> String {
     }
 }
 
-/// Text of the configuration, which must not steer the terminal, nor turn the direction of what
-/// is read.
+/// Text of the configuration, which must not control the terminal or change the direction of
+/// text.
 fn harmless(text: &str) -> String {
     let turns = |c: &char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let text = printable(text);

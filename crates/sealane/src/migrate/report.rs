@@ -27,7 +27,7 @@ pub(super) struct Report {
     /// `sealane/0.1.0`.
     pub(super) version: &'static str,
     pub(super) file: String,
-    /// The block that it was read in, where it is no configuration by itself.
+    /// The block that it was read in, if it is not a complete configuration.
     pub(super) read_as: Option<&'static str>,
     /// One sentence.
     pub(super) verdict: String,
@@ -42,11 +42,11 @@ pub(super) struct Report {
     /// Directives that are accepted and change nothing.
     pub(super) without_effect: Vec<WithoutEffect>,
     pub(super) warnings: Vec<Message>,
-    /// Where the configuration says nothing and something else holds than in nginx.
+    /// Directives that are not set and whose default differs from nginx's.
     pub(super) defaults: Vec<Default>,
-    /// What was not looked at.
+    /// What was not checked.
     pub(super) unchecked: Vec<String>,
-    /// What is worth switching on.
+    /// What is worth enabling.
     pub(super) advice: Vec<Advice>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Refused {
     /// What to use instead, or how to mend it.
     pub(super) remedy: Option<String>,
     pub(super) places: Vec<SourceLine>,
-    /// Blocks of the directive were not looked at.
+    /// Blocks of the directive were not checked.
     pub(super) blocks_skipped: bool,
 }
 
@@ -79,7 +79,7 @@ pub(super) enum Kind {
 /// A line of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct SourceLine {
-    /// Empty for what `-g` says.
+    /// Empty for `-g`.
     pub(super) file: String,
     pub(super) line: u32,
     /// The line itself, where it is known.
@@ -102,7 +102,7 @@ pub(super) struct WithoutEffect {
     pub(super) reason: &'static str,
     pub(super) why: String,
     pub(super) places: Vec<SourceLine>,
-    /// How often it stands elsewhere, beyond `places`.
+    /// How many places there are beyond `places`.
     pub(super) more: usize,
 }
 
@@ -187,8 +187,8 @@ impl Report {
         }
     }
 
-    /// The report on a part that was read in a block: what stands outside of that in the
-    /// configuration is not known, so nothing is said about it.
+    /// The report on a part that was read in a block: the configuration around it
+    /// is not known and is left out.
     pub(super) fn of_part(mut self, block: &'static str) -> Report {
         self.read_as = Some(block);
         self.defaults.retain(|default| default.directive != "pid");

@@ -5,8 +5,8 @@
 //! "SLRB" | version 1 | threads | options | records | files
 //! ```
 //!
-//! Numbers have four bytes, little end first; texts and lists begin with their length. Both
-//! ends are one binary, so the version only guards against a binary that was replaced.
+//! Numbers are four bytes, little-endian; texts and lists begin with their length. Both
+//! ends run the same binary, so the version only guards against a replaced one.
 
 use super::records::{Failed, Record, Records};
 use sealane_conf::Options;
@@ -63,7 +63,7 @@ pub(crate) fn seal(
     })
 }
 
-/// Reads a bundle out of memory that the master has made.
+/// Parses a bundle from memory that the master has written.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -7,7 +7,7 @@ use sealane_server::HandshakeThreads;
 use sealane_sys::process;
 
 /// Why `after` needs another worker process than the one that serves `before`: the directive
-/// that differs. `None` when that one can go on.
+/// that differs. `None` when that one can continue.
 pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'static str> {
     if before.threads != after.threads {
         return Some("worker_processes");

@@ -78,10 +78,10 @@ impl Incoming {
         begun.filter(|delivery| delivery.generation == generation)
     }
 
-    /// It is complete, with so many logs and sockets: builds it.
+    /// It is complete, with this many logs and sockets: builds it.
     ///
     /// # Errors
-    /// Why it cannot be used. Nothing has changed then.
+    /// Why it cannot be used; nothing has changed.
     pub(crate) fn build(
         &mut self,
         generation: u64,
@@ -171,7 +171,7 @@ impl Carried {
         let logs = self.logs.adopt_next(&config, delivery.logs);
         let logs = logs.map_err(|error| error.to_string())?;
         let built = Snapshot::build(&config, &materials, &logs);
-        // The operator was told of warnings by the master.
+        // The master has already reported warnings.
         let (snapshot, _) = built.map_err(|diagnostic| diagnostic.headline().to_string())?;
         resolvers.settle();
         self.session_stores = session_stores;

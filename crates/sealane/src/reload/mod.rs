@@ -1,10 +1,10 @@
 //! Reload: another configuration while the server runs.
 //!
 //! The master reads the configuration and everything it names, validates it by building a
-//! snapshot, and only then changes anything. The worker process, which may open no file, gets
-//! all of it in one bundle, builds the same snapshot and goes on with it, in place: connections,
-//! sessions and ticket keys stay. What a running process cannot change ([`changes`]) is served
-//! by a second one, while the first finishes what it has.
+//! snapshot, and only then changes anything. The worker process, which must not open files, gets
+//! all of it in one bundle, builds the same snapshot and switches to it in place: connections,
+//! sessions and ticket keys stay. What a running process cannot change ([`changes`]) needs
+//! a second process, while the first finishes its connections.
 //!
 //! ```text
 //! master                                   worker
@@ -16,12 +16,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `records.rs` | what the parser was told, and telling it again |
+//! | `records.rs` | recording the parser's inputs, and replaying them |
 //! | `bundle.rs` | texts and files in memory that is handed over |
 //! | `changes.rs` | what needs another process |
 //! | `incoming.rs` | the worker's side: from messages to a snapshot |
 //!
-//! What the master does when is in `master/reconfigure.rs`.
+//! The master's steps are in `master/reconfigure.rs`.
 
 mod bundle;
 mod changes;

@@ -18,12 +18,12 @@ pub(super) enum Record {
     Resolve(String, Result<Vec<IpAddr>, Failed>),
 }
 
-/// An error that the parser was told of.
+/// An error that the parser got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failed {
     /// The system's number, if it was the system's.
     pub(super) code: Option<i32>,
-    /// What it said otherwise.
+    /// The text otherwise.
     pub(super) text: String,
 }
 
@@ -45,7 +45,7 @@ impl From<&Failed> for io::Error {
     }
 }
 
-/// Everything that a parser has asked, in order.
+/// Every request of a parser, in order.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Records {
     pub(super) all: Vec<Record>,
@@ -58,7 +58,7 @@ pub(crate) struct RecordingLoader<L> {
 }
 
 impl<L: Loader> RecordingLoader<L> {
-    /// Nothing was asked yet.
+    /// No request was recorded yet.
     pub(crate) fn new(inner: L) -> RecordingLoader<L> {
         RecordingLoader {
             inner,
@@ -66,7 +66,7 @@ impl<L: Loader> RecordingLoader<L> {
         }
     }
 
-    /// What was asked.
+    /// The request.
     pub(crate) fn into_records(self) -> Records {
         self.records
     }
@@ -99,7 +99,7 @@ impl<L: Loader> Loader for RecordingLoader<L> {
     }
 }
 
-/// Gives the answers of before, to the same questions in the same order and to no others.
+/// Replays the recorded answers, to the same requests in the same order and to no others.
 pub(crate) struct ReplayLoader {
     left: VecDeque<Record>,
 }
@@ -112,7 +112,7 @@ impl ReplayLoader {
         }
     }
 
-    /// Whether all questions were asked again.
+    /// Whether all requests were replayed.
     pub(crate) fn is_finished(&self) -> bool {
         self.left.is_empty()
     }

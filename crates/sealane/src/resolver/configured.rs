@@ -1,4 +1,4 @@
-//! The resolvers that a configuration names, and who wants what of them.
+//! The resolvers that a configuration names, and what uses them.
 
 use super::{KeptServer, Resolvers};
 use sealane_conf::model::{Http, Upstream, UpstreamPeers};
@@ -6,8 +6,8 @@ use sealane_server::{Materials, Snapshot};
 use sealane_upstream::resolve::Resolve;
 use std::sync::Arc;
 
-/// Makes the resolvers of a configuration, for whoever builds a snapshot, and goes on with those
-/// of `known` that it has, too.
+/// Makes the resolvers of a configuration, for building a snapshot, and keeps those
+/// of `known` that it also has.
 pub(crate) fn prepare(
     http: Option<&Http>,
     known: &Resolvers,

@@ -1,4 +1,4 @@
-//! Questions to name servers, and what their answers mean.
+//! Queries to name servers, and the meaning of their replies.
 
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
@@ -13,14 +13,14 @@ use sealane_upstream::resolve::ResolveError;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// How long one round of questions to the name servers may take; nginx asks the next
-/// one after as long.
+/// How long one round of queries to the name servers may take; nginx asks the next
+/// one after the same time.
 const ROUND: Duration = Duration::from_secs(5);
 
 /// Rounds after the first, as long as `resolver_timeout` is not over.
 const MORE_ROUNDS: usize = 5;
 
-/// Name servers asked at the same time, so that one that is dead costs no time.
+/// Name servers queried at the same time, so that a dead one costs no time.
 const ASKED_AT_ONCE: usize = 2;
 
 /// Questions under way for each connection to a name server.
@@ -39,7 +39,7 @@ pub(super) struct Dns {
     timeout: Duration,
 }
 
-/// What a name stands for.
+/// The addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer<T> {
     /// At least one, none twice.
@@ -58,7 +58,7 @@ pub(super) struct Service {
 }
 
 impl Dns {
-    /// Nobody is asked yet.
+    /// Sends no query yet.
     ///
     /// # Errors
     /// When the library cannot be set up.
@@ -154,7 +154,7 @@ fn set_options(options: &mut ResolverOpts) {
     options.attempts = MORE_ROUNDS;
     options.num_concurrent_reqs = ASKED_AT_ONCE;
     options.max_active_requests = MAX_ACTIVE;
-    // Answers are kept by `names`, for as long as `valid=` says.
+    // Replies are cached by `names`, for the time of `valid=`.
     options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
 }
@@ -173,7 +173,7 @@ fn full_name(name: &str) -> Result<Name, ResolveError> {
     Ok(parsed)
 }
 
-/// What A and AAAA say together: addresses that one has count, whatever the other says.
+/// The combined result of A and AAAA: addresses of one count, whatever the other returns.
 fn combine(
     answers: impl Iterator<Item = Result<Answer<RData>, ResolveError>>,
 ) -> Result<Answer<IpAddr>, ResolveError> {
@@ -193,8 +193,8 @@ fn combine(
                     }
                 }
             }
-            // That a server fails for one kind of record says more than that there is
-            // none of the other.
+            // A server's failure for one kind of record is more important than the lack of
+            // the other kind.
             Err(ResolveError::NotFound) => error = error.or(Some(ResolveError::NotFound)),
             Err(other) => error = Some(other),
         }

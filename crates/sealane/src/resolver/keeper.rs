@@ -1,7 +1,7 @@
-//! `server NAME resolve`: keeps the peers of a group those that the name stands for.
+//! `server NAME resolve`: keeps the peers of a group up to date with the name's addresses.
 //!
-//! As in nginx, a name that does not exist any more (NXDOMAIN) has no peers; any other
-//! failure leaves those that it had, and is tried again after `resolver_timeout`. What changes
+//! As in nginx, a name that no longer exists (NXDOMAIN) has no peers. Any other
+//! failure leaves the peers as they are and is retried after `resolver_timeout`. Each change
 //! is logged once.
 
 use super::dns::{Answer, Dns, Service};
@@ -17,8 +17,8 @@ use std::time::Duration;
 /// The shortest time between two lookups of a name, whatever its TTL.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Peers that a name may stand for. Each record of a service has all addresses of its target, so
-/// that an answer of 64 KiB could make millions of them.
+/// Most peers of a name. Each record of a service has all addresses of its target, so
+/// a reply of 64 KiB could make millions of them.
 pub(super) const MAX_PEERS: usize = 4_096;
 
 /// A name and what is to know its addresses.
@@ -33,7 +33,7 @@ pub(crate) struct KeptServer {
     pub(crate) service: Option<String>,
     /// `resolver_timeout`.
     pub(crate) timeout: Duration,
-    /// Who takes the addresses, and says whether they are others than before.
+    /// Takes the addresses, and returns whether they have changed.
     pub(crate) apply: Box<dyn Fn(Vec<ResolvedAddress>) -> bool + Send + Sync>,
 }
 
@@ -164,7 +164,7 @@ impl Keeping {
         let found = peers(records);
         if found.is_empty() {
             let errors = self.targets.values().filter_map(|target| target.failing);
-            // Only when nobody knows better are there no peers any more.
+            // Without peers only if no target failed in any other way.
             return Err(errors
                 .max_by_key(|error| *error != ResolveError::NotFound)
                 .unwrap_or(ResolveError::NotFound));
@@ -215,7 +215,7 @@ impl Keeping {
     }
 }
 
-/// The name of SRV records: one with dots, or that begins with an underscore, is taken
+/// The name of SRV records: one with dots, or that begins with an underscore, is used
 /// as it is.
 fn service_name(service: &str, host: &str) -> String {
     if service.starts_with('_') || service.contains('.') {

@@ -3,7 +3,7 @@
 //! One thread of the worker process, "resolver", talks to name servers. Workers ask through
 //! [`NameResolver`], which answers from what is known or lets them wait without
 //! blocking ([`names`]); `server ... resolve` entries are kept up to date by the thread itself
-//! ([`keeper`]). The questions and answers are hickory-resolver's work ([`dns`]).
+//! ([`keeper`]). hickory-resolver handles the queries and replies ([`dns`]).
 
 mod configured;
 mod dns;
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 const THREAD_NAME: &str = "resolver";
 
 /// All resolvers of a configuration: one for each `resolver` with its
-/// `resolver_timeout`, wherever the two stand.
+/// `resolver_timeout`, wherever the two are set.
 #[derive(Debug, Default)]
 pub(crate) struct Resolvers {
     all: Vec<Arc<NameResolver>>,
@@ -36,7 +36,7 @@ pub(crate) struct Resolvers {
 }
 
 impl Resolvers {
-    /// None yet; those of `before` that are asked for again are the same.
+    /// None yet; those of `before` that are needed again are kept.
     pub(crate) fn after(before: &Resolvers) -> Resolvers {
         Resolvers {
             all: Vec::new(),
@@ -44,7 +44,7 @@ impl Resolvers {
         }
     }
 
-    /// The resolver of a directive. Nobody is asked before the thread knows of it.
+    /// The resolver of a directive. It sends no query before the thread knows of it.
     pub(crate) fn of(
         &mut self,
         conf: &Arc<model::Resolver>,
@@ -81,9 +81,9 @@ struct Work {
 }
 
 impl ResolverThread {
-    /// Goes on with what a configuration asks for. `servers` are the `server ... resolve` entries,
-    /// each with its resolver; those of the configuration before are no longer kept. Resolvers
-    /// of before answer for as long as somebody has them.
+    /// Switches to a new configuration. `servers` are the `server ... resolve` entries,
+    /// each with its resolver; those of the previous configuration are dropped. Earlier
+    /// resolvers answer for as long as they are referenced.
     ///
     /// # Errors
     /// When the thread or its runtime cannot be made.
@@ -121,9 +121,9 @@ fn start() -> io::Result<mpsc::UnboundedSender<Work>> {
     Ok(sender)
 }
 
-/// Answers and keeps until nobody can tell it anything any more.
+/// Answers requests and keeps peers until all senders are gone.
 async fn run(mut work: mpsc::UnboundedReceiver<Work>) {
-    // Whom a resolver asks. It is gone with the last who has it.
+    // The name servers of each resolver, dropped with its last reference.
     let mut known: Vec<(Weak<NameResolver>, Arc<Dns>)> = Vec::new();
     let mut keeping = JoinSet::new();
     while let Some(work) = work.recv().await {

@@ -1,5 +1,5 @@
-//! Names that requests bring along: kept while they are valid, each asked for once at a
-//! time, however many wait for it.
+//! Names that requests need: cached while they are valid, each looked up once at a
+//! time, however many requests wait for it.
 
 use super::dns::{Answer, Dns};
 use sealane_conf::model;
@@ -14,14 +14,14 @@ use tokio::sync::{mpsc, oneshot};
 /// Questions of workers on their way to the thread.
 const MAX_QUEUED: usize = 4_096;
 
-/// Names that are being asked for at a time. Requests for more are answered
-/// as if nobody had answered.
+/// Most names that are looked up at a time. Requests for more are answered
+/// as if there had been no reply.
 const MAX_WAITING: usize = 1_024;
 
 /// Names that are kept.
 const MAX_KEPT: usize = 10_000;
 
-/// Addresses of a name that are kept. Clients may choose names, and a name server how many
+/// Most addresses kept for a name. Clients may choose names, and a name server how many
 /// addresses each has.
 const MAX_ADDRESSES: usize = 256;
 
@@ -47,7 +47,7 @@ struct Question {
 }
 
 impl NameResolver {
-    /// A resolver that nobody has started: lookups wait for [`super::start`].
+    /// A resolver that is not started yet: lookups wait for [`super::start`].
     pub(super) fn new(conf: Arc<model::Resolver>, timeout: Duration) -> NameResolver {
         let (questions, queue) = mpsc::channel(MAX_QUEUED);
         NameResolver {
@@ -68,8 +68,8 @@ impl NameResolver {
         Dns::new(&self.conf, self.timeout)
     }
 
-    /// Answers questions for as long as somebody can ask: until the last who has the
-    /// resolver lets go of it.
+    /// Answers requests until the last reference to the resolver is
+    /// dropped.
     pub(super) fn answering(&self, dns: Arc<Dns>) -> impl Future<Output = ()> + Send + use<> {
         let queue = self
             .queue
@@ -102,7 +102,7 @@ async fn answer(mut queue: mpsc::Receiver<Question>, all_kept: Arc<Kept>, dns: A
             let answer = dns.addresses(&asked.name).await;
             let answer = answer.map(|answer| kept.put(&asked.name, answer, Instant::now()));
             for waiter in asked.waiting.take(&asked.name) {
-                // Who has gone away is not interested any more.
+                // A cancelled request does not need the result.
                 let _ = waiter.send(answer.clone());
             }
         });
@@ -121,7 +121,7 @@ impl Resolve for NameResolver {
         let (waiter, lookup) = Lookup::waiting();
         match self.questions.try_send(Question { name, waiter }) {
             Ok(()) => lookup,
-            // So many wait that nobody would be answered in time.
+            // So many wait that none would be answered in time.
             Err(_full) => Lookup::known(Err(ResolveError::TimedOut)),
         }
     }
@@ -137,7 +137,7 @@ impl std::fmt::Debug for NameResolver {
     }
 }
 
-/// An address that somebody wrote instead of a name.
+/// An address written instead of a name.
 pub(super) fn literal(name: &str) -> Option<IpAddr> {
     let bare = name
         .strip_prefix('[')
@@ -178,7 +178,7 @@ impl Kept {
         answer.found.truncate(MAX_ADDRESSES);
         let addresses: Addresses = answer.found.into();
         let turned = self.turned(&addresses);
-        // A TTL of 0 is for those who wait already.
+        // A TTL of 0 is for the requests that already wait.
         if answer.valid.is_zero() {
             return turned;
         }
@@ -211,12 +211,12 @@ impl Kept {
     }
 }
 
-/// Who waits for which name.
+/// Which requests wait for which name.
 #[derive(Default)]
 struct Waiting(Mutex<HashMap<String, Vec<Waiter>>>);
 
-/// A name that is being asked for. However that ends, a panic over what a name server sent
-/// included, nobody waits for it any more: who still does hears that nobody has answered.
+/// A name that is being looked up. However that ends, even in a panic over a name server's
+/// reply, no request is left waiting: those that still wait get the result that there was no reply.
 struct Asked {
     name: String,
     waiting: Arc<Waiting>,
@@ -229,12 +229,12 @@ impl Drop for Asked {
 }
 
 impl Waiting {
-    /// Lets somebody wait. Whether the name has to be asked for.
+    /// Adds a waiting request. Returns whether the name must be looked up.
     fn add(&self, name: &str, waiter: Waiter) -> bool {
         let mut names = self.names();
         if let Some(waiters) = names.get_mut(name) {
-            // Who has gone away is not waited for. All are asked when their number has doubled, not
-            // for each that comes: clients decide how many there are.
+            // Cancelled requests are removed. All are checked when their number has doubled, not
+            // for each new one: clients decide how many there are.
             if waiters.len() == waiters.capacity() {
                 waiters.retain(|waiter| !waiter.is_closed());
             }

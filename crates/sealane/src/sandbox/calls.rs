@@ -1,7 +1,7 @@
-//! The system calls that a worker process needs, by what for.
+//! The system calls that a worker process needs, by purpose.
 //!
-//! Whoever adds one says which part of the server makes it. What is not here fails with
-//! `ENOSYS`, and the error log says so.
+//! A new call comes with a note of which part of the server makes it. Any other call fails with
+//! `ENOSYS` and is logged in the error log.
 
 use libc::*;
 use sealane_sys::process::Pid;
@@ -15,7 +15,7 @@ pub(super) const ENOSYS: u32 = libc::ENOSYS as u32;
 /// Starting threads, in a form that no filter can look into.
 pub(super) const CLONE3: Number = SYS_clone3;
 
-/// What rename(3) asks for where there is no call of that name.
+/// What rename(3) calls where there is no system call of that name.
 #[cfg(target_arch = "x86_64")]
 const RENAMEAT: Number = SYS_renameat;
 
@@ -50,8 +50,8 @@ pub(super) enum Test {
 
 /// Allowed whatever the arguments.
 pub(super) const ALLOWED: &[Number] = &[
-    // Sockets: accepting, clients, other servers, name servers, syslog. No listen: what is
-    // listened on comes from the master.
+    // Sockets: accepting, clients, other servers, name servers, syslog. No listen: listening
+    // sockets come from the master.
     SYS_accept,
     SYS_accept4,
     SYS_bind,
@@ -232,7 +232,7 @@ pub(super) const CHANGING_FILES: &[Number] = &[
     SYS_rmdir,
 ];
 
-/// The operations of prctl that threads and the allocator ask for.
+/// The operations of prctl that threads and the allocator use.
 const PRCTL_OPTIONS: [c_int; 5] = [
     PR_SET_NAME,
     PR_GET_NAME,
@@ -241,9 +241,9 @@ const PRCTL_OPTIONS: [c_int; 5] = [
     PR_GET_THP_DISABLE,
 ];
 
-/// Families, types and protocols of sockets that a server talks over: to clients, other servers,
-/// name servers and the system's log. The C library asks which addresses the machine has before it
-/// looks a name up.
+/// Families, types and protocols of the sockets that a server uses: to clients, other servers,
+/// name servers and the system's log. The C library queries the machine's addresses before it
+/// looks up a name.
 const SOCKETS: [(c_int, c_int, c_int); 12] = [
     (AF_UNIX, SOCK_STREAM, 0),
     (AF_UNIX, SOCK_DGRAM, 0),
@@ -259,7 +259,7 @@ const SOCKETS: [(c_int, c_int, c_int); 12] = [
     (AF_NETLINK, SOCK_RAW, NETLINK_ROUTE),
 ];
 
-/// Where the type of a socket stands among the flags that are given with it.
+/// The bits of a socket's type among its flags.
 const SOCKET_TYPE_BITS: u64 = 0xf;
 
 /// Levels of which every option may be set: the server's own, kernel TLS as well.
@@ -273,8 +273,8 @@ const PROGRAM_OPTIONS: [c_int; 4] = [
     SO_ATTACH_REUSEPORT_EBPF,
 ];
 
-/// Options of IP: `proxy_bind`, and what the C library sets for its questions to name servers.
-/// Packet filters are behind others.
+/// Options of IP: `proxy_bind`, and what the C library sets for its queries to name servers.
+/// Others lead to packet filters.
 const IP_OPTIONS: [(c_int, c_int); 8] = [
     (IPPROTO_IP, IP_MTU_DISCOVER),
     (IPPROTO_IP, IP_RECVERR),
@@ -286,8 +286,8 @@ const IP_OPTIONS: [(c_int, c_int); 8] = [
     (IPPROTO_IPV6, IPV6_TRANSPARENT),
 ];
 
-/// What is asked of descriptors by fcntl. Not who gets a signal when they are ready, which would
-/// have the kernel send signals to other processes, nor leases and notices.
+/// Commands of fcntl. Not those that set who gets a signal when a descriptor is ready, which would
+/// have the kernel send signals to other processes, nor leases and notifications.
 const FCNTL_COMMANDS: [c_int; 7] = [
     F_DUPFD,
     F_DUPFD_CLOEXEC,
@@ -308,10 +308,10 @@ const NAMESPACES: c_int = CLONE_NEWNS
     | CLONE_NEWPID
     | CLONE_NEWNET;
 
-/// What the standard library asks of descriptors.
+/// What the standard library does with descriptors.
 const IOCTL_REQUESTS: [Ioctl; 4] = [FIONBIO, FIONREAD, FIOCLEX, TCGETS];
 
-/// Allowed when one of a call's lines holds with all of its conditions. `own` is the process
+/// A call is allowed if all conditions of one of its rows hold. `own` is the process
 /// under the filter.
 pub(super) fn conditional(own: Pid) -> Vec<(Number, Vec<Condition>)> {
     let on = |argument, test| Condition { argument, test };

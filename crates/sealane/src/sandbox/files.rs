@@ -1,13 +1,13 @@
-//! Where the worker may change files (`worker_landlock`), found out from the configuration.
+//! Where the worker may change files (`worker_landlock`), derived from the configuration.
 //!
-//! Reading is not confined: what is served may lie anywhere, and the rights of the worker's user
-//! are what they are in nginx. What a worker writes it writes below directories that the
+//! Reading is not confined: served files may be anywhere, and the rights of the worker's user
+//! are the same as in nginx. A worker writes only below directories that the
 //! configuration names: temporary files, files of clients (`dav_methods`), logs with variables in
-//! their paths, core dumps. The kernel knows these directories by what they are and not by their
-//! names, so one that has been replaced needs another process.
+//! their paths, core dumps. The kernel identifies these directories by inode, not by
+//! name, so a replaced one needs another process.
 //!
-//! Being confined at all has two more effects: no look into processes that are not (their memory,
-//! their environment, their descriptors below `/proc`), and no signals to them.
+//! Confinement has two more effects: the worker cannot look into processes outside it (their
+//! memory, environment and descriptors below `/proc`), and cannot signal them.
 
 use crate::journal::{Journal, note};
 use crate::temp_paths;
@@ -25,13 +25,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a worker does in its directories. The same in all of them, or files could not be moved
+/// What a worker may do in its directories. The same in all of them, or files could not be moved
 /// from one to another.
 const CHANGES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     WriteFile | RemoveFile | RemoveDir | MakeReg | MakeDir | Refer
 });
 
-/// With `strict`: the kernel then asks where a file lies whenever one is opened, for reading too.
+/// With `strict`: the kernel then checks the path of every file that is opened, for reading too.
 const EMPTYING: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ Truncate });
 
 /// What it does nowhere.
@@ -39,7 +39,7 @@ const NEVER: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     Execute | MakeChar | MakeSock | MakeFifo | MakeBlock | MakeSym | IoctlDev
 });
 
-/// Where the kernel says which file gets a core dump.
+/// Where the kernel names the file for a core dump.
 const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
 
 /// The directories below which a worker changes files, with what they are.
@@ -93,7 +93,7 @@ impl Changeable {
         let _ = path.ancestors().find(|path| self.add(path));
     }
 
-    /// Whether a process that was made for this one can do what the other asks for.
+    /// Whether a process that was started for this one can do what the other needs.
     pub(crate) fn covers(&self, other: &Changeable) -> bool {
         let is_here = |(path, id)| self.0.get(path) == Some(id);
         other.0.iter().all(is_here)
@@ -177,7 +177,7 @@ fn known_part(path: &Template) -> PathBuf {
     }
 }
 
-/// Where the kernel puts core dumps of a process in `place`. A program that takes them is not
+/// Where the kernel puts core dumps of a process in `place`. A program that receives them is not
 /// confined.
 fn core_directory(pattern: &[u8], place: &Path) -> PathBuf {
     let pattern = pattern.trim_ascii();

@@ -1,9 +1,9 @@
-//! How long an answer of a store may be.
+//! Limits the length of a store's replies.
 //!
-//! The client library keeps an answer until it is whole, however long it says that it is. A store
-//! that is broken, or whoever sits on the way to it, must not fill the worker's memory by that: a
-//! stream of [`Metered`] ends in an error at the first answer that is longer than any that is ever
-//! asked for.
+//! The client library buffers a reply until it is complete, whatever its declared length. A broken
+//! store, or an attacker on the path to it, must not fill the worker's memory that way: a
+//! stream of [`Metered`] ends in an error at the first reply that is longer than any that is ever
+//! requested.
 
 use std::fmt;
 use std::io;
@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Longest answer, in bytes. A ring of ticket keys takes 128 KiB, what a cluster of a few hundred
-/// servers says about its slots as much; this is enough for slots that are spread one by one.
+/// Longest reply, in bytes. A ring of ticket keys takes 128 KiB, and so does the slot table of a
+/// cluster of a few hundred servers; this is enough for slots that are spread one by one.
 pub(super) const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Longest line of it: an error, a number, the length of what follows.
 pub(super) const MAX_LINE_BYTES: usize = 64 << 10;
@@ -34,10 +34,10 @@ impl fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-/// Follows answers (RESP2 and RESP3) as they come, as far as their lengths go.
+/// Follows replies (RESP2 and RESP3) as they arrive, but only their lengths.
 ///
-/// What is no answer at all the client library finds out, at the same byte or before: whatever this
-/// takes for the end of an answer is one for the library, too.
+/// The client library detects malformed replies at the same byte or before: whatever this
+/// takes for the end of a reply is one for the library, too.
 #[derive(Debug)]
 pub(super) struct AnswerMeter {
     at: At,
@@ -54,7 +54,7 @@ enum At {
     Line {
         /// The value's first byte.
         kind: u8,
-        /// What the digits so far say.
+        /// The value of the digits so far.
         number: usize,
         is_negative: bool,
         /// The byte before was a CR.
@@ -161,13 +161,13 @@ impl AnswerMeter {
             }
             b'*' | b'~' | b'>' => self.end_value(number),
             b'%' => self.end_value(number.saturating_mul(2)),
-            // Behind the attributes stands what they are about.
+            // The attributes are followed by the value they describe.
             b'|' => self.end_value(number.saturating_mul(2).saturating_add(1)),
             _ => self.end_value(0),
         }
     }
 
-    /// A value is complete but for so many that it holds.
+    /// A value is complete except for this many that it contains.
     fn end_value(&mut self, inner: usize) -> Result<(), TooLong> {
         // Each of them takes more than a byte.
         if inner > MAX_ANSWER_BYTES {
@@ -358,8 +358,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(5000))]
 
-        /// An answer that the library waits for while the meter has begun another would have
-        /// no limit.
+        /// A reply that the library still waits for, while the meter has started on the next, would
+        /// have no limit.
         #[test]
         fn the_library_waits_for_nothing_beyond_an_answer(input in lines()) {
             if let Some(end) = end_of_first(input.as_bytes()) {

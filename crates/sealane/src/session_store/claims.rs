@@ -1,24 +1,24 @@
-//! Whether a store can have forgotten claims on early data.
+//! Whether a store may have forgotten claims on early data.
 //!
-//! A claim must be remembered for as long as a flight can be replayed. A server that
-//! was restarted, or has taken the place of another, may have lost some. So its
-//! identity stands in the store itself: a node that connects and finds another one
-//! there, or none, writes the new one and, beside it, a mark that lives for
-//! [`MARK_LIFETIME`]. How much of that is left tells every node how long the store has
+//! A claim must be remembered for as long as a flight can be replayed. A store that
+//! was restarted, or has replaced another, may have lost some. So its
+//! identity is kept in the store itself: a node that connects and finds a different one
+//! there, or none, writes the new one and, next to it, a mark that lives for
+//! [`MARK_LIFETIME`]. The rest of that lifetime tells every node how long the store has
 //! forgotten nothing; claims that must be remembered for longer are refused.
 
 use super::link::Link;
 use redis::{Cmd, RedisResult, Value, cmd};
 use std::time::{Duration, Instant};
 
-/// How long it is known when a store began anew: longer than any claim is to be
+/// How long it is known when a store started afresh: longer than any claim must be
 /// remembered.
 const MARK_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// What is known of a store's memory.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// It has forgotten nothing since then; `None` when nobody knows.
+    /// It has forgotten nothing since then; `None` when unknown.
     pub(super) since: Option<Instant>,
 }
 
@@ -30,7 +30,7 @@ impl Memory {
     }
 }
 
-/// Finds out since when the store remembers claims; the inner error is why it
+/// Determines since when the store remembers claims; the inner error is why it
 /// cannot be relied on.
 pub(super) async fn examine(
     link: &Link,
@@ -63,7 +63,7 @@ pub(super) async fn examine(
             .arg("PX")
             .arg(milliseconds(MARK_LIFETIME))
             .take();
-        // In this order: who sees the new identity sees the mark.
+        // In this order: a node that sees the new identity sees the mark.
         link.ask(&mark).await?;
         link.ask(&cmd("SET").arg(&run).arg(&identity).take())
             .await?;
@@ -87,7 +87,7 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 /// Reads `INFO`, of one server or of each of a cluster: who they are, and whether
-/// they may throw claims out.
+/// they may evict claims.
 fn collect(info: &Value, identity: &mut Vec<String>, forgets: &mut bool) {
     match info {
         Value::BulkString(text) => read_info(&String::from_utf8_lossy(text), identity, forgets),

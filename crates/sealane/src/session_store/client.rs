@@ -1,5 +1,5 @@
-//! One store as the control thread sees it: kept connected, asked with a
-//! deadline, silent while it is down.
+//! One store as the control thread sees it: kept connected, queried with a
+//! deadline, left alone while it is down.
 
 use super::claims::{self, Memory};
 use super::health::{Announcer, BackOff, Notice, Silence, printable};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 /// How long a new connection may take to be ready: finding the server, TLS,
-/// passwords, the first answer.
+/// passwords, the first reply.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often a store is asked whether it has begun anew.
+/// How often a store is checked for having started afresh.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A store.
@@ -56,7 +56,7 @@ pub(super) enum NoAnswer {
     Down,
     /// It did not answer in time.
     Late,
-    /// It said no.
+    /// It refused.
     Refused,
 }
 
@@ -110,7 +110,7 @@ impl Client {
         max_bytes: usize,
         asked: Instant,
     ) -> Result<Option<Vec<u8>>, NoAnswer> {
-        // The range is inclusive: one byte more than allowed tells too long ones.
+        // The range is inclusive: one byte more than allowed reveals values that are too long.
         let command = Cmd::new()
             .arg("GETRANGE")
             .arg(key)
@@ -141,7 +141,7 @@ impl Client {
         self.store(&command, asked).await.map(drop)
     }
 
-    /// Takes a key that nobody has, for some time. Whether nobody had it.
+    /// Sets a key that does not exist, for some time. Returns whether it did not exist.
     pub(super) async fn claim(
         &self,
         key: &str,
@@ -172,7 +172,7 @@ impl Client {
         answer
     }
 
-    /// Asks, unless the time since `asked` is over already.
+    /// Sends the request, unless its time since `asked` is already over.
     async fn ask(&self, command: &Cmd, asked: Instant) -> Result<Value, NoAnswer> {
         let Some(link) = self.state().link.clone() else {
             return Err(NoAnswer::Down);
@@ -208,7 +208,7 @@ impl Client {
 
     fn give_up(&self, why: &str) {
         let mut state = self.state();
-        // Of the requests on one connection, the first to fail says why.
+        // Of the requests on one connection, the first failure gives the reason.
         if state.link.take().is_some() {
             state.silence.broken();
             why.clone_into(&mut state.why);
@@ -240,9 +240,9 @@ impl Client {
         }
     }
 
-    /// Until the connection is given up, asks again whether the store has forgotten
-    /// claims: a cluster changes servers, and somebody may empty a store, behind a
-    /// connection that stays.
+    /// Until the connection is closed, checks repeatedly whether the store has forgotten
+    /// claims: a cluster may change servers, and a store may be emptied, while the
+    /// connection stays open.
     async fn watch_memory(&self, link: &Link) {
         loop {
             tokio::select! {
@@ -337,7 +337,7 @@ impl Client {
 }
 
 /// Whether another connection may help: this one is broken, or its server is not
-/// (or not yet) the one to ask.
+/// (or not yet) the right one.
 fn means_lost(error: &RedisError) -> bool {
     const ELSEWHERE: [&str; 6] = [
         "LOADING",

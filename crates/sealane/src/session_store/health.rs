@@ -1,12 +1,12 @@
-//! Whether a store answers: when it is given up, when it is tried again, and
-//! what the operator reads about it.
+//! Whether a store answers: when it is considered down, when it is tried again, and
+//! what is logged about it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 /// A store that has answered nothing for this long is given up ...
 const UNANSWERED_FOR: Duration = Duration::from_millis(500);
-/// ... if it was asked at least this often meanwhile.
+/// ... if it got at least this many requests meanwhile.
 const UNANSWERED_REQUESTS: u32 = 3;
 
 /// The wait after the first failure in a row; doubled with each further one.
@@ -52,8 +52,8 @@ impl BackOff {
         }
     }
 
-    /// The next wait: of nodes that lost the store at the same moment, not all
-    /// come back at the same moment. A quarter more or less.
+    /// The next wait, varied by up to a quarter: nodes that lost the store at the same moment must
+    /// not all reconnect at the same moment.
     pub(super) fn next_wait(&mut self) -> Duration {
         let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         self.failures = (self.failures + 1).min(31);
@@ -66,7 +66,7 @@ impl BackOff {
 /// A line for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// It was reachable, or nobody knows better.
+    /// It was reachable, or nothing else is known.
     Lost(String),
     /// It is reachable again.
     Back,
@@ -103,7 +103,7 @@ impl Announcer {
     }
 }
 
-/// What a store says of itself, in one line of bounded length.
+/// A message of the store, in one line of bounded length.
 pub(super) fn printable(text: &str) -> String {
     const MAX_CHARS: usize = 200;
     let chars = text.chars().take(MAX_CHARS);

@@ -1,4 +1,4 @@
-//! Connections to Redis or Valkey: one server, one found by sentinels, a cluster.
+//! Connections to Redis or Valkey: one server, one found through sentinels, a cluster.
 
 use super::reach::{ServerConnection, Trust};
 use redis::cluster::ClusterClient;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long a connection attempt may take, for each server tried.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests that may wait for their answers on one connection. With answers
+/// Requests that may wait for their replies on one connection. With replies
 /// after one millisecond this is a million a second; more would only pile up
 /// behind a store that does not answer.
 pub(super) const MAX_IN_FLIGHT: usize = 1024;
@@ -29,9 +29,9 @@ pub(super) struct Dialer {
 /// The server, or the servers, to connect to.
 enum Endpoint {
     One(StoreAddress),
-    /// Whoever these say serves.
+    /// The server that these name.
     Sentinels {
-        /// The next to be asked in front.
+        /// The next to be queried comes first.
         sentinels: VecDeque<StoreAddress>,
         service: String,
     },
@@ -46,7 +46,7 @@ pub(super) enum Link {
 }
 
 impl Dialer {
-    /// Reads the configuration; connects to nothing. `ca_pem` are the contents of
+    /// Parses the configuration without connecting. `ca_pem` are the contents of
     /// `ca=`.
     ///
     /// # Errors
@@ -72,10 +72,10 @@ impl Dialer {
         })
     }
 
-    /// Connects, names itself to the server and is answered.
+    /// Connects, authenticates and waits for the server's first reply.
     ///
     /// # Errors
-    /// When nobody answers, or the answer is no.
+    /// When there is no reply, or the server refuses.
     pub(super) async fn dial(&mut self) -> RedisResult<Link> {
         let (trust, settings) = (&self.trust, &self.settings);
         match &mut self.place {
@@ -134,7 +134,7 @@ async fn serving(
 }
 
 fn config() -> AsyncConnectionConfig {
-    // Whoever asks keeps the time.
+    // The caller enforces the deadline.
     AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_pipeline_buffer_size(MAX_IN_FLIGHT)

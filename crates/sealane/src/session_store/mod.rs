@@ -1,10 +1,10 @@
 //! `ssl_session_store`: what nodes share, on Redis or Valkey.
 //!
 //! Workers ask through [`RemoteStore`]: a request goes into a bounded queue, or is
-//! dropped, which is a miss. One thread of the worker process, "session store", empties
+//! dropped, which counts as a miss. One thread of the worker process, "session store", empties
 //! the queues, keeps the connections ([`client`]) and looks after ticket keys
-//! ([`ring_keeper`]). Nothing here makes a worker wait: whoever waits for a
-//! [`Reply`] does so with a deadline.
+//! ([`ring_keeper`]). Nothing here makes a worker wait: every wait for a
+//! [`Reply`] has a deadline.
 
 mod answer_meter;
 mod claims;
@@ -36,8 +36,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 
 /// Requests of workers that may wait to be sent. When the store takes 20 ms for
-/// an answer and [`MAX_IN_FLIGHT`] are under way, this is the work of 80 ms: more
-/// could not be answered before handshakes have stopped to wait.
+/// a reply and [`MAX_IN_FLIGHT`] are under way, this is the work of 80 ms: more
+/// could not be answered before handshakes have stopped waiting.
 const MAX_QUEUED: usize = 4 * MAX_IN_FLIGHT;
 
 /// Longest sealed session that is fetched, in bytes. Sessions are kept up to 4 KiB.
@@ -63,7 +63,7 @@ struct Rest {
     dialer: Dialer,
 }
 
-/// What a worker asks.
+/// A request of a worker.
 struct Request {
     asked: Instant,
     key: StoreKey,
@@ -77,7 +77,7 @@ enum Question {
 }
 
 /// Prepares the stores of a configuration and adds them to the materials; those of `known` that it
-/// has, too, go on. Nobody is connected to yet.
+/// also has are kept. Nothing is connected yet.
 ///
 /// # Errors
 /// When CA certificates cannot be used.
@@ -112,8 +112,8 @@ pub(crate) fn state_file(http: Option<&Http>) -> Option<PathBuf> {
     servers(http).find_map(|tls| tls.session_ticket_state.clone())
 }
 
-/// The register of early data that the old binary has given this one. When it cannot be used,
-/// nobody knows what the other process accepts meanwhile: then this one accepts nothing.
+/// The register of early data that the old binary has given this one. If it cannot be used, what
+/// the other process accepts meanwhile is unknown: then this one accepts nothing.
 pub(crate) fn register_of_old_binary(
     memory: OwnedFd,
     journal: &Journal,
@@ -190,7 +190,7 @@ impl RemoteStore {
             key,
             question,
         };
-        // The request, and with it the reply, is dropped: nobody waits for it.
+        // The request, and with it the reply, is dropped: no handshake waits for it.
         if self.requests.try_send(request).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -211,7 +211,7 @@ impl SharedStore for RemoteStore {
     }
 }
 
-/// Answers the requests of workers for as long as somebody has the store.
+/// Answers the requests of workers for as long as the store is referenced.
 async fn answer_requests(mut queue: mpsc::Receiver<Request>, client: Arc<Client>) {
     let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     while let Some(request) = queue.recv().await {
@@ -239,7 +239,7 @@ impl Request {
         }
     }
 
-    /// Asks the store. A reply that is dropped says that there is no answer.
+    /// Queries the store. A dropped reply means that there is no result.
     async fn answer(self, client: &Client) {
         let key = client.full_name(&self.key);
         match self.question {

@@ -27,7 +27,7 @@ pub(super) struct ServerConnection {
     _driver: Option<Arc<Driver>>,
 }
 
-/// The task that reads and writes; it ends with the last who could ask.
+/// The task that reads and writes; it ends with the last sender.
 struct Driver(JoinHandle<()>);
 
 impl Drop for Driver {
@@ -39,9 +39,9 @@ impl Drop for Driver {
 /// Whom to believe.
 #[derive(Clone)]
 pub(super) enum Trust {
-    /// Everybody: there is no TLS.
+    /// Any server: there is no TLS.
     Anybody,
-    /// Whom these authorities vouch for; `None` stands for those of the system.
+    /// Servers with certificates of these authorities; `None` means the system's.
     Authorities(Option<RootCertStore>),
 }
 
@@ -68,10 +68,10 @@ trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
 
 impl ServerConnection {
-    /// Connects, names itself to the server and is answered.
+    /// Connects, authenticates and waits for the server's first reply.
     ///
     /// # Errors
-    /// When nobody answers, or the answer is no.
+    /// When there is no reply, or the server refuses.
     pub(super) async fn open(
         address: &StoreAddress,
         trust: &Trust,

@@ -1,17 +1,17 @@
 //! Looks after ticket keys: rotates them, shares them with other nodes, has them
 //! saved.
 //!
-//! A ring that nodes share stands in the store as one sealed value. Every node
-//! fetches it each [`POLL_INTERVAL`] and takes over what it does not have. When a key is
+//! A ring that nodes share is stored as one sealed value. Every node
+//! fetches it each [`POLL_INTERVAL`] and adopts the keys it lacks. When a key is
 //! due, the node that gets the lock makes it, on top of what it has just fetched, and
-//! writes the ring back; the lock ends by itself. Should two write at the same
-//! moment nothing is lost: whoever finds that the value lacks its newest key writes
-//! again. Without the store each node rotates by itself, and all come together
+//! writes the ring back; the lock expires by itself. If two write at the same
+//! moment nothing is lost: a node that finds its newest key missing from the value writes
+//! again. Without the store each node rotates on its own, and the rings merge
 //! when it is back.
 //!
 //! A node that has no keys yet fetches them before it accepts connections
-//! ([`Keeper::join`]). Otherwise nodes that start together would each seal the first
-//! tickets with a key of its own, which the others do not have.
+//! ([`Keeper::join`]). Otherwise nodes that start together would each seal their first
+//! tickets with a key that the others do not have.
 
 use super::client::{Client, NoAnswer};
 use super::thread::StateSink;
@@ -24,14 +24,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at a ring. A new key of a shared ring waits for two
+/// Time between two polls of a ring. A new key of a shared ring waits for two
 /// seconds or more until it seals (`server::tls_build`), so that every node has seen it.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a node without keys waits for those of the store before it accepts connections.
 pub(super) const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time between two looks at a ring that another node is just making.
+/// Time between two polls of a ring that another node is just making.
 const JOIN_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long the lock of a node that makes a key lasts.
@@ -101,9 +101,9 @@ impl Keeper {
         self.journal = journal;
     }
 
-    /// Fetches the keys of shared rings that have none but the one they were made with.
-    /// Returns when they are there, at once where the store cannot be reached, and after
-    /// [`JOIN_TIMEOUT`] in any case. What keeps keys away is in the log then.
+    /// Fetches the keys of shared rings that have only the one they were made with.
+    /// Returns when they have arrived, at once if the store cannot be reached, and after
+    /// [`JOIN_TIMEOUT`] in any case. Failures are logged.
     pub(super) async fn join(&mut self) {
         let journal = &self.journal;
         let mut joining: Vec<_> = self
@@ -138,7 +138,7 @@ impl Keeper {
                         "no new session ticket key could be made ({error}); the last one goes on"
                     );
                 }
-                // Before it seals, and before the store is asked about the next ring.
+                // Before it seals, and before the store is queried about the next ring.
                 self.save();
             }
         }
@@ -214,7 +214,7 @@ impl KeptRing {
             Ok(()) => Ok(()),
             // Alone, until the store is back. What is due is done anyhow.
             Err(LookError::NoAnswer(NoAnswer::Down)) => rotate(&self.ring).map(drop),
-            // Somebody else may be at it. The next look will tell.
+            // Another node may be doing it. The next poll will show.
             Err(LookError::NoAnswer(_)) => Ok(()),
             Err(LookError::Library(error)) => Err(error),
         }
@@ -273,7 +273,7 @@ impl SharedRing {
         {
             return Ok(());
         }
-        // Again, now that nobody else writes: another node may have made the key.
+        // Again, now that no other node writes: another node may have made the key.
         self.fetch(ring, journal).await?;
         rotate(ring).map_err(LookError::Library)?;
         self.publish(ring, settings).await
@@ -325,8 +325,8 @@ impl SharedRing {
         let keys = ring.to_bytes();
         let value = self.seal.seal(&self.value_key, keys.expose());
         let name = self.client.full_name(&self.value_key);
-        // It is written again with every rotation; a ring that no node has
-        // written for so long has nothing left to open.
+        // It is rewritten with every rotation; a ring that no node has
+        // written for this long has nothing left to open.
         let lifetime_s = settings
             .rotation_s
             .saturating_mul(2)

@@ -1,7 +1,7 @@
 //! `ssl_session_ticket_state`: ticket keys that survive a restart.
 //!
-//! The worker packs the keys of its rings, the master writes what it is sent
-//! without looking into it, and hands it to the next worker, which unpacks it.
+//! The worker packs the keys of its rings. The master writes what it is sent
+//! without parsing it, and hands it to the next worker, which unpacks it.
 //!
 //! ```text
 //! "SLST" | version 1 | count (2) | count x [ length (2) | name | length (4) | keys ]
@@ -49,7 +49,7 @@ pub(super) fn pack(rings: &Rings<'_>) -> Option<Zeroizing<Vec<u8>>> {
     Some(bytes)
 }
 
-/// The rings in what [`pack`] has made; `Err` says what is wrong with it.
+/// The rings in the output of [`pack`]; `Err` describes the fault.
 pub(super) fn unpack(bytes: &[u8]) -> Result<Rings<'_>, &'static str> {
     const CUT: &str = "it ends too soon";
     let rest = bytes.strip_prefix(MAGIC).ok_or("it is no such file")?;
@@ -94,7 +94,7 @@ pub(super) fn of(sessions: &SessionState) -> Option<Zeroizing<Vec<u8>>> {
 /// Gives the rings of a process the keys that another one has packed.
 ///
 /// # Errors
-/// Why they cannot be used; the rings before the damaged one have theirs.
+/// Why they cannot be used; the rings before the damaged one have received theirs.
 pub(super) fn merge(bytes: &[u8], sessions: &SessionState) -> Result<(), String> {
     let rings = sessions.rings();
     for (name, keys) in unpack(bytes)? {
@@ -108,8 +108,8 @@ pub(super) fn merge(bytes: &[u8], sessions: &SessionState) -> Result<(), String>
     Ok(())
 }
 
-/// Puts `bytes` into a file that only its owner can read, all of them or none:
-/// whoever reads it, now or after a power failure, finds the old file or the new.
+/// Writes `bytes` atomically to a file that only its owner can read:
+/// a reader, now or after a power failure, finds the old file or the new.
 ///
 /// # Errors
 /// The system call that failed, by name. The old file is as it was.
@@ -125,7 +125,7 @@ pub(crate) fn write_state_file(
             .map_err(|error| ("rename", error))
     });
     if written.is_err() {
-        // What is left of it is of no use to anybody.
+        // What is left of it is useless.
         let _ = place.remove_beside(TEMPORARY);
         return written;
     }
@@ -135,20 +135,20 @@ pub(crate) fn write_state_file(
 /// Ticket keys as the master has them.
 #[derive(Default)]
 pub(crate) struct TicketStates {
-    /// What the current worker has told last, or the run before.
+    /// The last report of the current worker, or of the previous run.
     newest: Option<Zeroizing<Vec<u8>>>,
-    /// What the worker before had told last. The current one has learned it from that one,
-    /// but may die before it says so.
+    /// The last report of the previous worker. The current one has learned it from that one,
+    /// but may die before it reports it.
     before: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl TicketStates {
-    /// The current worker has told its keys.
+    /// The current worker has reported its keys.
     pub(crate) fn set(&mut self, state: Zeroizing<Vec<u8>>) {
         self.newest = Some(state);
     }
 
-    /// Another worker is the current one, which has told these.
+    /// Another worker is the current one, which has reported these.
     pub(crate) fn succeed(&mut self, state: Option<Zeroizing<Vec<u8>>>) {
         if let Some(state) = state {
             self.before = self.newest.replace(state);
@@ -210,7 +210,7 @@ impl StateFile {
 /// What is added to the name of a file that is not complete yet.
 const TEMPORARY: &str = ".tmp";
 
-/// A name that somebody else has taken is not followed, whatever it is: the file is new.
+/// An existing name is not followed, whatever it is: the file is new.
 fn write_temporary(place: &GuardedName<'_>, bytes: &[u8]) -> Result<(), (&'static str, io::Error)> {
     let mut file = place.create_beside(TEMPORARY, 0o600)?;
     file.write_all(bytes).map_err(|error| ("write", error))?;

@@ -1,5 +1,5 @@
-//! Sessions and ticket keys go from a worker process to the one that takes its place: the second
-//! process of a reload, and that of another binary.
+//! Passes sessions and ticket keys from a worker process to its successor: the second
+//! process of a reload, or that of another binary.
 //!
 //! ```text
 //! worker of before                             worker that takes its place
@@ -9,7 +9,7 @@
 //!   every further session and key ───────────>   takes it over, too
 //! ```
 //!
-//! The line ends with the process of before. Each message is one datagram:
+//! The channel ends with the old process. Each message is one datagram:
 //!
 //! ```text
 //! "V" | format
@@ -19,9 +19,9 @@
 //! "E"
 //! ```
 //!
-//! Numbers are little-endian. Nothing here is believed that is not checked when it is used: a
+//! Numbers are little-endian. Everything received is checked when it is used: a
 //! session is bound to its server, and libssl parses it. What a hostile worker could put into the
-//! cache of the next, it could also seal into a ticket, as both have the same keys.
+//! cache of the next, it could also seal into a ticket, because both have the same keys.
 
 use super::now_s;
 use super::state::{self, MAX_STATE_BYTES};
@@ -48,9 +48,9 @@ const END: u8 = b'E';
 
 /// Longest message but that of keys, in bytes.
 const MAX_MESSAGE_BYTES: usize = 32 << 10;
-/// What a session takes in a message besides itself and its id.
+/// Overhead of a session in a message, beyond itself and its id.
 const SESSION_OVERHEAD_BYTES: usize = 1 + 8 + 2;
-/// Longest name of a zone, in bytes, so that a session of any length has room beside it.
+/// Longest name of a zone, in bytes, so that a session of any length fits next to it.
 const MAX_ZONE_BYTES: usize = 1 << 10;
 
 /// Sessions that are made while others are on their way; more are not taken along.
@@ -60,12 +60,12 @@ const MAX_WAITING: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Pause before another attempt when the line is full.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
-/// How often keys are looked at.
+/// How often keys are checked for changes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a process that has nothing else to do waits for the other one to read.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long connections wait for the sessions of before, at most. What comes later is taken
-/// while they are served.
+/// How long connections wait for the previous worker's sessions, at most. Later ones are taken over
+/// while connections are served.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A session for the other process.
@@ -86,8 +86,8 @@ fn format() -> String {
     format!("{FORMAT}, {}", sealane_tls::library_version())
 }
 
-/// Tells the process at the other end of `line` what there is, and what is added while both
-/// live. `None` when there is no thread for it.
+/// Sends the process at the other end of `line` everything there is, and what is added while both
+/// live. `None` when no thread can be started for it.
 pub(crate) fn tell_successor(
     line: OwnedFd,
     sessions: &Arc<SessionState>,
@@ -101,7 +101,7 @@ pub(crate) fn tell_successor(
         .spawn(move || {
             let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
             let followed = Followed::new(&sessions);
-            // The other process is gone: then nobody needs what it lacks.
+            // The other process is gone: what it lacks is not needed.
             let _ = followed.tell(&line, &sessions, &told_last);
         });
     match spawned {
@@ -118,19 +118,19 @@ pub(crate) fn tell_successor(
     }
 }
 
-/// The thread that tells a successor.
+/// The thread that sends to a successor.
 pub(crate) struct Telling {
     thread: JoinHandle<()>,
     is_last: Arc<AtomicBool>,
 }
 
 impl Telling {
-    /// The other process is gone, or has been told everything.
+    /// The other process is gone, or has been sent everything.
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Nothing is added any more: waits until all is told, though not for ever.
+    /// Nothing more is added: waits until everything is sent, but not forever.
     pub(crate) fn finish(self) {
         self.is_last.store(true, Ordering::Release);
         let until = Instant::now() + FINISH_TIMEOUT;
@@ -162,7 +162,7 @@ impl Followed {
         }
     }
 
-    /// Returns when all is told and `is_last`, or when the other process is gone.
+    /// Returns when everything is sent and `is_last`, or when the other process is gone.
     fn tell(
         &self,
         line: &OwnedFd,
@@ -194,7 +194,7 @@ impl Followed {
             if ends {
                 return Ok(());
             }
-            // It says nothing: what can be read is its end.
+            // It sends nothing: only its end can be read.
             if poll::wait_readable(&[line.as_fd()], Some(Duration::ZERO))?[0] {
                 return Ok(());
             }
@@ -212,7 +212,7 @@ impl Followed {
                     batch.send(line)?;
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
-                // There is no cache, and nothing to tell but keys.
+                // There is no cache, and nothing to send but keys.
                 Err(RecvTimeoutError::Disconnected) => {
                     std::thread::sleep(left);
                     return Ok(());
@@ -246,7 +246,7 @@ fn follower(sender: SyncSender<Made>, zone: Arc<Zone>) -> sealane_tls::Follower 
     })
 }
 
-/// The ticket keys as they were told last.
+/// The ticket keys as last sent.
 #[derive(Default)]
 struct Keys(Option<Zeroizing<Vec<u8>>>);
 
@@ -325,7 +325,7 @@ fn send(line: &OwnedFd, message: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Takes over what the process of before has, at the other end of `line`, before anybody
+/// Takes over what the previous process has, at the other end of `line`, before the first client
 /// connects; and what it adds, as long as it lives.
 pub(crate) fn learn(line: OwnedFd, sessions: &Arc<SessionState>, journal: &Journal) {
     let mut learner = Learner {
@@ -357,7 +357,7 @@ pub(crate) fn learn(line: OwnedFd, sessions: &Arc<SessionState>, journal: &Journ
         .name("succession".to_owned())
         .spawn(move || {
             let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-            // It ends when the process of before does. What it says wrong ends it, too.
+            // It ends when the previous process does. A malformed message ends it, too.
             let _ = learner.learn_until(None);
         });
     if let Err(error) = spawned {
@@ -420,8 +420,8 @@ impl Learner {
     }
 }
 
-/// Keeps the sessions of a message, and counts them. Those of a zone that is not here, or is
-/// of another size, begin anew as in a reload.
+/// Keeps the sessions of a message, and counts them. Those of a zone that is missing here, or has
+/// another size, are dropped, as in a reload.
 fn keep(message: &[u8], sessions: &SessionState) -> Option<usize> {
     let mut rest = message;
     let bytes = u64::from_le_bytes(take(&mut rest)?);

@@ -63,8 +63,8 @@ fn what_does_not_fit_into_the_queue_is_dropped_and_counted() {
 /// More than the kernel keeps of a connection, and far more than any answer takes.
 const FLOOD_BYTES: usize = 64 << 20;
 
-/// A store that answers whoever asks something of it with this over and over, up to
-/// [`FLOOD_BYTES`]. Its thread says how many of them were taken.
+/// A store that answers every request with this over and over, up to
+/// [`FLOOD_BYTES`]. Its thread returns how many of them were read.
 fn flooding_store(
     beginning: &'static str,
     over_and_over: &'static str,
@@ -87,7 +87,7 @@ fn flooding_store(
     (port, thread)
 }
 
-/// Answers until something is asked: the client names itself first.
+/// Answers until the first request: the client introduces itself first.
 fn greet(client: &mut TcpStream) {
     let (mut seen, mut greetings) = (Vec::new(), 0);
     loop {

@@ -57,11 +57,11 @@ struct Work {
     stores: Vec<(Rest, Arc<Client>)>,
     rings: Vec<KeptRing>,
     journal: Journal,
-    /// Told, or dropped, when rings without keys have asked their stores.
+    /// Signalled, or dropped, when rings without keys have queried their stores.
     joined: std_mpsc::Sender<()>,
 }
 
-/// Beyond the time-out of the thread itself, in case that it does not get a processor.
+/// Beyond the thread's own time-out, in case it does not get a processor.
 const JOIN_GRACE: Duration = Duration::from_secs(1);
 
 impl StoreThread {
@@ -74,12 +74,12 @@ impl StoreThread {
         }
     }
 
-    /// Goes on with what a configuration asks for, unless that is nothing: no store and no keys
-    /// that rotate. `states` are what other processes, or the file, have left of the keys. Stores
-    /// of before are asked for as long as somebody has them.
+    /// Switches to a new configuration, unless it has neither stores nor rotating
+    /// keys. `states` are the keys left by other processes or in the file. Earlier stores
+    /// are used for as long as they are referenced.
     ///
-    /// Rings that nodes share and that have no keys yet get them meanwhile: this waits for stores
-    /// that can be reached, [`JOIN_TIMEOUT`] at most.
+    /// Shared rings that have no keys yet get them meanwhile: this waits for reachable stores,
+    /// [`JOIN_TIMEOUT`] at most.
     ///
     /// # Errors
     /// When the thread or its runtime cannot be made.
@@ -168,7 +168,7 @@ fn start(sink: StateSink, journal: &Journal) -> io::Result<mpsc::UnboundedSender
     Ok(sender)
 }
 
-/// Works until nobody can tell it anything any more.
+/// Runs until all senders are gone.
 async fn run(mut keeper: Keeper, mut work: mpsc::UnboundedReceiver<Work>) {
     let mut is_first = true;
     loop {

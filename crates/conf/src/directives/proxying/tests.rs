@@ -30,7 +30,7 @@ fn proxy(location: &LocationConf) -> &ProxyPass {
     }
 }
 
-/// The pass of `location /` that says `text`.
+/// The pass of a `location /` that contains `text`.
 fn pass(text: &str) -> Pass {
     let (_, found) = locations("", &format!("location / {{ {text} }}"));
     found[0].pass.clone().expect("requests are handed on")

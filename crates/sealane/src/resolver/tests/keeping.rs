@@ -66,7 +66,7 @@ impl Kept {
     }
 }
 
-/// Waits until a name server was asked so often again.
+/// Waits until a name server was queried this many more times.
 async fn asked_again(server: &NameServer, times: usize) {
     let before = server.asked();
     while server.asked() < before + times {
@@ -102,7 +102,7 @@ async fn a_group_follows_its_name() {
     server.says("app.test", Says::Code(ResponseCode::ServFail));
     asked_again(&server, 20).await;
     kept.becomes(&["192.0.2.2:8080", "192.0.2.3:8080"]).await;
-    // ... until the name does not exist any more.
+    // ... until the name no longer exists.
     server.says("app.test", Says::Code(ResponseCode::NXDomain));
     kept.becomes(&[]).await;
     server.says("app.test", says(&[4]));

@@ -1,4 +1,4 @@
-//! Tests against a name server of their own.
+//! Tests against their own name server.
 
 mod keeping;
 mod name_server;
@@ -53,7 +53,7 @@ async fn a_name_has_addresses_of_both_kinds() {
         addresses(&resolver, "app.test").await,
         Ok(all.map(String::from).to_vec())
     );
-    // Written otherwise it is the same name, and it is not asked for again.
+    // In different case it is the same name, and is not queried again.
     let asked = server.asked();
     for name in ["app.test.", "APP.Test"] {
         assert_eq!(
@@ -154,7 +154,7 @@ async fn why_a_name_has_no_address() {
         ("empty.test", "3: Host not found"),
         ("notimp.test", "4: Unimplemented"),
         ("refused.test", "5: Operation refused"),
-        // Names that no name server needs to be asked for.
+        // Names that need no query.
         ("", "3: Host not found"),
         (".", "3: Host not found"),
         ("a..test", "3: Host not found"),
@@ -167,7 +167,7 @@ async fn why_a_name_has_no_address() {
 
 #[tokio::test]
 async fn addresses_of_one_kind_count_even_if_the_other_fails() {
-    // No AAAA records: the server says that the name exists, without records.
+    // No AAAA records: the server replies that the name exists, without records.
     let server = NameServer::start().await;
     server.says(
         "app.test",
@@ -250,7 +250,7 @@ async fn answers_are_kept_for_their_ttl_or_as_valid_says() {
         Says::Records(vec![address("app.test", 0, "192.0.2.1")]),
     );
     let resolver = asking(&server).await;
-    // A TTL of 0 is asked for every time.
+    // With a TTL of 0 there is a query every time.
     for lookups in 1..=3 {
         addresses(&resolver, "app.test").await.expect("addresses");
         assert_eq!(server.asked(), 2 * lookups);
@@ -301,7 +301,7 @@ async fn many_that_wait_for_one_name_ask_once() {
             addresses(&resolver, "app.test").await
         }));
     }
-    // Somebody who gives up does not take the others along.
+    // A cancelled request does not cancel the others.
     waiting.remove(0).abort();
     for one in waiting {
         let found = one.await.expect("no panic");
@@ -364,7 +364,7 @@ fn the_thread_answers_a_worker() {
         builder.enable_all().build().expect("a runtime")
     };
     let journal = Journal::running(sealane_log::Logger::discard());
-    // The name server needs somebody to run it while the worker waits.
+    // The name server needs a thread to run it while the worker waits.
     let (say, address_of) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = std::thread::spawn(move || {

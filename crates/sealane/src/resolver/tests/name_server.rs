@@ -1,4 +1,4 @@
-//! A name server on the loopback, over UDP and TCP, that says what a test wants.
+//! A name server on loopback, over UDP and TCP, that replies as a test wants.
 
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, SRV};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinHandle;
 
-/// What is said of a name.
+/// The reply for a name.
 #[derive(Debug, Clone)]
 pub(super) enum Says {
     /// These records; those of another kind than asked for are left out, but CNAMEs.
@@ -46,7 +46,7 @@ struct Zone {
 
 impl NameServer {
     pub(super) async fn start() -> NameServer {
-        // The same port for both; somebody else may have it for one of them.
+        // The same port for both; another process may have it for one of them.
         let (udp, tcp) = loop {
             let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
                 .await
@@ -69,7 +69,7 @@ impl NameServer {
         }
     }
 
-    /// From now on it says this of a name.
+    /// From now on it replies this for a name.
     pub(super) fn says(&self, name: &str, says: Says) {
         let mut names = self.zone.names.lock().expect("no panic");
         names.insert(format!("{name}."), says);

@@ -72,7 +72,7 @@ fn what_there_is_and_what_follows_arrives() {
     many.keep(&id(9001), b"session", end_s, now_s());
     telling.finish();
     wait_for("last session", || has(&kept, 9001));
-    // Nobody is told any more.
+    // No successor is told any more.
     many.keep(&id(9002), b"session", end_s, now_s());
     assert_eq!(Arc::strong_count(&many), 2);
 }
