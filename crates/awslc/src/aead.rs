@@ -32,6 +32,10 @@ impl Aead {
     /// The SIV mode is chosen because ticket keys shared by many nodes see far more random nonces
     /// than plain GCM tolerates. With SIV a repeated nonce reveals only whether two plaintexts were
     /// equal.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto has no memory.
     pub fn new(key: &[u8; Self::KEY_BYTES]) -> Result<Self, Error> {
         // SAFETY: returns a pointer to a static.
         Self::prepare(unsafe { sys::EVP_aead_aes_256_gcm_siv() }, key)

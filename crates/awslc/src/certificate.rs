@@ -34,6 +34,10 @@ impl std::error::Error for CertificateError {}
 
 impl Certificate {
     /// DER encoding.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto has no memory.
     pub fn to_der(&self) -> Result<Vec<u8>, Error> {
         let mut bytes: *mut u8 = ptr::null_mut();
         // SAFETY: the certificate is valid; with a null target the library
@@ -83,6 +87,10 @@ impl Certificate {
     }
 
     /// Subject in DER.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto has no memory.
     pub fn subject_der(&self) -> Result<Vec<u8>, Error> {
         let mut bytes: *mut u8 = ptr::null_mut();
         // SAFETY: the name lives as long as the certificate; with a null target the
@@ -179,6 +187,10 @@ impl Certificate {
     }
 
     /// Whether `key` belongs to this certificate; the error says why not.
+    ///
+    /// # Errors
+    ///
+    /// `KEY_VALUES_MISMATCH` or `KEY_TYPE_MISMATCH`, in libcrypto's words.
     pub fn check_key(&self, key: &PrivateKey) -> Result<(), Error> {
         error::clear_queue();
         // SAFETY: both are valid.
@@ -228,11 +240,19 @@ const MAX_CHAIN_CERTIFICATES: usize = 100;
 
 impl CertificateChain {
     /// Reads every certificate in PEM text; the first is the leaf.
+    ///
+    /// # Errors
+    ///
+    /// The text holds no certificate, too many, or one that cannot be parsed.
     pub fn from_pem(pem: &[u8]) -> Result<Self, CertificateError> {
         Self::read(pem, MAX_CHAIN_CERTIFICATES)
     }
 
     /// Reads every certificate in PEM text, without a limit: a bundle of roots.
+    ///
+    /// # Errors
+    ///
+    /// The text holds no certificate, or one that cannot be parsed.
     pub fn bundle_from_pem(pem: &[u8]) -> Result<Self, CertificateError> {
         Self::read(pem, usize::MAX)
     }

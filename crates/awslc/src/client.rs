@@ -37,6 +37,10 @@ impl ClientContext {
     }
 
     /// TLS 1.2 and 1.3, any certificate accepted, no ALPN, sessions kept.
+    ///
+    /// # Errors
+    ///
+    /// When libssl has no memory.
     pub fn builder() -> Result<ClientContextBuilder, Error> {
         let mut builder = ContextBuilder::with_buffers()?;
         builder.set_tickets_enabled(true);
@@ -62,6 +66,10 @@ impl ClientContext {
 
 impl ClientContextBuilder {
     /// See [`ContextBuilder::set_protocol_range`].
+    ///
+    /// # Errors
+    ///
+    /// As the function that it calls.
     pub fn set_protocol_range(
         &mut self,
         min: ProtocolVersion,
@@ -71,22 +79,38 @@ impl ClientContextBuilder {
     }
 
     /// See [`ContextBuilder::set_cipher_list`].
+    ///
+    /// # Errors
+    ///
+    /// As the function that it calls.
     pub fn set_cipher_list(&mut self, list: &str) -> Result<(), Error> {
         self.builder.set_cipher_list(list)
     }
 
     /// See [`ContextBuilder::set_ciphersuites`].
+    ///
+    /// # Errors
+    ///
+    /// As the function that it calls.
     pub fn set_ciphersuites(&mut self, list: &str) -> Result<(), Error> {
         self.builder.set_ciphersuites(list)
     }
 
     /// See [`ContextBuilder::set_groups`]; a key share is sent for the first.
+    ///
+    /// # Errors
+    ///
+    /// As the function that it calls.
     pub fn set_groups(&mut self, groups: &[Group]) -> Result<(), Error> {
         self.builder.set_groups(groups)
     }
 
     /// Signature algorithms accepted from the server, in OpenSSL's syntax: `ECDSA+SHA256` makes a
     /// server with both kinds send its ECDSA certificate.
+    ///
+    /// # Errors
+    ///
+    /// When the list is empty, or holds a name that libssl does not know.
     pub fn set_signature_algorithms(&mut self, list: &str) -> Result<(), Error> {
         let list = c_string("SSL_CTX_set1_sigalgs_list", list)?;
         // SAFETY: context and string are valid.
@@ -96,6 +120,10 @@ impl ClientContextBuilder {
     }
 
     /// Signature schemes accepted from the server, by their IANA numbers, preferred first.
+    ///
+    /// # Errors
+    ///
+    /// When libssl does not know one of the numbers.
     pub fn set_accepted_schemes(&mut self, schemes: &[u16]) -> Result<(), Error> {
         self.builder.set_accepted_schemes(schemes)
     }
@@ -153,6 +181,10 @@ impl ClientContextBuilder {
     }
 
     /// Trusts these certificates as roots.
+    ///
+    /// # Errors
+    ///
+    /// When a certificate cannot be parsed, or libssl has no memory.
     pub fn add_trusted(&mut self, roots: &CertificateChain) -> Result<(), Error> {
         self.trusted.push(roots.clone());
         Ok(())
@@ -165,6 +197,10 @@ impl ClientContextBuilder {
     }
 
     /// The finished context.
+    ///
+    /// # Errors
+    ///
+    /// When the settings contradict each other, or libssl has no memory.
     pub fn build(mut self) -> Result<ClientContext, Error> {
         if self.verify == Verify::Required && self.verifier.is_none() {
             let mut verifier = VerifierBuilder::new(DEFAULT_DEPTH)?;
@@ -219,6 +255,10 @@ pub struct ClientConnection(Connection);
 impl ClientConnection {
     /// A connection to `server_name`, which is sent as SNI and, if the context verifies, must be in
     /// the certificate. An IP address is not sent. `None` sends no name and accepts any.
+    ///
+    /// # Errors
+    ///
+    /// When the name is not a valid host name, or libssl has no memory.
     pub fn new(context: &ClientContext, server_name: Option<&str>) -> Result<Self, Error> {
         let Some(name) = server_name else {
             return Self::unnamed(context);
@@ -237,6 +277,10 @@ impl ClientConnection {
     }
 
     /// A connection that sends no name and accepts any name in the certificate.
+    ///
+    /// # Errors
+    ///
+    /// When libssl has no memory.
     pub fn unnamed(context: &ClientContext) -> Result<Self, Error> {
         let mut connection = Connection::client(&context.0)?;
         connection.peer = Some(Box::default());
@@ -272,6 +316,10 @@ impl ClientConnection {
     }
 
     /// Sends this certificate to a server that asks for one. Call it before the handshake.
+    ///
+    /// # Errors
+    ///
+    /// When the key does not belong to the certificate.
     pub fn set_identity(&mut self, identity: &ClientIdentity) -> Result<(), Error> {
         let Identity { chain, key } = &*identity.0;
         let chain: Vec<_> = chain.iter().map(Buffer::as_ptr).collect();
@@ -297,6 +345,10 @@ impl ClientConnection {
 
     /// Offers an earlier session. Call it before the handshake.
     ///
+    /// # Errors
+    ///
+    /// When libssl has no memory.
+    ///
     /// # Panics
     ///
     /// When the handshake has begun.
@@ -318,6 +370,10 @@ impl ClientConnection {
     }
 
     /// See [`Connection::do_handshake`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::do_handshake`].
     pub fn handshake(
         &mut self,
         input: &mut &[u8],
@@ -337,6 +393,10 @@ impl ClientConnection {
     }
 
     /// See [`Connection::read_into`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::read_into`].
     pub fn read_into(
         &mut self,
         input: &mut &[u8],
@@ -353,6 +413,10 @@ impl ClientConnection {
     }
 
     /// See [`Connection::read`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::read`].
     pub fn read(
         &mut self,
         input: &mut &[u8],
@@ -363,6 +427,10 @@ impl ClientConnection {
     }
 
     /// See [`Connection::write`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::write`].
     pub fn write(&mut self, plain: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
         self.0.write(plain, output)
     }

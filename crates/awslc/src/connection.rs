@@ -83,6 +83,10 @@ unsafe impl Send for Connection {}
 
 impl Connection {
     /// A server connection with the settings of `context`.
+    ///
+    /// # Errors
+    ///
+    /// When libssl has no memory.
     pub fn server(context: &Context) -> Result<Self, Error> {
         let connection = Self::new(context)?;
         // SAFETY: the SSL is valid.
@@ -145,6 +149,11 @@ impl Connection {
     }
 
     /// Continues the handshake.
+    ///
+    /// # Errors
+    ///
+    /// The handshake has failed; `output` may hold an alert for the peer. Every later call fails,
+    /// too.
     pub fn do_handshake(
         &mut self,
         input: &mut &[u8],
@@ -186,6 +195,11 @@ impl Connection {
 
     /// Opens records from `input` until `plain` is full or the input used up. Data that precedes an
     /// error or a close is returned first; the next call reports the error or close.
+    ///
+    /// # Errors
+    ///
+    /// A record that does not open, or a message that is not allowed; `output` may hold an alert
+    /// for the peer. Every later call fails, too.
     pub fn read(
         &mut self,
         input: &mut &[u8],
@@ -213,6 +227,10 @@ impl Connection {
     /// Opens records from `input` and appends at most `max_bytes` of plaintext to `plain`, which
     /// grows by what arrives, not by `max_bytes`. Otherwise like [`read`](Self::read); `Data` says
     /// how much was appended.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
     pub fn read_into(
         &mut self,
         input: &mut &[u8],
@@ -321,6 +339,10 @@ impl Connection {
     }
 
     /// Seals all of `plain` into `output` in records of 16 KiB.
+    ///
+    /// # Errors
+    ///
+    /// The handshake is not done, or the connection has ended.
     pub fn write(&mut self, plain: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
         self.write_records(plain, record::MAX_PLAIN_BYTES, output)
     }
@@ -408,6 +430,10 @@ impl Connection {
     /// Allows only `names` (separated by `:`) in TLS 1.3 on this connection. Call it before the
     /// handshake. This is how to impose the server's order, as libssl follows the client's order
     /// among the allowed suites.
+    ///
+    /// # Errors
+    ///
+    /// A name that libssl does not know, or one of TLS 1.2.
     pub fn restrict_tls13(&mut self, names: &str) -> Result<(), Error> {
         let names = c_string("SSL_set_ciphersuites", names)?;
         // SAFETY: the SSL and the string are valid.

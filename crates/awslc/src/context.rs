@@ -156,6 +156,10 @@ pub struct ContextBuilder {
 impl ContextBuilder {
     /// A context with nothing but safe defaults: TLS 1.2 and 1.3, no
     /// certificate, tickets off, no session cache.
+    ///
+    /// # Errors
+    ///
+    /// When libssl has no memory.
     pub fn new() -> Result<Self, Error> {
         // SAFETY: returns a static.
         Self::with_method(unsafe { sys::TLS_method() })
@@ -164,6 +168,10 @@ impl ContextBuilder {
     /// The same without parsed certificates: libssl keeps the peer's certificates as bytes, shared
     /// by all connections that see the same ones. A [`Verifier`](crate::Verifier) parses them only
     /// while it judges them.
+    ///
+    /// # Errors
+    ///
+    /// When libssl has no memory.
     pub fn with_buffers() -> Result<Self, Error> {
         // SAFETY: returns a static.
         let builder = Self::with_method(unsafe { sys::TLS_with_buffers_method() })?;
@@ -202,6 +210,10 @@ impl ContextBuilder {
     }
 
     /// The lowest and the highest protocol offered, inclusive.
+    ///
+    /// # Errors
+    ///
+    /// When libssl does not support a version, or the range is empty.
     pub fn set_protocol_range(
         &mut self,
         min: ProtocolVersion,
@@ -222,6 +234,10 @@ impl ContextBuilder {
 
     /// The suites for TLS 1.2 and below, in order, by name and separated by `:`. Names in `[A|B]`
     /// are equally preferred: the client's order decides. Unknown names are errors.
+    ///
+    /// # Errors
+    ///
+    /// A name that libssl does not know, or an empty list.
     pub fn set_cipher_list(&mut self, list: &str) -> Result<(), Error> {
         let list = c_string("SSL_CTX_set_cipher_list", list)?;
         // SAFETY: context and string are valid.
@@ -232,6 +248,10 @@ impl ContextBuilder {
 
     /// The suites allowed in TLS 1.3, separated by `:`. This only filters: the client's order
     /// decides among them (see [`crate::Connection::restrict_tls13`]).
+    ///
+    /// # Errors
+    ///
+    /// A name that libssl does not know, or an empty list.
     pub fn set_ciphersuites(&mut self, list: &str) -> Result<(), Error> {
         let list = c_string("SSL_CTX_set_ciphersuites", list)?;
         // SAFETY: context and string are valid.
@@ -241,6 +261,10 @@ impl ContextBuilder {
     }
 
     /// The key-exchange groups, in order.
+    ///
+    /// # Errors
+    ///
+    /// When libssl does not support a group, or the list is empty.
     pub fn set_groups(&mut self, groups: &[Group]) -> Result<(), Error> {
         let nids: Vec<c_int> = groups.iter().map(|group| group.nid).collect();
         // SAFETY: the context is valid, pointer and length describe `nids`.
@@ -250,6 +274,10 @@ impl ContextBuilder {
     }
 
     /// Signature algorithms in OpenSSL's syntax (`RSA-PSS+SHA256:ECDSA+SHA256`).
+    ///
+    /// # Errors
+    ///
+    /// A name that libssl does not know, or an empty list.
     pub fn set_signature_algorithms(&mut self, list: &str) -> Result<(), Error> {
         let list = c_string("SSL_CTX_set1_sigalgs_list", list)?;
         // SAFETY: context and string are valid.
@@ -259,6 +287,10 @@ impl ContextBuilder {
     }
 
     /// Signature schemes to sign with, by their IANA numbers, preferred first.
+    ///
+    /// # Errors
+    ///
+    /// When libssl does not know one of the numbers.
     pub fn set_signing_schemes(&mut self, schemes: &[u16]) -> Result<(), Error> {
         // SAFETY: the context is valid, pointer and length describe `schemes`.
         check("SSL_CTX_set_signing_algorithm_prefs", unsafe {
@@ -277,6 +309,10 @@ impl ContextBuilder {
     }
 
     /// Tickets sent after a TLS 1.3 handshake, at most 16.
+    ///
+    /// # Errors
+    ///
+    /// When `count` is larger than 16.
     pub fn set_ticket_count(&mut self, count: usize) -> Result<(), Error> {
         // SAFETY: the context is valid.
         check("SSL_CTX_set_num_tickets", unsafe {
@@ -314,6 +350,10 @@ impl ContextBuilder {
     }
 
     /// Binds sessions to a server's identity; at most 32 bytes.
+    ///
+    /// # Errors
+    ///
+    /// When `identity` is longer than 32 bytes.
     pub fn set_session_id_context(&mut self, identity: &[u8]) -> Result<(), Error> {
         self.hooks.context_id = identity.into();
         // SAFETY: the context is valid, pointer and length describe `identity`.
@@ -323,6 +363,10 @@ impl ContextBuilder {
     }
 
     /// The certificate chain to send and its key; an error if they do not belong together.
+    ///
+    /// # Errors
+    ///
+    /// When the key does not belong to the certificate, or libssl cannot use it.
     pub fn set_identity(
         &mut self,
         chain: &CertificateChain,
@@ -333,6 +377,10 @@ impl ContextBuilder {
 
     /// The certificate chain to send. The handshake returns the operations for its key:
     /// [`crate::Connection::take_key_operation`].
+    ///
+    /// # Errors
+    ///
+    /// When libssl cannot use the leaf's key.
     pub fn set_chain(&mut self, chain: &CertificateChain) -> Result<(), Error> {
         self.set_chain_and_key(chain, ptr::null_mut(), &callbacks::KEY_METHOD)
     }
@@ -398,6 +446,10 @@ impl ContextBuilder {
     }
 
     /// The finished context.
+    ///
+    /// # Errors
+    ///
+    /// When the settings contradict each other.
     pub fn build(self) -> Result<Context, Error> {
         let index =
             Hooks::index().ok_or_else(|| Error::local("SSL_CTX_get_ex_new_index", "no slot"))?;

@@ -96,6 +96,11 @@ impl PrivateKey {
     /// Reads the first private key in PEM text: PKCS #8 (plain or encrypted) or the traditional RSA
     /// and EC formats. Each of `passwords` is tried in turn on an encrypted key, as nginx does with
     /// `ssl_password_file`.
+    ///
+    /// # Errors
+    ///
+    /// The text holds no private key, the key cannot be parsed or used for TLS, or no password
+    /// decrypts it.
     pub fn from_pem(pem: &[u8], passwords: &[Secret]) -> Result<Self, KeyError> {
         let mut last = None;
         for password in passwords {
@@ -118,6 +123,10 @@ impl PrivateKey {
     }
 
     /// Reads a DER private key: PKCS #8, or the traditional RSA and EC forms.
+    ///
+    /// # Errors
+    ///
+    /// The bytes hold no private key, or one that cannot be used for TLS.
     pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
         error::clear_queue();
         let mut at = der.as_ptr();
@@ -130,6 +139,10 @@ impl PrivateKey {
 
     /// Its DER encoding in the traditional format of its kind: the same bytes whatever format the
     /// key was read from.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto cannot encode a key of this kind, or has no memory.
     pub fn to_der(&self) -> Result<Secret, Error> {
         let mut bytes: *mut u8 = ptr::null_mut();
         // SAFETY: the key is valid; the library allocates when it is given null.

@@ -88,6 +88,10 @@ impl std::error::Error for NotMovable {}
 
 impl Connection {
     /// Whether [`into_bytes`](Self::into_bytes) would succeed now, as far as can be known.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the connection here.
     pub fn check_movable(&self) -> Result<(), NotMovable> {
         let ssl = self.as_ptr();
         if self.is_early_data() {

@@ -28,6 +28,10 @@ impl ContextBuilder {
     /// certificate is not verified.
     ///
     /// `issuers` are DER names by which clients choose a certificate; an empty list sends none.
+    ///
+    /// # Errors
+    ///
+    /// When libssl has no memory.
     pub fn ask_for_certificate(&mut self, issuers: &[Vec<u8>]) -> Result<(), Error> {
         error::clear_queue();
         // SAFETY: allocates.
@@ -62,6 +66,10 @@ impl ContextBuilder {
     }
 
     /// Signature schemes accepted from the peer, by their IANA numbers, preferred first.
+    ///
+    /// # Errors
+    ///
+    /// When libssl does not know one of the numbers.
     pub fn set_accepted_schemes(&mut self, schemes: &[u16]) -> Result<(), Error> {
         // SAFETY: the context is valid, pointer and length describe `schemes`.
         check("SSL_CTX_set_verify_algorithm_prefs", unsafe {

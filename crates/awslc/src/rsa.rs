@@ -31,6 +31,10 @@ impl std::fmt::Debug for RsaNumbers {
 
 impl PrivateKey {
     /// Generates an RSA key of `bits` with the public exponent 65537.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto does not support the size.
     pub fn generate_rsa(bits: u32) -> Result<Self, Error> {
         let bits = std::ffi::c_int::try_from(bits).unwrap_or(std::ffi::c_int::MAX);
         // SAFETY: each pointer is checked before it is used and freed once, and the key
@@ -83,6 +87,10 @@ impl PrivateKey {
 
     /// RSA's private operation without padding: `input` and the result are numbers below the
     /// modulus, big-endian and as long as the modulus.
+    ///
+    /// # Errors
+    ///
+    /// The key is not an RSA key, or `input` is not below the modulus or has another length.
     pub fn rsa_raw(&self, input: &[u8]) -> Result<Vec<u8>, Error> {
         // SAFETY: the key is valid and a key of another kind gives null, which is checked; the
         // output has the size that the library asks for.

@@ -43,6 +43,10 @@ impl Session {
 
     /// Serialised form, readable by the same version of the library on any machine. It contains the
     /// session's secret.
+    ///
+    /// # Errors
+    ///
+    /// When the session cannot be resumed, or libssl has no memory.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut bytes: *mut u8 = ptr::null_mut();
         let mut length = 0;
@@ -60,6 +64,10 @@ impl Session {
     }
 
     /// Reads what [`Session::to_bytes`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not a session of this version of the library.
     pub fn from_bytes(bytes: &[u8], context: &Context) -> Result<Self, Error> {
         // SAFETY: the slice and the context are valid for the call.
         unsafe { Self::from_bytes_raw(bytes, context.as_ptr()) }
@@ -119,6 +127,10 @@ impl Session {
 
     /// A copy with another lifetime, counted from its creation: for a client that offers what a
     /// server may no longer accept.
+    ///
+    /// # Errors
+    ///
+    /// When libssl has no memory.
     pub fn copy_with_timeout_s(
         &self,
         timeout_s: u32,
@@ -203,6 +215,10 @@ pub trait SessionStore: Send + Sync {
     /// Stores a serialised session, which is useless after `expires_s`.
     fn insert(&self, id: &[u8], session: Secret, expires_s: u64, now_s: u64);
     /// Appends the serialised session to `target`.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
     fn get(&self, id: &[u8], target: &mut Vec<u8>, now_s: u64) -> Result<(), Miss>;
 }
 

@@ -128,11 +128,19 @@ pub struct VerifierBuilder {
 impl VerifierBuilder {
     /// Settings for judging servers. Nothing is trusted yet; chains may have up to `depth`
     /// certificates between the leaf and the root.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto has no memory.
     pub fn new(depth: u32) -> Result<Self, Error> {
         Self::with_purpose(depth, c"ssl_server")
     }
 
     /// The same for judging clients.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto has no memory.
     pub fn for_clients(depth: u32) -> Result<Self, Error> {
         Self::with_purpose(depth, c"ssl_client")
     }
@@ -153,6 +161,10 @@ impl VerifierBuilder {
     }
 
     /// Trusts these certificates: self-signed ones as roots; the others help to build chains.
+    ///
+    /// # Errors
+    ///
+    /// When a certificate cannot be parsed, or libcrypto has no memory.
     pub fn add_trusted(&mut self, trusted: &CertificateChain) -> Result<(), Error> {
         for certificate in trusted.certificates() {
             // SAFETY: both are valid; the store takes a reference of its own.
@@ -228,6 +240,10 @@ enum Report {
 
 impl Verifier {
     /// Judges a client's chain as of now.
+    ///
+    /// # Errors
+    ///
+    /// Why the chain is not trusted: X.509's error code and the depth at which it occurred.
     pub fn judge_chain(&self, chain: &PeerChain) -> Result<(), VerifyFailure> {
         error::clear_queue();
         let buffers = chain.buffers().iter().map(Buffer::as_ptr);

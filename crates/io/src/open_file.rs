@@ -95,6 +95,10 @@ impl OpenFile {
     }
 
     /// A temporary file, which is empty at first. Its metadata are those of an empty file.
+    ///
+    /// # Errors
+    ///
+    /// The errno of `fstat`.
     pub fn temporary(descriptor: TempDescriptor, path: &[u8]) -> io::Result<OpenFile> {
         Ok(OpenFile {
             stat: file::stat_fd(descriptor.as_fd())?,
@@ -105,6 +109,10 @@ impl OpenFile {
     }
 
     /// Writes to a temporary file. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The errno of `pwrite`; `ENOSPC` when the disk is full.
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match &self.handle {
             Handle::Temporary(descriptor) => descriptor.write_all_at(bytes, offset),
@@ -256,6 +264,10 @@ pub fn open_now(path: &[u8], rule: Option<LinkRule>) -> Option<Result<Opened, Er
 }
 
 /// Opens a path (NUL-terminated bytes), waiting for the disk.
+///
+/// # Errors
+///
+/// The errno of opening the file or reading its metadata.
 pub fn open_blocking(path: &[u8], rule: Option<LinkRule>) -> Result<Opened, Errno> {
     // A name with an inner NUL cannot exist.
     let name = CStr::from_bytes_with_nul(path).map_err(|_| Errno(libc::ENOENT))?;

@@ -22,11 +22,19 @@ pub enum Socket {
 
 impl Socket {
     /// A connected TCP socket, registered with the event loop of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The thread has no event loop, or epoll does not take the socket.
     pub fn tcp(fd: OwnedFd) -> io::Result<Socket> {
         Ok(Socket::Tcp(TcpStream::from_std(fd.into())?))
     }
 
     /// A connected Unix socket, registered with the event loop of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Socket::tcp`].
     pub fn unix(fd: OwnedFd) -> io::Result<Socket> {
         Ok(Socket::Unix(UnixStream::from_std(fd.into())?))
     }
@@ -37,6 +45,10 @@ impl Socket {
     }
 
     /// The same socket, registered with the event loop of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Socket::tcp`]; the socket is closed then.
     pub fn move_here(self) -> io::Result<Socket> {
         Ok(match self {
             Socket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream.into_std()?)?),

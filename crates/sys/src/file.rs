@@ -16,6 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// 0x7ffff000 bytes per call.
 ///
 /// Reading the file may block on the disk even when `out` is non-blocking.
+///
+/// # Errors
+///
+/// The errno of `sendfile`; `WouldBlock` when the socket has no room.
 pub fn sendfile(
     out: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
@@ -37,6 +41,10 @@ pub fn sendfile(
 /// that are not cached, a file system or kernel without `RWF_NOWAIT`, and also the end of the file,
 /// because Linux 5.9 and 5.10 may return 0 for bytes that are not cached. [`read_at`] then tells
 /// them apart.
+///
+/// # Errors
+///
+/// `WouldBlock` as described, otherwise the errno of `preadv2`.
 pub fn read_cached_at(
     file: BorrowedFd<'_>,
     buf: &mut Vec<u8>,
@@ -70,6 +78,10 @@ pub fn read_cached_at(
 
 /// Appends up to `max` bytes of `file` from `offset` to `buf` (pread(2)); 0 is
 /// the end of the file. Blocks while the disk is read.
+///
+/// # Errors
+///
+/// The errno of `pread`.
 pub fn read_at(
     file: BorrowedFd<'_>,
     buf: &mut Vec<u8>,
@@ -107,6 +119,10 @@ pub(crate) fn append(
 ///
 /// Never blocks on a FIFO (`O_NONBLOCK`). Kernels before 5.12, and sandboxes that refuse
 /// openat2(2), give `WouldBlock` too; that is remembered.
+///
+/// # Errors
+///
+/// `WouldBlock` as described, otherwise the errno of `openat2`.
 pub fn open_cached(path: &CStr) -> io::Result<OwnedFd> {
     openat2(None, path, OPEN_READ_FLAGS, libc::RESOLVE_CACHED)
 }
@@ -167,6 +183,10 @@ pub(crate) fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Ve
 
 /// Opens `path` for reading. Blocks while directories are read from disk, but
 /// not on a FIFO (`O_NONBLOCK`).
+///
+/// # Errors
+///
+/// The errno of `open`.
 pub fn open_read(path: &CStr) -> io::Result<OwnedFd> {
     openat(None, path, OPEN_READ_FLAGS, 0)
 }
@@ -191,6 +211,10 @@ pub(crate) const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLO
 
 /// A file in memory without a name in any directory (memfd_create(2)); `name`
 /// shows in `/proc/PID/fd` only.
+///
+/// # Errors
+///
+/// The errno of `memfd_create`.
 pub fn memory_file(name: &CStr) -> io::Result<std::fs::File> {
     // SAFETY: `name` is NUL-terminated and outlives the call.
     let fd = retry(|| unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
@@ -233,6 +257,10 @@ pub struct Stat {
 }
 
 /// fstat(2): never blocks on a local file system.
+///
+/// # Errors
+///
+/// The errno of `fstat`.
 pub fn stat_fd(file: BorrowedFd<'_>) -> io::Result<Stat> {
     let mut raw = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the descriptor is open, `raw` has room for the structure.
@@ -242,6 +270,10 @@ pub fn stat_fd(file: BorrowedFd<'_>) -> io::Result<Stat> {
 }
 
 /// stat(2): follows symbolic links; may block on directories that are not cached.
+///
+/// # Errors
+///
+/// The errno of `stat`.
 pub fn stat_path(path: &CStr) -> io::Result<Stat> {
     let mut raw = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `path` is NUL-terminated, `raw` has room for the structure.
@@ -270,6 +302,10 @@ impl Stat {
 }
 
 /// Appends `data` to a descriptor opened with `O_APPEND`; returns the bytes written.
+///
+/// # Errors
+///
+/// The errno of `write`; `ENOSPC` when the disk is full.
 pub fn write(file: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
     // SAFETY: `data` is valid for its length; the descriptor is borrowed, hence open.
     let n = retry(|| unsafe { libc::write(file.as_raw_fd(), data.as_ptr().cast(), data.len()) })?;
@@ -278,6 +314,10 @@ pub fn write(file: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
 
 /// Makes `target` refer to the same file as `source` (dup2(2)); used to point the standard
 /// descriptors of a daemon at `/dev/null` or its log.
+///
+/// # Errors
+///
+/// The errno of `dup2`.
 pub fn replace_standard(source: BorrowedFd<'_>, target: Standard) -> io::Result<()> {
     let target = match target {
         Standard::Input => libc::STDIN_FILENO,
@@ -303,6 +343,10 @@ pub enum Standard {
 
 /// Makes `target` refer to the same file as `source`, atomically (dup3(2) with `O_CLOEXEC`): from
 /// then on the number of `target` refers to the new file. Both keep their owners.
+///
+/// # Errors
+///
+/// The errno of `dup3`.
 pub fn replace(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: both descriptors are open and stay owned as they were; only the
     // open file that `target` names changes.

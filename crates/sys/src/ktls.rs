@@ -138,6 +138,11 @@ impl fmt::Debug for Keys<'_> {
 /// (`CAP_NET_ADMIN`).
 ///
 /// The protocol can never be detached from a socket.
+///
+/// # Errors
+///
+/// `ENOENT` when the kernel has no module `tls`, `ENOTCONN` on a socket that is not connected, or
+/// another errno of `setsockopt`.
 pub fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
 }
@@ -162,6 +167,10 @@ pub fn set_transmit(socket: BorrowedFd<'_>, keys: &Keys<'_>) -> io::Result<()> {
 
 /// Sets the keys for receiving (`TLS_RX`): recv(2) then returns plaintext. Errors as for
 /// [`set_transmit`].
+///
+/// # Errors
+///
+/// As [`set_transmit`].
 pub fn set_receive(socket: BorrowedFd<'_>, keys: &Keys<'_>) -> io::Result<()> {
     set_option(
         socket,
@@ -177,6 +186,10 @@ pub fn set_receive(socket: BorrowedFd<'_>, keys: &Keys<'_>) -> io::Result<()> {
 ///
 /// On a socket without the protocol `tls` the kernel refuses (`EINVAL`) or sends unencrypted bytes,
 /// depending on its version, so never call it there.
+///
+/// # Errors
+///
+/// `WouldBlock` when the socket has no room, or another errno of `sendmsg`.
 pub fn send_record(socket: BorrowedFd<'_>, record_type: u8, bytes: &[u8]) -> io::Result<usize> {
     let mut control = [0_u64; CONTROL_WORDS];
     let mut iov = libc::iovec {

@@ -22,6 +22,10 @@ pub struct Limit {
 }
 
 /// Reads a limit (getrlimit(2)).
+///
+/// # Errors
+///
+/// The errno of `getrlimit`.
 pub fn get(resource: Resource) -> io::Result<Limit> {
     let mut raw = libc::rlimit {
         rlim_cur: 0,
@@ -36,6 +40,10 @@ pub fn get(resource: Resource) -> io::Result<Limit> {
 }
 
 /// Sets a limit (setrlimit(2)); raising the hard one needs privileges (`EPERM`).
+///
+/// # Errors
+///
+/// `EPERM` without the privilege to raise a hard limit, or another errno of `setrlimit`.
 pub fn set(resource: Resource, limit: Limit) -> io::Result<()> {
     let raw = libc::rlimit {
         rlim_cur: limit.soft,

@@ -23,6 +23,10 @@ pub enum Links {
 /// `ENOTDIR`.
 ///
 /// Blocks while directories are read from disk, but not on a FIFO.
+///
+/// # Errors
+///
+/// `ELOOP` or `ENOTDIR` for a link that is not followed, or another errno of `openat`.
 pub fn open_read(path: &CStr, trusted_bytes: usize, links: Links) -> io::Result<OwnedFd> {
     let (start, rest) = split(path, trusted_bytes)?;
     let mut names = rest.split(|byte| *byte == b'/').filter(|n| !n.is_empty());
@@ -57,6 +61,10 @@ pub fn open_read(path: &CStr, trusted_bytes: usize, links: Links) -> io::Result<
 
 /// Opens `path` for reading if there is no link after its first `trusted_bytes` and every directory
 /// entry on the path is cached; otherwise returns [`io::ErrorKind::WouldBlock`].
+///
+/// # Errors
+///
+/// `WouldBlock` as described, otherwise the errno of `openat2`.
 pub fn open_cached(path: &CStr, trusted_bytes: usize) -> io::Result<OwnedFd> {
     let would_block = |_| io::Error::from(io::ErrorKind::WouldBlock);
     let (start, rest) = split(path, trusted_bytes)?;

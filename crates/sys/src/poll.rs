@@ -18,11 +18,19 @@ pub enum Interest {
 /// Waits until one of `fds` can be read or was closed by its peer, or the time is over (`None`
 /// waits forever). The result has one entry per descriptor. A signal ends the wait early, with all
 /// entries false.
+///
+/// # Errors
+///
+/// The errno of `poll`.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
     wait_polled(fds.iter().map(|fd| (*fd, Interest::Readable)), timeout)
 }
 
 /// The same, with an interest for each descriptor.
+///
+/// # Errors
+///
+/// The errno of `poll`.
 pub fn wait(
     fds: &[(BorrowedFd<'_>, Interest)],
     timeout: Option<Duration>,

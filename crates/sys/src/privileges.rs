@@ -38,6 +38,10 @@ struct CapabilityHalf {
 
 /// Sets `PR_SET_NO_NEW_PRIVS` for the calling thread and those that it starts: executing a program
 /// never grants more rights.
+///
+/// # Errors
+///
+/// The errno of `prctl`.
 pub fn forbid_new_privileges() -> io::Result<()> {
     // SAFETY: this option takes integers and no pointer.
     unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.check()?;
@@ -46,6 +50,10 @@ pub fn forbid_new_privileges() -> io::Result<()> {
 
 /// Sets whether capabilities stay permitted when the user changes (`PR_SET_KEEPCAPS`). The kernel
 /// clears it when a program is executed.
+///
+/// # Errors
+///
+/// The errno of `prctl`.
 pub fn keep_capabilities(on: bool) -> io::Result<()> {
     // SAFETY: this option takes integers and no pointer.
     unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, libc::c_ulong::from(on), 0, 0, 0) }.check()?;
@@ -85,6 +93,10 @@ pub fn limit_bounding_set(kept: &[Capability]) -> io::Result<()> {
 
 /// Gives up every capability except `kept` in the calling thread. Effective and permitted sets
 /// become `kept` (which must be permitted now); inheritable and ambient sets become empty.
+///
+/// # Errors
+///
+/// `EPERM` when one of `kept` is not permitted now, or another errno of `capset`.
 pub fn limit_capabilities(kept: &[Capability]) -> io::Result<()> {
     // SAFETY: this option takes integers and no pointer.
     let cleared = unsafe {

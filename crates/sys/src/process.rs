@@ -24,6 +24,10 @@ pub enum Fork {
 /// A child of a process with several threads gets only the calling thread, with locks of the other
 /// threads locked forever. So this refuses with [`io::ErrorKind::Unsupported`] if the process has
 /// more than one thread (as far as `/proc` can be read).
+///
+/// # Errors
+///
+/// `Unsupported` in a process with several threads, otherwise the errno of `fork`.
 pub fn fork() -> io::Result<Fork> {
     require_single_thread()?;
     // SAFETY: one thread only, so the child is as consistent as the parent.
@@ -34,6 +38,10 @@ pub fn fork() -> io::Result<Fork> {
 }
 
 /// Number of threads of this process, from `/proc/self/status`.
+///
+/// # Errors
+///
+/// When `/proc` cannot be read.
 pub fn thread_count() -> io::Result<usize> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status
@@ -55,6 +63,10 @@ fn require_single_thread() -> io::Result<()> {
 }
 
 /// Becomes the leader of a new session without a terminal (setsid(2)).
+///
+/// # Errors
+///
+/// `EPERM` in a process that leads a process group.
 pub fn new_session() -> io::Result<()> {
     // SAFETY: no memory is involved.
     unsafe { libc::setsid() }.check()?;
@@ -107,6 +119,10 @@ pub enum ExitStatus {
 
 /// Marks all descriptors from this one on to be closed when a program is executed (close_range(2);
 /// Linux 5.11).
+///
+/// # Errors
+///
+/// `ENOSYS` before Linux 5.11.
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     // SAFETY: it changes a flag of descriptors and no memory; whoever owns them goes on.
     unsafe { libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) }.check()?;
@@ -115,6 +131,10 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
 
 /// Collects one child that has ended, without waiting; `None` if none has (or there are no
 /// children).
+///
+/// # Errors
+///
+/// The errno of `waitpid`, except `ECHILD`.
 pub fn reap() -> io::Result<Option<(Pid, ExitStatus)>> {
     let mut status = 0;
     // SAFETY: `status` has room for the answer.
@@ -128,6 +148,10 @@ pub fn reap() -> io::Result<Option<(Pid, ExitStatus)>> {
 }
 
 /// Waits for one child.
+///
+/// # Errors
+///
+/// `ECHILD` when it is not a child of this process.
 pub fn wait_for(pid: Pid) -> io::Result<ExitStatus> {
     let mut status = 0;
     // SAFETY: `status` has room for the answer.
@@ -181,6 +205,10 @@ pub fn become_user(user: &CStr, uid: u32, gid: u32) -> Result<(), (String, io::E
 
 /// `PR_SET_DUMPABLE`: whether core dumps and ptrace by the same user are possible. The kernel
 /// clears it when the user changes.
+///
+/// # Errors
+///
+/// The errno of `prctl`.
 pub fn set_dumpable(on: bool) -> io::Result<()> {
     // SAFETY: this option takes an integer and no pointer.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(on), 0, 0, 0) }.check()?;
@@ -189,6 +217,10 @@ pub fn set_dumpable(on: bool) -> io::Result<()> {
 
 /// Sets the name of the calling thread as shown by `ps` and `top -H`; truncated to 15 bytes. The
 /// first thread's name is the process's.
+///
+/// # Errors
+///
+/// The errno of `prctl`.
 pub fn set_thread_name(name: &str) -> io::Result<()> {
     let kept: Vec<u8> = name.bytes().filter(|&b| b != 0).take(15).collect();
     let name = CString::new(kept).expect("NUL bytes were filtered out");
@@ -203,6 +235,10 @@ pub fn available_cpus() -> usize {
 }
 
 /// Numbers of the CPUs that the calling thread may run on, ascending (sched_getaffinity(2)).
+///
+/// # Errors
+///
+/// The errno of `sched_getaffinity`.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -214,6 +250,10 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
 }
 
 /// Binds the calling thread to the given CPUs (sched_setaffinity(2)).
+///
+/// # Errors
+///
+/// `EINVAL` when none of the CPUs may be used.
 pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -236,6 +276,10 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
 /// with a short slice that wakes up preempts one with a longer slice at once, instead of waiting
 /// for the end of that slice. Older kernels accept the call and ignore it. Threads with a real-time
 /// or deadline policy are left unchanged.
+///
+/// # Errors
+///
+/// The errno of `sched_setattr`; `EPERM` in some sandboxes.
 pub fn set_time_slice(slice: Duration) -> io::Result<()> {
     // SAFETY: all zeros is a valid value of the plain struct.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -253,6 +297,10 @@ pub fn set_time_slice(slice: Duration) -> io::Result<()> {
 }
 
 /// Nice value of this process: -20 (most favourable) to 19.
+///
+/// # Errors
+///
+/// `EACCES` without the privilege to lower the value.
 pub fn set_priority(nice: i32) -> io::Result<()> {
     // SAFETY: no memory is involved; 0 is the calling process.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }.check()?;
@@ -300,6 +348,10 @@ pub struct Machine {
 }
 
 /// Kernel and name of this machine (uname(2)).
+///
+/// # Errors
+///
+/// The errno of `uname`.
 pub fn machine() -> io::Result<Machine> {
     let mut raw = MaybeUninit::<libc::utsname>::zeroed();
     // SAFETY: `raw` has room for the structure.

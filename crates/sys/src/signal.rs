@@ -119,6 +119,10 @@ pub fn block(signals: &[Signal]) -> io::Result<()> {
 impl SignalQueue {
     /// Blocks `signals` in the calling thread and opens a queue for them (signalfd(2)). Signals
     /// that are already pending are in the queue.
+    ///
+    /// # Errors
+    ///
+    /// When there are no descriptors.
     pub fn open(signals: &[Signal]) -> io::Result<SignalQueue> {
         block(signals)?;
         let set = signal_set(signals);
@@ -131,6 +135,10 @@ impl SignalQueue {
     }
 
     /// The next signal, or `None` if none is pending.
+    ///
+    /// # Errors
+    ///
+    /// The errno of `read`.
     pub fn next(&self) -> io::Result<Option<Received>> {
         loop {
             let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
@@ -172,6 +180,10 @@ pub fn expect_children() -> io::Result<()> {
 }
 
 /// Ignores a signal for the whole process.
+///
+/// # Errors
+///
+/// `EINVAL` for a signal that cannot be ignored.
 pub fn ignore(signal: Signal) -> io::Result<()> {
     set_disposition(signal, libc::SIG_IGN)
 }
@@ -186,6 +198,10 @@ fn set_disposition(signal: Signal, disposition: libc::sighandler_t) -> io::Resul
 }
 
 /// Sends a signal to a process (kill(2)).
+///
+/// # Errors
+///
+/// `ESRCH` when there is no such process, `EPERM` when it belongs to another user.
 pub fn send(pid: Pid, signal: Signal) -> io::Result<()> {
     // SAFETY: no memory is involved.
     unsafe { libc::kill(pid, signal.number()) }.check()?;

@@ -15,6 +15,10 @@ pub struct UserEntry {
 }
 
 /// Looks a user up by name; `None` when there is none.
+///
+/// # Errors
+///
+/// `InvalidInput` when the name contains a NUL byte, or the errno of `getpwnam_r`.
 pub fn user_by_name(name: &str) -> io::Result<Option<UserEntry>> {
     let name = CString::new(name)?;
     lookup(|buf: &mut [u8]| {
@@ -44,6 +48,10 @@ pub fn user_by_name(name: &str) -> io::Result<Option<UserEntry>> {
 }
 
 /// Looks the id of a group up by name; `None` when there is none.
+///
+/// # Errors
+///
+/// `InvalidInput` when the name contains a NUL byte, or the errno of `getgrnam_r`.
 pub fn group_by_name(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name)?;
     lookup(|buf: &mut [u8]| {

@@ -132,6 +132,11 @@ impl Connection {
     ///
     /// Also done is a handshake that reads early data: see
     /// [`is_early_data`](Self::is_early_data).
+    ///
+    /// # Errors
+    ///
+    /// The handshake has failed; `output` may hold an alert for the client. Every later call fails,
+    /// too.
     pub fn handshake(
         &mut self,
         input: &mut &[u8],
@@ -246,6 +251,11 @@ impl Connection {
 
     /// Opens records until `plain` is full or the input used up. When `plain` was
     /// filled, read again before waiting for the peer.
+    ///
+    /// # Errors
+    ///
+    /// A record that does not open, or a message that is not allowed; `output` may hold an alert
+    /// for the client. Every later call fails, too.
     pub fn read(
         &mut self,
         input: &mut &[u8],
@@ -268,6 +278,10 @@ impl Connection {
     /// `now_ms` (milliseconds of a clock that only goes forward) is used for
     /// those only. Give large pieces: many records then go out in one send.
     /// Empty `plain` sends what libssl has queued.
+    ///
+    /// # Errors
+    ///
+    /// The handshake is not done, or the connection has ended.
     pub fn write(&mut self, plain: &[u8], now_ms: u64, output: &mut Vec<u8>) -> Result<(), Error> {
         let ConnectionState::Running(tls) = &mut self.state else {
             return Err(Error::NotEstablished);

@@ -32,6 +32,10 @@ impl TempDescriptor {
     }
 
     /// Writes all of `bytes` at this offset.
+    ///
+    /// # Errors
+    ///
+    /// The errno of `pwrite`; `ENOSPC` when the disk is full.
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file().write_all_at(bytes, offset)
     }

@@ -20,6 +20,10 @@ pub struct ReceivedMessage {
 
 /// A connected pair of sockets that keep message boundaries: non-blocking and
 /// closed on exec.
+///
+/// # Errors
+///
+/// When there are no descriptors.
 pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [-1; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -31,6 +35,11 @@ pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Sends `data` and descriptors as one message: at least one byte of data, and at most
 /// [`MAX_PASSED_FDS`] descriptors.
+///
+/// # Errors
+///
+/// `InvalidInput` without data or with too many descriptors, `WouldBlock` when there is no room, or
+/// another errno of `sendmsg`.
 pub fn send_fds(socket: BorrowedFd<'_>, data: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     if data.is_empty() || fds.len() > MAX_PASSED_FDS {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -70,6 +79,11 @@ pub fn send_fds(socket: BorrowedFd<'_>, data: &[u8], fds: &[BorrowedFd<'_>]) -> 
 
 /// Receives one message into `buf`. A message that is longer than `buf`, or has too many
 /// descriptors, is an error (`InvalidData`), and none of its descriptors leak.
+///
+/// # Errors
+///
+/// `InvalidData` as described, `WouldBlock` when nothing has arrived, or another errno of
+/// `recvmsg`.
 pub fn receive_fds(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<ReceivedMessage> {
     let mut control = ControlBuffer::new();
     let mut iov = libc::iovec {

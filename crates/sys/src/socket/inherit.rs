@@ -55,6 +55,10 @@ pub fn take_inherited_line(fd: i32) -> io::Result<(OwnedFd, Pid)> {
 }
 
 /// Another descriptor of the same socket, which an executed program inherits.
+///
+/// # Errors
+///
+/// When there are no descriptors.
 pub fn inheritable(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is borrowed, hence open, and no memory is involved.
     let fd = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD, FIRST) }.check()?;

@@ -267,6 +267,10 @@ pub fn is_stale_unix_socket(file: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 /// The address a socket is bound to; `None` for a Unix socket.
+///
+/// # Errors
+///
+/// The errno of `getsockname`.
 pub fn local_address(socket: impl AsFd) -> io::Result<Option<SocketAddr>> {
     Ok(socket2::SockRef::from(&socket).local_addr()?.as_socket())
 }

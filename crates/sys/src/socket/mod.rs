@@ -45,6 +45,10 @@ pub enum PeerAddress {
 /// `WouldBlock` means that the queue is empty. `ECONNABORTED` means that the peer is already gone:
 /// accept again. `EMFILE`, `ENFILE`, `ENOBUFS` and `ENOMEM` mean that this process must wait before
 /// it accepts again.
+///
+/// # Errors
+///
+/// As described, and the other errnos of `accept4`.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Accepted> {
     let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -91,6 +95,10 @@ fn inet_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
 
 /// Sends `data`; `more` tells TCP that more data follows at once (`MSG_MORE`). Never raises
 /// SIGPIPE.
+///
+/// # Errors
+///
+/// `WouldBlock` when there is no room, `EPIPE` or `ECONNRESET` when the peer is gone.
 pub fn send(socket: BorrowedFd<'_>, data: &[u8], more: bool) -> io::Result<usize> {
     // SAFETY: `data` is valid for its length; the descriptor is borrowed, hence open.
     let sent = retry(|| unsafe {
@@ -106,6 +114,10 @@ pub fn send(socket: BorrowedFd<'_>, data: &[u8], more: bool) -> io::Result<usize
 
 /// Sends several pieces in one call (sendmsg(2)); `more` tells TCP that more data follows at once.
 /// Pieces beyond `IOV_MAX` (1024) are left for the next call. Never raises SIGPIPE.
+///
+/// # Errors
+///
+/// As [`send`].
 pub fn send_vectored(
     socket: BorrowedFd<'_>,
     pieces: &[IoSlice<'_>],
@@ -133,6 +145,10 @@ fn send_flags(more: bool) -> i32 {
 }
 
 /// Appends up to `max` received bytes to `buf`; 0 is the end of the stream.
+///
+/// # Errors
+///
+/// `WouldBlock` when nothing has arrived, `ECONNRESET` when the peer has reset the connection.
 pub fn recv(socket: BorrowedFd<'_>, buf: &mut Vec<u8>, max: usize) -> io::Result<usize> {
     append(buf, max, |start, len| {
         // SAFETY: `start..start + len` is spare capacity of `buf`, which `append`
@@ -143,6 +159,10 @@ pub fn recv(socket: BorrowedFd<'_>, buf: &mut Vec<u8>, max: usize) -> io::Result
 
 /// Discards up to `max` received bytes of a TCP connection without a copy (`MSG_TRUNC`); 0 is the
 /// end of the stream.
+///
+/// # Errors
+///
+/// As [`recv`].
 pub fn discard(socket: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
     // SAFETY: with MSG_TRUNC TCP writes nothing to the buffer, so that there need be none
     // (tcp(7)); any other socket refuses a null buffer with EFAULT.
@@ -158,6 +178,10 @@ pub fn discard(socket: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
 }
 
 /// Receives into initialised memory; 0 is the end of the stream.
+///
+/// # Errors
+///
+/// As [`recv`].
 pub fn recv_slice(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `buf` is valid for its length; the descriptor is borrowed, hence open.
     let n =
@@ -166,6 +190,10 @@ pub fn recv_slice(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Reads received bytes without consuming them (`MSG_PEEK`).
+///
+/// # Errors
+///
+/// As [`recv`].
 pub fn peek(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `buf` is valid for its length; the descriptor is borrowed, hence open.
     let n = retry(|| unsafe {
@@ -180,16 +208,28 @@ pub fn peek(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Closes one or both directions (shutdown(2)).
+///
+/// # Errors
+///
+/// `ENOTCONN` on a socket that is not connected.
 pub fn shutdown(socket: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
     socket2::SockRef::from(&socket).shutdown(how)
 }
 
 /// `TCP_NODELAY`: small segments are sent at once.
+///
+/// # Errors
+///
+/// The errno of `setsockopt`.
 pub fn set_nodelay(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_nodelay(on)
 }
 
 /// `TCP_NOTSENT_LOWAT`: the socket accepts no more data while it holds this many unsent bytes.
+///
+/// # Errors
+///
+/// The errno of `setsockopt`.
 pub fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_notsent_lowat(bytes)
 }
@@ -208,12 +248,20 @@ pub fn set_transparent(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> 
 }
 
 /// `SO_LINGER`: with a zero time, closing resets the connection.
+///
+/// # Errors
+///
+/// The errno of `setsockopt`.
 pub fn set_linger(socket: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_linger(time)
 }
 
 /// `SO_SNDBUF` and `SO_RCVBUF` in bytes. Accepted sockets inherit the receive buffer of a listener;
 /// only then does it still bound the window.
+///
+/// # Errors
+///
+/// The errno of `setsockopt`.
 pub fn set_buffers(socket: BorrowedFd<'_>, send_bytes: usize, recv_bytes: usize) -> io::Result<()> {
     let socket = socket2::SockRef::from(&socket);
     socket.set_send_buffer_size(send_bytes)?;
@@ -231,6 +279,10 @@ pub struct SendMemory {
 }
 
 /// Asks the kernel for a socket's memory (`SO_MEMINFO`, Linux 4.12 and later).
+///
+/// # Errors
+///
+/// The errno of `getsockopt`.
 pub fn send_memory(socket: BorrowedFd<'_>) -> io::Result<SendMemory> {
     // The order of the numbers is that of `SK_MEMINFO_*` in linux/sock_diag.h.
     const SNDBUF: usize = 3;
@@ -270,6 +322,10 @@ pub struct TcpInfo {
 }
 
 /// Asks the kernel about a TCP connection; an error on other sockets.
+///
+/// # Errors
+///
+/// The errno of `getsockopt`.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut raw = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;

@@ -139,6 +139,10 @@ impl Batch {
 }
 
 /// Whether this processor can compute in batches at all. The error says why not.
+///
+/// # Errors
+///
+/// What the processor lacks.
 pub fn is_batch_possible() -> Result<(), NotSuited> {
     unsupported().map_or(Ok(()), |why| Err(NotSuited::Processor(why)))
 }

@@ -173,6 +173,10 @@ impl std::error::Error for NotSuited {}
 
 /// Makes the accelerator for `key`. Fails only if `batch` is requested explicitly and cannot be
 /// used; the caller decides whether that is an error.
+///
+/// # Errors
+///
+/// The key or the processor does not suit the accelerator that was chosen.
 pub fn build(
     choice: AcceleratorChoice,
     key: &PrivateKey,

@@ -62,6 +62,10 @@ impl std::error::Error for CipherStringError {}
 
 impl CipherList {
     /// Evaluates a string as OpenSSL does. As in OpenSSL, names of TLS 1.3 suites select nothing.
+    ///
+    /// # Errors
+    ///
+    /// The string is not in OpenSSL's cipher list format.
     pub fn parse(text: &str) -> Result<Self, CipherStringError> {
         let (suites, level) =
             language::evaluate(text).map_err(|_| CipherStringError::InvalidCommand)?;
@@ -85,6 +89,10 @@ impl CipherList {
     }
 
     /// The suites to offer: those that AWS-LC has and the level permits, in order.
+    ///
+    /// # Errors
+    ///
+    /// No suite is left.
     pub fn supported(&self) -> Result<Vec<&'static Suite>, CipherStringError> {
         let supported: Vec<_> = self
             .suites

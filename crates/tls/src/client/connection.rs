@@ -68,6 +68,11 @@ impl Connection {
     ///
     /// A TLS 1.3 server rejects our certificate only after [`Handshake::Done`]; then
     /// [`read`](Self::read) fails.
+    ///
+    /// # Errors
+    ///
+    /// The handshake has failed; `output` may hold an alert for the server. Every later call fails,
+    /// too.
     pub fn handshake(
         &mut self,
         input: &mut &[u8],
@@ -98,6 +103,11 @@ impl Connection {
     ///
     /// [`ReadStatus::CloseNotify`]: the server closed its side properly. TLS 1.3 session tickets
     /// are read along the way: see [`take_session`](Self::take_session).
+    ///
+    /// # Errors
+    ///
+    /// A record that does not open, or a message that is not allowed; `output` may hold an alert
+    /// for the server. Every later call fails, too.
     pub fn read(
         &mut self,
         input: &mut &[u8],
@@ -126,6 +136,10 @@ impl Connection {
     /// Seals all of `plain` in records of 16 KiB, after what libssl has queued (the answer to a
     /// KeyUpdate). Pass large pieces, so that one send carries many records. An empty `plain` sends
     /// the queue alone.
+    ///
+    /// # Errors
+    ///
+    /// The handshake is not done, or the connection has ended.
     pub fn write(&mut self, plain: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
         if !self.is_established() {
             return Err(Error::NotEstablished);

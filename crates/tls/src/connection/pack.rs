@@ -17,6 +17,10 @@ impl Connection {
     /// [`write`](Self::write) whose output was sent (or, if the kernel seals, after
     /// [`send_control`](Self::send_control) with `data_follows`). [`NotPackable::Unread`] clears
     /// with the next request.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the connection here.
     pub fn check_packable(&self) -> Result<(), NotPackable> {
         match &self.state {
             ConnectionState::Running(tls) => {

@@ -121,6 +121,10 @@ impl SessionCache {
     }
 
     /// Appends the session with this id to `target`.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none: it is unknown, or has expired.
     pub fn find(&self, id: &[u8], target: &mut Vec<u8>, now_s: u64) -> Result<(), Miss> {
         let id = Id::new(id).ok_or(Miss::NotFound)?;
         self.shard(&id).find(&id, target, now_s)

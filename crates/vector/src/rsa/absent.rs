@@ -29,11 +29,19 @@ impl RsaKey {
     }
 
     /// Cannot be called here.
+    ///
+    /// # Errors
+    ///
+    /// Always.
     pub fn private(&self, _inputs: &[&[u8]], _outputs: &mut [&mut [u8]]) -> Result<(), RsaRefused> {
         match *self {}
     }
 
     /// Cannot be called here.
+    ///
+    /// # Errors
+    ///
+    /// Always.
     pub fn checked(&self, _inputs: &[&[u8]], _outputs: &mut [&mut [u8]]) -> Result<u8, RsaRefused> {
         match *self {}
     }

@@ -85,6 +85,11 @@ impl RsaKey {
     ///
     /// A result must not leave the process before it has been verified with the public key, because
     /// a faulty one reveals the key: [`RsaKey::checked`] does both.
+    ///
+    /// # Errors
+    ///
+    /// More than eight numbers, another count of outputs, or a number of another length or not
+    /// below the modulus.
     pub fn private(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RsaRefused> {
         self.run(inputs, outputs, false).map(|_| ())
     }
@@ -92,6 +97,10 @@ impl RsaKey {
     /// The private operation, with every result raised to the public exponent for verification.
     /// Returns one bit per output, the lowest for the first: 1 if the result was wrong and has been
     /// replaced by zeros. Wrong results are caused by faults of the processor or the memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`RsaKey::private`].
     pub fn checked(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<u8, RsaRefused> {
         self.run(inputs, outputs, true)
     }
