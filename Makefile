@@ -40,9 +40,10 @@ test-long: test-deps vm-deps ## the same with the counts of a soak: more connect
 	$(CARGO) run --release --locked -p sealane-vector --example rsa_timing
 	$(MAKE) fuzz
 
-lint: build-deps ## formatting, clippy without warnings, and the rules of CONTRIBUTING.md
+lint: build-deps ## formatting, clippy and rustdoc without warnings, and the rules of CONTRIBUTING.md
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
 	$(CARGO) test --locked -p sealane-tests --test tidy
 
 bench-deps:

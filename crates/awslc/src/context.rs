@@ -166,7 +166,7 @@ impl ContextBuilder {
     }
 
     /// The same without parsed certificates: libssl keeps the peer's certificates as bytes, shared
-    /// by all connections that see the same ones. A [`Verifier`](crate::Verifier) parses them only
+    /// by all connections that see the same ones. A [`Verifier`] parses them only
     /// while it judges them.
     ///
     /// # Errors

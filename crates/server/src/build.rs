@@ -1,4 +1,4 @@
-//! Builds a [`Snapshot`](crate::Snapshot) from a configuration.
+//! Builds a [`Snapshot`] from a configuration.
 
 use crate::h2;
 use crate::limits::LimitZoneRuntime;

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`crash`] | reports of faults and of refused system calls, from signal handlers |
 //! | [`ethtool`] | features of network interfaces |
-//! | [`file`] | reading, opening and measuring files with and without blocking; `sendfile` |
+//! | [`mod@file`] | reading, opening and measuring files with and without blocking; `sendfile` |
 //! | [`guard`] | opening files that a user with fewer rights may have put there |
 //! | [`links`] | opening files while following symbolic links of certain owners, or none |
 //! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |

@@ -50,7 +50,7 @@ impl IdleOutcome {
 ///
 /// # Errors
 ///
-/// As [`crate::load::run`], and [`Error::Closed`] if the server has closed a
+/// As [`crate::load::run()`], and [`Error::Closed`] if the server has closed a
 /// connection before the second reading.
 pub fn hold_idle(plan: &Plan, server: ProcessTree, hold: Duration) -> Result<IdleOutcome, Error> {
     if plan.connection_use != ConnectionUse::KeepAlive || plan.clients == 0 {

@@ -17,7 +17,7 @@ pub enum TargetForm {
         /// The port, if written.
         port: Option<u16>,
         /// Path and query; empty or starting with `?` if the URL has no path, which
-        /// [`normalise`](super::normalise) treats as `/`.
+        /// [`normalise`](super::normalise()) treats as `/`.
         path: Span,
     },
     /// `host:port`: for CONNECT only.

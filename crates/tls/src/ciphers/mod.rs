@@ -65,7 +65,7 @@ impl CipherList {
     ///
     /// # Errors
     ///
-    /// The string is not in OpenSSL's cipher list format.
+    /// The string is not in OpenSSL's cipher list format, or selects no suite.
     pub fn parse(text: &str) -> Result<Self, CipherStringError> {
         let (suites, level) =
             language::evaluate(text).map_err(|_| CipherStringError::InvalidCommand)?;
