@@ -179,6 +179,8 @@ fn priorities_of_requests_and_updates_are_obeyed() {
     let mut client = wide_open(server.port("plain"));
     let first = client.request("GET", "/one.bin", &[("priority", "i")], true);
     let second = client.request("GET", "/two.bin", &[("priority", "i")], true);
+    // The first has been alone for a moment, however long that was.
+    while next_data(&mut client).stream != second {}
     let mut counts = [0, 0];
     for _ in 0..200 {
         let frame = next_data(&mut client);

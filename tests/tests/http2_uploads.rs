@@ -1,11 +1,13 @@
 //! Request bodies over HTTP/2 beside responses that the client does not take: neither
 //! waits for the other.
 
+use sealane_sys::socket::set_buffers;
 use sealane_tests::http2::{Client, Frame, INITIAL_WINDOW, code, flag, kind};
 use sealane_tests::origin::Origin;
 use sealane_tests::{Server, Site, random::Random, wait_for};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 
 /// The window of everything before SETTINGS and WINDOW_UPDATE (RFC 9113 section 6.9.2).
 const DEFAULT_WINDOW: i64 = 65_535;
@@ -96,6 +98,9 @@ impl Upload<'_> {
 /// An origin that sends each part of a body back as soon as it has it.
 fn parrot() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    // A kernel may let a buffer grow to 32 MiB, which is all that a test sends. Accepted sockets
+    // inherit this.
+    set_buffers(listener.as_fd(), 64 << 10, 64 << 10).expect("a socket has buffers");
     let port = listener.local_addr().expect("it is bound").port();
     // The threads end when the server closes its connections, at the latest with the process.
     std::thread::spawn(move || {
