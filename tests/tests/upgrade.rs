@@ -284,8 +284,9 @@ fn an_old_master_that_has_ended_before_the_new_one_looks_is_nobody() {
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700)).expect("ours");
     server.install_file(&wrapper);
     server.expect_alert("is gone; this worker finishes");
-    // Its worker may just have told it about keys.
+    // Its worker may just have told it something.
     server.expect_alert("session ticket keys are not saved");
+    server.expect_alert("the master cannot be told how far a reload is");
     signal(old, "USR2");
     server.wait_for_log("start new binary process");
     signal(old, "KILL");
