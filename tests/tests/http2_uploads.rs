@@ -98,9 +98,10 @@ impl Upload<'_> {
 /// An origin that sends each part of a body back as soon as it has it.
 fn parrot() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    // A kernel may let a buffer grow to 32 MiB, which is all that a test sends. Accepted sockets
-    // inherit this.
-    set_buffers(listener.as_fd(), 64 << 10, 64 << 10).expect("a socket has buffers");
+    repeat_all(listener)
+}
+
+fn repeat_all(listener: TcpListener) -> u16 {
     let port = listener.local_addr().expect("it is bound").port();
     // The threads end when the server closes its connections, at the latest with the process.
     std::thread::spawn(move || {
@@ -181,7 +182,12 @@ fn an_answer_that_comes_meanwhile_waits_for_its_window() {
 fn without_buffers_such_an_answer_ends_in_its_time() {
     let site = Site::new();
     // The origin reads no more than it can send: client and origin wait for each other.
-    let server = serve(&site, parrot(), "proxy_buffering off; send_timeout 2s;");
+    let origin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    // A kernel may let a buffer grow to 32 MiB, which is all that is sent. Accepted sockets inherit
+    // this.
+    set_buffers(origin.as_fd(), 64 << 10, 64 << 10).expect("a socket has buffers");
+    let origin = repeat_all(origin);
+    let server = serve(&site, origin, "proxy_buffering off; send_timeout 2s;");
     let content = vec![5; 32 << 20];
     let mut client = Client::open(server.port("plain"), &[]);
     let mut upload = Upload::begin(&mut client, "/streamed/", &content);
