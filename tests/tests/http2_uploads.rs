@@ -184,8 +184,8 @@ fn without_buffers_such_an_answer_ends_in_its_time() {
     // The origin reads no more than it can send: client and origin wait for each other.
     let origin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     // A kernel may let a buffer grow to 32 MiB, which is all that is sent. Accepted sockets inherit
-    // this.
-    set_buffers(origin.as_fd(), 64 << 10, 64 << 10).expect("a socket has buffers");
+    // this. Buffers that hold a few segments of the loopback only would stall now and then.
+    set_buffers(origin.as_fd(), 1 << 20, 1 << 20).expect("a socket has buffers");
     let origin = repeat_all(origin);
     let server = serve(&site, origin, "proxy_buffering off; send_timeout 2s;");
     let content = vec![5; 32 << 20];
