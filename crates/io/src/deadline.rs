@@ -5,12 +5,12 @@
 //! time-outs, for which that is too coarse, get a timer of their own.
 
 use crate::registry::{Entry, SWEEP_INTERVAL};
+use crate::runtime::{Sleep, sleep_until};
 use sealane_sys::time::monotonic_coarse_ms;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::time::{Instant, Sleep};
+use std::time::{Duration, Instant};
 
 /// Time-outs of at least this length may fire up to [`SWEEP_INTERVAL`] late.
 const COARSE_FROM: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ impl Deadline {
     /// Sets the deadline to `after` from now, replacing the previous one.
     pub fn set(&mut self, entry: &Entry, after: Duration) {
         if after < COARSE_FROM {
-            *self = Deadline::Precise(Box::pin(tokio::time::sleep_until(Instant::now() + after)));
+            *self = Deadline::Precise(Box::pin(sleep_until(Instant::now() + after)));
             return;
         }
         let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);

@@ -6,12 +6,14 @@
 //! [`MAX_WAITING`] new work waits on the worker's side, where it costs a suspended request instead
 //! of a queue entry.
 
+use crate::runtime;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
-/// The number of threads in one worker's runtime that may wait for the disk at a time. nginx's
-/// default `thread_pool` has 32 for all workers.
-pub const THREADS: usize = 16;
+/// The number of threads of one event loop that may wait for the disk at a time. nginx's default
+/// `thread_pool` has 32 for all workers.
+pub const THREADS: usize = runtime::MAX_BLOCKING_THREADS;
 
 /// Work items of the whole process that may be running or queued at a time; the same as the default
 /// queue of nginx's `thread_pool`.
@@ -32,16 +34,20 @@ where
         .acquire()
         .await
         .expect("the semaphore is never closed");
-    let result = tokio::task::spawn_blocking(work).await;
+    let (done, result) = oneshot::channel();
+    runtime::spawn_blocking(move || {
+        let result = catch_unwind(AssertUnwindSafe(work));
+        // Nobody waits for it when the connection has ended.
+        let _ = done.send(result);
+    });
+    let result = result.await;
     drop(slot);
     match result {
-        Ok(value) => value,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // Only the runtime's shutdown cancels this work, and it cancels this task too, so there
-            // is no caller left to answer.
-            Err(_) => std::future::pending().await,
-        },
+        Ok(Ok(value)) => value,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        // Only the end of the event loop drops this work, and it drops this task too, so there is
+        // no caller left to answer.
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -49,11 +55,8 @@ where
 mod tests {
     use super::*;
 
-    fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(2)
-            .build()
-            .expect("a runtime without drivers can always be built")
+    fn runtime() -> runtime::Runtime {
+        runtime::Runtime::new().expect("descriptors")
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `socket.rs` | a connected socket on tokio's reactor |
+//! | `runtime.rs`, `runtime/` | the event loop of a thread: tasks, readiness of sockets, timers |
+//! | `socket.rs`, `listener.rs` | a connected socket, a listening socket |
 //! | `stream.rs`, `stream/` | the byte stream, plain or TLS, towards clients and origins alike |
 //! | `message.rs` | what is to be sent: a head, an output chain, a budget |
 //! | `chain.rs` | the output chain: memory and ranges of files |
@@ -19,9 +20,11 @@ pub mod buffers;
 pub mod chain;
 pub mod deadline;
 pub mod disk;
+pub mod listener;
 pub mod message;
 pub mod open_file;
 pub mod registry;
+pub mod runtime;
 pub mod socket;
 pub mod stream;
 pub mod turns;

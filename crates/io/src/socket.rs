@@ -1,59 +1,132 @@
-//! A connected socket on tokio's reactor, with the calls that the standard traits lack: sending
-//! several pieces with `MSG_MORE`, and sendfile.
+//! A connected socket on the event loop of its thread, with the calls that the standard traits
+//! lack: sending several pieces with `MSG_MORE`, and sendfile.
 
+use crate::runtime::{Direction, Registration, Watch};
 use sealane_sys::{file, socket};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::task::{Context, Poll, ready};
-use tokio::io::Interest;
-use tokio::net::{TcpStream, UnixStream};
 
 /// Bytes of a Unix socket discarded per call. The kernel cannot discard them without a copy.
 const UNIX_DISCARD_BYTES: usize = 4096;
 
 /// A connected socket.
 #[derive(Debug)]
-pub enum Socket {
-    /// TCP.
-    Tcp(TcpStream),
-    /// A unix stream socket.
-    Unix(UnixStream),
+pub struct Socket {
+    // Dropped before the descriptor is closed.
+    registration: Registration,
+    fd: OwnedFd,
+    is_tcp: bool,
 }
 
 impl Socket {
-    /// A connected TCP socket, registered with the event loop of the calling thread.
+    /// A connected, non-blocking TCP socket, registered with the event loop of the calling thread.
     ///
     /// # Errors
-    ///
     /// The thread has no event loop, or epoll does not take the socket.
     pub fn tcp(fd: OwnedFd) -> io::Result<Socket> {
-        Ok(Socket::Tcp(TcpStream::from_std(fd.into())?))
+        Socket::register(fd, true, Watch::Input)
     }
 
-    /// A connected Unix socket, registered with the event loop of the calling thread.
+    /// A socket that was just accepted: its first bytes are expected to be there.
     ///
     /// # Errors
+    /// The thread has no event loop.
+    pub fn accepted(fd: OwnedFd, is_tcp: bool) -> io::Result<Socket> {
+        Ok(Socket {
+            registration: Registration::unwatched(fd.as_fd())?,
+            fd,
+            is_tcp,
+        })
+    }
+
+    /// A connected, non-blocking Unix socket, registered with the event loop of the calling thread.
     ///
+    /// # Errors
     /// As [`Socket::tcp`].
     pub fn unix(fd: OwnedFd) -> io::Result<Socket> {
-        Ok(Socket::Unix(UnixStream::from_std(fd.into())?))
+        Socket::register(fd, false, Watch::Input)
+    }
+
+    /// Connects a TCP socket that has been prepared.
+    ///
+    /// # Errors
+    /// The errno of connecting.
+    pub async fn connect_tcp(
+        socket: socket2::Socket,
+        address: std::net::SocketAddr,
+    ) -> io::Result<Socket> {
+        Socket::connect(socket, &address.into(), true).await
+    }
+
+    /// Connects to a Unix socket.
+    ///
+    /// # Errors
+    /// The errno of connecting.
+    pub async fn connect_unix(path: &Path) -> io::Result<Socket> {
+        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+        Socket::connect(socket, &socket2::SockAddr::unix(path)?, false).await
+    }
+
+    async fn connect(
+        socket: socket2::Socket,
+        address: &socket2::SockAddr,
+        is_tcp: bool,
+    ) -> io::Result<Socket> {
+        socket.set_nonblocking(true)?;
+        match socket.connect(address) {
+            Ok(()) => return Socket::register(socket.into(), is_tcp, Watch::Input),
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        let connecting = Socket::register(socket.into(), is_tcp, Watch::InputAndOutput)?;
+        poll_fn(|cx| connecting.poll_ready(cx, Direction::Output)).await?;
+        match socket2::SockRef::from(&connecting.fd).take_error()? {
+            Some(error) => Err(error),
+            None => Ok(connecting),
+        }
+    }
+
+    fn register(fd: OwnedFd, is_tcp: bool, watch: Watch) -> io::Result<Socket> {
+        Ok(Socket {
+            registration: Registration::new(fd.as_fd(), watch)?,
+            fd,
+            is_tcp,
+        })
     }
 
     /// Whether it is a TCP socket.
     pub fn is_tcp(&self) -> bool {
-        matches!(self, Socket::Tcp(_))
+        self.is_tcp
     }
 
     /// The same socket, registered with the event loop of the calling thread.
     ///
     /// # Errors
-    ///
-    /// As [`Socket::tcp`]; the socket is closed then.
+    /// As [`Socket::tcp`]; the socket is closed.
     pub fn move_here(self) -> io::Result<Socket> {
-        Ok(match self {
-            Socket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream.into_std()?)?),
-            Socket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream.into_std()?)?),
-        })
+        let Socket {
+            registration,
+            fd,
+            is_tcp,
+        } = self;
+        // The loop of before would go on to be woken for it.
+        registration.unwatch(fd.as_fd());
+        drop(registration);
+        // What is there already is found by asking for it.
+        Socket::accepted(fd, is_tcp)
+    }
+
+    /// Whether it is registered with the event loop of the calling thread.
+    pub fn is_here(&self) -> bool {
+        self.registration.is_here()
+    }
+
+    /// The event loop reports nothing of it any more: it lives on elsewhere, by another descriptor.
+    pub fn unwatch(&self) {
+        self.registration.unwatch(self.fd.as_fd());
     }
 
     /// Appends up to `max` received bytes; 0 is the end of the stream.
@@ -66,7 +139,7 @@ impl Socket {
         buf: &mut Vec<u8>,
         max: usize,
     ) -> Poll<io::Result<usize>> {
-        self.poll_io(cx, Interest::READABLE, |fd| {
+        self.poll_io(cx, Direction::Input, |fd| {
             let n = socket::recv(fd, buf, max)?;
             Ok((n, 0 < n && n < max))
         })
@@ -74,10 +147,10 @@ impl Socket {
 
     /// Discards up to `max` received bytes; 0 is the end of the stream.
     pub fn poll_discard(&self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<usize>> {
-        self.poll_io(cx, Interest::READABLE, |fd| {
-            let (n, max) = match self {
-                Socket::Tcp(_) => (socket::discard(fd, max)?, max),
-                Socket::Unix(_) => {
+        self.poll_io(cx, Direction::Input, |fd| {
+            let (n, max) = match self.is_tcp {
+                true => (socket::discard(fd, max)?, max),
+                false => {
                     let n = socket::recv_slice(fd, &mut [0; UNIX_DISCARD_BYTES])?;
                     (n, UNIX_DISCARD_BYTES)
                 }
@@ -93,7 +166,7 @@ impl Socket {
         pieces: &[IoSlice<'_>],
         more: bool,
     ) -> Poll<io::Result<usize>> {
-        self.poll_io(cx, Interest::WRITABLE, |fd| {
+        self.poll_io(cx, Direction::Output, |fd| {
             let (n, total) = match pieces {
                 [piece] => (socket::send(fd, piece, more)?, piece.len()),
                 _ => (
@@ -113,7 +186,7 @@ impl Socket {
         offset: u64,
         count: usize,
     ) -> Poll<io::Result<usize>> {
-        self.poll_io(cx, Interest::WRITABLE, |fd| {
+        self.poll_io(cx, Direction::Output, |fd| {
             // A short count may also mean the end of the file. Readiness is kept, and the next call
             // finds out.
             Ok((file::sendfile(fd, from, offset, count)?, false))
@@ -125,62 +198,40 @@ impl Socket {
     pub fn poll_io(
         &self,
         cx: &mut Context<'_>,
-        interest: Interest,
+        direction: Direction,
         mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<(usize, bool)>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.poll_ready(cx, interest))?;
-            let mut done = None;
-            let result = self.try_io(interest, || {
-                let (count, exhausted) = call(self.as_fd())?;
-                done = Some(count);
-                // WouldBlock tells tokio that readiness is used up.
-                if exhausted {
-                    Err(io::ErrorKind::WouldBlock.into())
-                } else {
-                    Ok(())
+            ready!(self.poll_ready(cx, direction))?;
+            match call(self.as_fd()) {
+                Ok((count, exhausted)) => {
+                    if exhausted {
+                        self.registration.clear_ready(direction);
+                    }
+                    return Poll::Ready(Ok(count));
                 }
-            });
-            if let Some(count) = done {
-                return Poll::Ready(Ok(count));
-            }
-            match result {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                    return Poll::Ready(Err(error));
+                // Readiness was stale: wait for it.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.registration.clear_stale(direction);
                 }
-                _ => {} // readiness was stale and has been cleared: wait for it
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
 
-    /// Ready when there may be something to receive, including the end of the stream.
-    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_ready(cx, Interest::READABLE)
+    /// Whether there may be something to receive, or the end of the stream, as far as that is known
+    /// without a system call.
+    pub fn may_have_input(&self) -> bool {
+        self.registration.is_ready(Direction::Input)
     }
 
-    fn poll_ready(&self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
-        match (self, interest.is_readable()) {
-            (Socket::Tcp(s), true) => s.poll_read_ready(cx),
-            (Socket::Tcp(s), false) => s.poll_write_ready(cx),
-            // UnixStream has the same pair of methods.
-            (Socket::Unix(s), true) => s.poll_read_ready(cx),
-            (Socket::Unix(s), false) => s.poll_write_ready(cx),
-        }
-    }
-
-    fn try_io(&self, interest: Interest, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        match self {
-            Socket::Tcp(s) => s.try_io(interest, call),
-            Socket::Unix(s) => s.try_io(interest, call),
-        }
+    fn poll_ready(&self, cx: &mut Context<'_>, direction: Direction) -> Poll<io::Result<()>> {
+        self.registration.poll_ready(self.fd.as_fd(), direction, cx)
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(s) => s.as_fd(),
-            Socket::Unix(s) => s.as_fd(),
-        }
+        self.fd.as_fd()
     }
 }

@@ -21,14 +21,12 @@
 //! Accepting is paced by the same turns: `multi_accept off`, the default, takes a few
 //! connections per turn.
 //!
-//! The start of a turn relies on one property of tokio's `current_thread` runtime: what
-//! [`yield_now`](tokio::task::yield_now) defers is woken after the driver has been
-//! polled, behind the tasks that the poll made ready, and those run in the order in which
-//! they were woken. A test holds it to that.
+//! The start of a turn relies on one property of the event loop: what [`defer`](runtime::defer)
+//! defers is woken after the sockets have been looked at, behind the tasks that became ready
+//! there, and those run in the order in which they were woken. A test holds it to that.
 
+use crate::runtime;
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -44,13 +42,6 @@ const BUDGET: Duration = Duration::from_micros(BUDGET_US);
 /// its loop; taking and starting one costs some 15 us here, so that four are still short
 /// against a flight, and a round of the loop is shared by four.
 const ACCEPTS_PER_TURN: u32 = 4;
-
-/// So many flights within [`CROWD_TIME`] are a crowd: a thousand full handshakes per second, a
-/// tenth of the thread's time.
-const CROWD: usize = 8;
-const CROWD_TIME: Duration = Duration::from_millis(4);
-/// So many handshakes that wait for their turns are one, too.
-const CROWD_WAITING: usize = 2;
 
 /// The turns of one worker thread. Other threads may only read its numbers; the lock
 /// is never contended.
@@ -76,9 +67,6 @@ struct TurnsState {
     /// When this turn began; `None` when the thread had nothing to do before.
     began: Option<Instant>,
     accepted: u32,
-    /// When the latest flights began, in a ring.
-    recent: [Option<Instant>; CROWD],
-    latest: usize,
     /// Accept loops that wait for the next turn.
     accepting: Vec<Waker>,
     /// The next turn is going to begin.
@@ -99,7 +87,6 @@ pub struct HandshakeSlot {
 pub struct Turn {
     turns: Arc<Turns>,
     started: Instant,
-    is_crowded: bool,
 }
 
 impl Turns {
@@ -204,16 +191,6 @@ impl Turns {
         Poll::Pending
     }
 
-    /// Notes a flight that begins, and says whether flights crowd.
-    fn note_flight(&self, now: Instant) -> bool {
-        let mut state = self.lock();
-        let latest = (state.latest + 1) % CROWD;
-        state.latest = latest;
-        let oldest = state.recent[latest].replace(now);
-        state.waiting.len() >= CROWD_WAITING
-            || oldest.is_some_and(|oldest| now.saturating_duration_since(oldest) < CROWD_TIME)
-    }
-
     /// A flight took so long.
     fn finish(self: &Arc<Turns>, took: Duration) {
         let mut state = self.lock();
@@ -254,8 +231,7 @@ impl Turns {
     fn arm(self: &Arc<Turns>, wanted: bool) {
         if wanted {
             let waker = Waker::from(Arc::clone(self));
-            // Its first poll hands the waker to the scheduler, which is all that is wanted.
-            let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+            runtime::defer(waker);
         }
     }
 
@@ -337,7 +313,6 @@ impl HandshakeSlot {
             self.waited += started - since;
         }
         Poll::Ready(Turn {
-            is_crowded: self.turns.note_flight(started),
             turns: Arc::clone(&self.turns),
             started,
         })
@@ -368,13 +343,6 @@ impl Drop for HandshakeSlot {
         if let Some(number) = self.number {
             self.turns.leave(number);
         }
-    }
-}
-
-impl Turn {
-    /// Whether flights come so thick that even cheap ones had better be done elsewhere.
-    pub fn is_crowded(&self) -> bool {
-        self.is_crowded
     }
 }
 

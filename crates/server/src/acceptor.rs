@@ -6,8 +6,11 @@ use crate::handlers::SHED_ENTRIES;
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::worker::Worker;
 use sealane_conf::model::{ListenAddress, LogLevel};
+use sealane_io::listener::Listener;
+use sealane_io::runtime;
 use sealane_io::socket::Socket;
 use sealane_log::{Logger, OsError};
+use sealane_sys::socket;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +18,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, oneshot};
 
 /// How long accepting pauses after the process ran out of descriptors or memory.
@@ -27,14 +29,9 @@ const DRAIN_AT_ONCE: usize = 32;
 
 /// How often a lasting condition is reported again.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-/// Turns for emptying a queue at shutdown. Without pacing, tokio lets a task accept 128 connections
+/// Turns for emptying a queue at shutdown. Without pacing, a task may accept 128 connections
 /// per turn, so this covers more than the usual `backlog`.
 const DRAIN_TURNS: usize = 8;
-
-enum Listening {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
 
 /// The listener that accepts the connections of one socket, in the newest snapshot that has one.
 #[derive(Clone)]
@@ -80,7 +77,7 @@ pub(crate) struct Acceptor {
     worker: Arc<Worker>,
     address: ListenAddress,
     listener: ListenerRef,
-    listening: Listening,
+    listening: Listener,
     /// The queue is being emptied: no pause between two connections.
     hurries: bool,
 }
@@ -96,10 +93,7 @@ impl Acceptor {
         socket: OwnedFd,
     ) -> io::Result<Acceptor> {
         let listener = ListenerRef::new(&worker, &address).ok_or(io::ErrorKind::NotFound)?;
-        let listening = match address {
-            ListenAddress::Inet(_) => Listening::Tcp(TcpListener::from_std(socket.into())?),
-            ListenAddress::Unix(_) => Listening::Unix(UnixListener::from_std(socket.into())?),
-        };
+        let listening = Listener::new(socket)?;
         Ok(Acceptor {
             worker,
             address,
@@ -126,12 +120,14 @@ impl Acceptor {
             // A sender that was dropped means the same.
             _ = stop => {}
         }
+        // First: a connection that only this thread is told of must not stay in the queue.
+        self.listening.leave();
         self.hurries = true;
         let mut accepting = pin!(self.accept_all());
         // A turn of the loop ends when accept4() has nothing left to give, or when
         // the runtime wants others to have their turn.
         for _ in 0..DRAIN_TURNS {
-            tokio::task::yield_now().await;
+            runtime::yield_now().await;
             poll_fn(|cx| {
                 let _ = accepting.as_mut().poll(cx);
                 Poll::Ready(())
@@ -147,17 +143,17 @@ impl Acceptor {
             if !self.hurries {
                 poll_fn(|cx| self.worker.turns.poll_accept(cx)).await;
             }
-            let accepted = match &self.listening {
-                Listening::Tcp(l) => l
-                    .accept()
-                    .await
-                    .map(|(s, a)| (Socket::Tcp(s), PeerAddress::Inet(a))),
-                Listening::Unix(l) => l
-                    .accept()
-                    .await
-                    .map(|(s, _)| (Socket::Unix(s), PeerAddress::Unix)),
-            };
-            match accepted {
+            let accepted = poll_fn(|cx| self.listening.poll_accept(cx)).await;
+            let registered = accepted.and_then(|accepted| match accepted.peer {
+                socket::PeerAddress::Inet(peer) => Ok((
+                    Socket::accepted(accepted.fd, true)?,
+                    PeerAddress::Inet(peer),
+                )),
+                socket::PeerAddress::Unix => {
+                    Ok((Socket::accepted(accepted.fd, false)?, PeerAddress::Unix))
+                }
+            });
+            match registered {
                 Ok((socket, peer)) => {
                     self.worker.turns.count_accept();
                     self.admit(socket, peer);
@@ -188,11 +184,20 @@ impl Acceptor {
         worker.counters.handled.add(1);
         worker.counters.active.add(1);
         let listener = self.listener.clone();
-        tokio::spawn(connection::serve(worker.clone(), listener, socket, peer));
+        let has_handshake = listener
+            .snapshot
+            .listener(listener.listener)
+            .acceptor
+            .is_some();
+        let connection = connection::serve(worker.clone(), listener, socket, peer);
+        match has_handshake {
+            true => runtime::spawn_newcomer(connection),
+            false => runtime::spawn(connection),
+        }
     }
 
     /// Logs why nothing was accepted, and waits if the same would happen again at once.
-    async fn on_error(&self, error: &io::Error, told_at: &mut Option<Instant>) {
+    async fn on_error(&mut self, error: &io::Error, told_at: &mut Option<Instant>) {
         let worker = &self.worker;
         let log = &self.listener.snapshot.main_log;
         if is_exhausted(error) && worker.open_files.shed(SHED_ENTRIES) > 0 {
@@ -210,7 +215,8 @@ impl Acceptor {
             );
             // Idle connections hold descriptors: let some go.
             worker.registry.drain_idle(DRAIN_AT_ONCE);
-            tokio::time::sleep(EXHAUSTED_PAUSE).await;
+            self.listening.pause();
+            runtime::sleep(EXHAUSTED_PAUSE).await;
         } else {
             // The client gave up while it waited in the queue.
             log.log(

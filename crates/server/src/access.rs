@@ -146,7 +146,7 @@ async fn refuse(exchange: &mut Exchange, access: &Access, status: StatusCode) ->
 
 /// Waits for `delay`. False if the client has gone meanwhile.
 pub(crate) async fn wait(exchange: &mut Exchange, delay: Duration) -> bool {
-    let mut over = pin!(tokio::time::sleep(delay));
+    let mut over = pin!(sealane_io::runtime::sleep(delay));
     let is_there = poll_fn(|cx| {
         if exchange.client.poll_gone(cx).is_ready() {
             return Poll::Ready(false);

@@ -36,9 +36,8 @@ use sealane_sys::time::monotonic_coarse_ms;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-use tokio::time::Instant;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 /// Bytes asked for at a time while a request head is being read.
 pub(crate) const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
@@ -173,9 +172,7 @@ impl Connection {
 
     /// Whether there is something to read, as far as that is known without a system call.
     pub(crate) fn has_unread(&self) -> bool {
-        // No task waits for this; a later wait registers again.
-        let mut cx = Context::from_waker(Waker::noop());
-        self.facts.socket.poll_readable(&mut cx).is_ready()
+        self.facts.socket.may_have_input()
     }
 
     /// Sets the time-out for what the connection waits for next.

@@ -16,8 +16,7 @@ use sealane_io::buffers;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
-use std::time::Duration;
-use tokio::time::Instant;
+use std::time::{Duration, Instant};
 
 mod intake;
 mod sending;
@@ -120,9 +119,7 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
     if exchange.features.early_data.refused {
         connection.count_early_data_refused();
     }
-    let age = since
-        .into_std()
-        .saturating_duration_since(connection.facts.accepted);
+    let age = since.saturating_duration_since(connection.facts.accepted);
     let keep_alive = may_keep_alive(connection, &exchange, age)
         && !intake.is_tunnel()
         && intake.remainder() != Remainder::Unknown;
@@ -263,7 +260,7 @@ fn begin(connection: &Connection, buffer: Vec<u8>, head: RequestHead, since: Ins
         client: connection.link.clone(),
         buffer,
         head,
-        since: since.into_std(),
+        since,
         early_data: connection.is_early_data(),
     };
     arrival.begin()

@@ -185,7 +185,7 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
         // In the registry, so that shutdown waits for it, as nginx keeps the connection open.
         let entry = Entry::new(exchange.worker.registry.clone());
         entry.set_phase(ConnectionPhase::Busy, 0);
-        tokio::spawn(async move {
+        sealane_io::runtime::spawn(async move {
             run(&mut copy).await;
             drop(entry);
         });

@@ -40,7 +40,7 @@ pub(crate) struct Site {
     config: Config,
     worker: Arc<Worker>,
     facts: Arc<ConnectionFacts>,
-    runtime: tokio::runtime::Runtime,
+    runtime: sealane_io::runtime::Runtime,
     // The client's end; the peer's address is asked of the socket.
     _client: std::net::TcpStream,
     /// Lines are written through it.
@@ -85,10 +85,7 @@ impl Site {
             .expect("the configuration is valid")
             .0;
         let worker = worker_with(snapshot);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime can be built");
+        let runtime = sealane_io::runtime::Runtime::new().expect("a runtime can be built");
         let (client, facts) = connect(&runtime);
         Site {
             directory,
@@ -361,15 +358,14 @@ fn worker_with(snapshot: Snapshot) -> Arc<Worker> {
     })
 }
 
-fn connect(runtime: &tokio::runtime::Runtime) -> (std::net::TcpStream, Arc<ConnectionFacts>) {
+fn connect(runtime: &sealane_io::runtime::Runtime) -> (std::net::TcpStream, Arc<ConnectionFacts>) {
     let _guard = runtime.enter();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let client =
         std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
     let (stream, _) = listener.accept().expect("a client is waiting");
     stream.set_nonblocking(true).expect("any socket can be");
-    let socket =
-        Socket::Tcp(tokio::net::TcpStream::from_std(stream).expect("a runtime is entered"));
+    let socket = Socket::tcp(stream.into()).expect("a runtime is entered");
     let peer = PeerAddress::Inet(SocketAddr::new(IpAddr::from([192, 0, 2, 7]), 4711));
     (client, Arc::new(ConnectionFacts::new(7, peer, socket)))
 }

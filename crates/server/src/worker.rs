@@ -374,6 +374,7 @@ impl HandshakePool {
         state.set_report(Arc::new(move |text| {
             log.log(LogLevel::Alert, None, format_args!("{text}"));
         }));
+        state.set_wake_together(sealane_io::runtime::wake_together);
         let cpus = sealane_sys::process::available_cpus();
         state.start(snapshot.handshake_threads.on(cpus))?;
         Ok(HandshakePool(state))

@@ -1,4 +1,4 @@
-//! The Linux calls that the standard library and tokio lack, as safe functions.
+//! The Linux calls that the standard library lacks, as safe functions.
 //!
 //! One file per topic. Every function takes borrowed descriptors, returns `io::Result`, and retries
 //! on `EINTR` if every caller wants that. Nothing here knows about HTTP, TLS or the configuration.
@@ -6,6 +6,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`crash`] | reports of faults and of refused system calls, from signal handlers |
+//! | [`epoll`] | waiting for many descriptors, and for other threads |
 //! | [`ethtool`] | features of network interfaces |
 //! | [`mod@file`] | reading, opening and measuring files with and without blocking; `sendfile` |
 //! | [`guard`] | opening files that a user with fewer rights may have put there |
@@ -31,6 +32,7 @@
 #![allow(unsafe_code)] // The one reason for this crate; every block says why it is sound.
 
 pub mod crash;
+pub mod epoll;
 pub mod ethtool;
 pub mod file;
 pub mod guard;

@@ -368,7 +368,6 @@ impl Exchange {
 fn load(random: &mut Random) -> Load {
     Load {
         has_others: random.one_in(2),
-        is_crowded: random.one_in(2),
     }
 }
 

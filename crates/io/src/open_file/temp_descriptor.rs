@@ -1,5 +1,6 @@
 //! The descriptor of a temporary file. A disk thread cleans up once the file is no longer used.
 
+use crate::runtime;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -64,12 +65,10 @@ impl Drop for TempDescriptor {
         let remains = self.0.take();
         // A panic during unwinding would abort, so take the simple path then. A thread without a
         // runtime may block.
-        if !std::thread::panicking()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
+        if !std::thread::panicking() && runtime::is_entered() {
             // If the runtime is shutting down, it drops the closure and everything the closure
             // owns.
-            drop(runtime.spawn_blocking(move || drop(remains)));
+            runtime::spawn_blocking(move || drop(remains));
         }
     }
 }

@@ -7,13 +7,13 @@
 use super::error::{ErrorOf, StreamError};
 use super::sealed::Sealed;
 use crate::buffers;
+use crate::runtime::{self, Sleep};
 use crate::socket::Socket;
 use crate::turns::HandshakeSlot;
 use sealane_tls::{HandshakeStatus, KernelSeal, Load};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::time::Sleep;
 
 /// What only a handshake needs.
 pub(super) struct Opening {
@@ -98,10 +98,7 @@ impl<T: KernelSeal> Sealed<T> {
                     None => None,
                 };
                 opening.begun = true;
-                let load = Load {
-                    has_others,
-                    is_crowded: turn.as_ref().is_some_and(|turn| turn.is_crowded()),
-                };
+                let load = Load { has_others };
                 let went_on = opening.waits_for == HandshakeWait::Nothing;
                 let status = self.advance(load);
                 drop(turn);
@@ -185,7 +182,7 @@ impl<T: KernelSeal> Sealed<T> {
                 return Poll::Pending;
             };
             let timer = &mut opening.lookup_timer;
-            let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+            let timer = timer.get_or_insert_with(|| Box::pin(runtime::sleep(timeout)));
             ready!(timer.as_mut().poll(cx));
             self.connection.pending_timed_out();
         }

@@ -6,13 +6,13 @@
 use super::error::{ErrorOf, StreamError};
 use super::{Endpoint, Stream};
 use crate::message::OutboundMessage;
+use crate::runtime::{self, Sleep};
 use sealane_sys::socket;
 use sealane_tls::KernelSeal;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::Sleep;
 
 /// An upper bound, in bytes, on what kernel TLS can hold back: two records with the kernel's
 /// bookkeeping.
@@ -170,7 +170,7 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
                 }
                 Phase::Gone => {}
             }
-            self.kernel_end.timer = Some(Box::pin(tokio::time::sleep(DRAIN_PAUSE)));
+            self.kernel_end.timer = Some(Box::pin(runtime::sleep(DRAIN_PAUSE)));
         }
     }
 

@@ -6,13 +6,13 @@ use super::error::{ErrorOf, StreamError};
 use super::handshake::Opening;
 use super::outgoing::Outgoing;
 use crate::buffers;
+use crate::runtime::Direction;
 use crate::socket::Socket;
 use crate::turns::HandshakeSlot;
 use sealane_sys::time::monotonic_coarse_ms;
 use sealane_tls::{KernelSeal, Packed, ReadStatus};
 use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
-use tokio::io::Interest;
 
 /// Ciphertext read per call at first; enough for most messages.
 const READ_BYTES: usize = buffers::SMALL_BYTES;
@@ -251,7 +251,7 @@ impl<T: KernelSeal> Sealed<T> {
         }
         let mut ended = None;
         let connection = &mut self.connection;
-        let done = ready!(socket.poll_io(cx, Interest::WRITABLE, |fd| {
+        let done = ready!(socket.poll_io(cx, Direction::Output, |fd| {
             ended = connection.send_control(fd, data_follows)?;
             Ok((0, false))
         }));

@@ -24,9 +24,7 @@ impl Endpoint for Alone {
 type PlainStream = Stream<Alone, sealane_tls::Connection>;
 
 fn run<F: Future>(work: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = crate::runtime::Runtime::new();
     runtime.expect("a runtime can be built").block_on(work)
 }
 
@@ -34,12 +32,14 @@ fn run<F: Future>(work: F) -> F::Output {
 async fn connected<R: Send + 'static>(
     client: impl FnOnce(SocketAddr) -> R + Send + 'static,
 ) -> (PlainStream, std::thread::JoinHandle<R>) {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0");
     let listener = listener.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let thread = std::thread::spawn(move || client(address));
-    let (stream, _) = listener.accept().await.expect("a client is waiting");
-    (Stream::new(Alone(Socket::Tcp(stream))), thread)
+    let (stream, _) = listener.accept().expect("a client is waiting");
+    stream.set_nonblocking(true).expect("any socket can be");
+    let socket = Socket::tcp(stream.into()).expect("inside of a runtime");
+    (Stream::new(Alone(socket)), thread)
 }
 
 fn read_all(address: SocketAddr) -> u64 {
@@ -109,7 +109,7 @@ fn a_message_that_was_taken_is_sent_only_when_the_kernel_has_it() {
         // Until nobody takes any more.
         for _ in 0..100 {
             sending = stream.poll_send(&mut cx, &mut message);
-            tokio::task::yield_now().await;
+            crate::runtime::yield_now().await;
         }
         assert!(sending.is_pending(), "the client does not read");
         assert!(stream.has_unsent());

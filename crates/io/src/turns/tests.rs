@@ -1,6 +1,7 @@
 //! Order, budget and liveness of turns. The tests never sleep: they declare how long a flight took.
 
 use super::*;
+use std::future::Future;
 use std::future::poll_fn;
 use std::io::Write;
 use std::sync::atomic::AtomicUsize;
@@ -46,11 +47,8 @@ impl Journal {
 /// Runs tasks as a worker thread does, and lets the turns know when it rests.
 fn on_a_worker(turns: &Arc<Turns>, work: impl Future<Output = ()>) {
     let resting = Arc::clone(turns);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .on_thread_park(move || resting.rest())
-        .build()
-        .expect("a runtime can be built");
+    let parts = crate::runtime::Parts::new().expect("descriptors");
+    let runtime = parts.start(move || resting.rest());
     runtime.block_on(work);
 }
 
@@ -59,7 +57,7 @@ async fn storm(turns: &Arc<Turns>, flights: &[Duration], journal: &Journal) {
     let mut running = Vec::new();
     for (number, took) in flights.iter().copied().enumerate() {
         let (mut place, journal) = (turns.place(), journal.clone());
-        running.push(tokio::spawn(async move {
+        running.push(crate::runtime::spawn_with_handle(async move {
             let turn = poll_fn(|cx| place.poll_turn(cx)).await;
             journal.note(number.to_string());
             turn.took(took);
@@ -101,7 +99,7 @@ fn first_come_first_served_and_the_budget_counts() {
     });
 }
 
-/// The property of tokio that everything rests on: what the sockets made ready runs
+/// The property of the event loop that everything rests on: what the sockets made ready runs
 /// before the next flight, however many wait.
 #[test]
 fn an_established_connection_runs_between_two_flights() {
@@ -110,25 +108,24 @@ fn an_established_connection_runs_between_two_flights() {
         const STORM: usize = 20;
         let (theirs, ours) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
         ours.set_nonblocking(true).expect("any socket can be");
-        let ours = tokio::net::UnixStream::from_std(ours).expect("inside of a runtime");
+        let ours = crate::Socket::unix(ours.into()).expect("inside of a runtime");
         let journal = Journal::default();
         let requests = journal.clone();
-        let established = tokio::spawn(async move {
-            let mut byte = [0; 1];
+        let established = crate::runtime::spawn_with_handle(async move {
             for _ in 0..STORM {
-                ours.readable().await.expect("it stays open");
-                while ours.try_read(&mut byte).is_ok() {
-                    requests.note("request");
-                }
+                let mut byte = Vec::new();
+                let received = poll_fn(|cx| ours.poll_recv(cx, &mut byte, 1)).await;
+                received.expect("it stays open");
+                requests.note("request");
             }
         });
         // It waits for its first byte.
-        tokio::task::yield_now().await;
+        crate::runtime::yield_now().await;
         let theirs = Arc::new(theirs);
         let storm: Vec<_> = (0..STORM)
             .map(|_| {
                 let (mut place, journal, theirs) = (turns.place(), journal.clone(), theirs.clone());
-                tokio::spawn(async move {
+                crate::runtime::spawn_with_handle(async move {
                     let turn = poll_fn(|cx| place.poll_turn(cx)).await;
                     journal.note("flight");
                     // A request arrives while the flight is worked on.
@@ -151,9 +148,9 @@ fn several_short_flights_share_a_turn() {
     on_a_worker(&turns, async {
         let rounds = Arc::new(AtomicUsize::new(0));
         let counted = rounds.clone();
-        let counting = tokio::spawn(async move {
+        let counting = crate::runtime::spawn_with_handle(async move {
             loop {
-                tokio::task::yield_now().await;
+                crate::runtime::yield_now().await;
                 counted.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -186,7 +183,7 @@ fn who_leaves_the_queue_frees_the_place() {
         places.remove(1);
         assert_eq!(turns.waiting(), 2);
         // The turn goes to the first, which gives up instead of taking it.
-        tokio::task::yield_now().await;
+        crate::runtime::yield_now().await;
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         places.remove(0);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 2, "the last is told");
@@ -215,7 +212,7 @@ fn a_storm_goes_on_while_everybody_else_is_busy() {
         // Tasks that are ready all the time: the thread never rests.
         let busy: Vec<_> = (0..20)
             .map(|_| {
-                tokio::spawn(async {
+                crate::runtime::spawn_with_handle(async {
                     loop {
                         let mut again = false;
                         poll_fn(|cx| {
@@ -233,7 +230,7 @@ fn a_storm_goes_on_while_everybody_else_is_busy() {
         let storm: Vec<_> = (0..10)
             .map(|_| {
                 let mut place = turns.place();
-                tokio::spawn(async move {
+                crate::runtime::spawn_with_handle(async move {
                     for _ in 0..5 {
                         poll_fn(|cx| place.poll_turn(cx)).await.took(LONG);
                     }
@@ -243,7 +240,7 @@ fn a_storm_goes_on_while_everybody_else_is_busy() {
         for handshake in storm {
             handshake.await.expect("no panic");
         }
-        busy.iter().for_each(tokio::task::JoinHandle::abort);
+        busy.iter().for_each(crate::runtime::JoinHandle::abort);
     });
 }
 
@@ -284,22 +281,4 @@ fn handshakes_elsewhere_are_counted_once_each() {
     assert_eq!(turns.in_flight(), 1);
     drop(other);
     assert_eq!(turns.in_flight(), 0);
-}
-
-#[test]
-fn flights_that_come_thick_are_a_crowd() {
-    let turns = Turns::new(false);
-    let mut now = Instant::now();
-    // Steadily, and never thick: one a millisecond.
-    for _ in 0..50 {
-        now += Duration::from_millis(1);
-        assert!(!turns.note_flight(now));
-    }
-    // As many again in an instant: the whole ring has to be of these.
-    for number in 1..=CROWD {
-        let expected = number > CROWD - 4;
-        assert_eq!(turns.note_flight(now), expected, "flight {number}");
-    }
-    now += CROWD_TIME;
-    assert!(!turns.note_flight(now), "it is over");
 }

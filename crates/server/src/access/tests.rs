@@ -78,7 +78,7 @@ fn many_slow_passwords_at_a_time() {
             .map(|number| {
                 let password = if number % 2 == 0 { "secret" } else { "wrong" };
                 let mut exchange = site.exchange(&head(password));
-                tokio::spawn(async move {
+                sealane_io::runtime::spawn_with_handle(async move {
                     crate::pipeline::handle(&mut exchange).await;
                     exchange.response.status.0
                 })

@@ -47,6 +47,7 @@ use crate::client_certificates::ClientFacts;
 use crate::snapshot::ServerId;
 use sealane_conf::model::LogLevel;
 use sealane_io::registry::Asked;
+use sealane_io::runtime;
 use sealane_io::stream::{HandshakeTimes, Sealed};
 use std::future::poll_fn;
 use std::task::Poll;
@@ -90,6 +91,7 @@ impl Connection {
         .await;
         match outcome {
             Some(Ok(times)) => {
+                runtime::establish();
                 self.note_handshake(times);
                 self.restore_header_timeout();
                 self.settle_ktls().await

@@ -112,6 +112,8 @@ impl Connection {
             self.stays = true;
             return Poll::Pending;
         };
+        // The descriptor lives on, and this loop must not hear of it any more.
+        self.facts.socket.unwatch();
         let address = &self.snapshot.listener(self.listener).address;
         let (keep_alive, idle_ms) = (self.keep_alive, self.idle_ms());
         let description = Description::new(&self.facts, address, self.nodelay, keep_alive, idle_ms);

@@ -49,9 +49,7 @@ pub(crate) fn serve_on_thread(
     let address = listener.local_addr().expect("bound");
     let theirs = worker.clone();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = sealane_io::runtime::Runtime::new();
         let runtime = runtime.expect("a runtime can be built");
         // Runs until the test process ends.
         runtime.block_on(async {
@@ -187,21 +185,17 @@ fn a_file_that_shrinks_ends_the_connection_with_a_reason() {
 fn tcp_nodelay_follows_the_location() {
     let site =
         Site::new("location /off { tcp_nodelay off; return 200; } location /on { return 200; }");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = sealane_io::runtime::Runtime::new();
     runtime.expect("a runtime can be built").block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a free port");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         socket2::SockRef::from(&listener)
             .set_tcp_nodelay(true)
             .expect("a TCP socket");
         let address = listener.local_addr().expect("bound");
-        let client = tokio::net::TcpStream::connect(address)
-            .await
-            .expect("it listens");
-        let (stream, peer) = listener.accept().await.expect("a client is waiting");
+        let client = TcpStream::connect(address).expect("it listens");
+        let (stream, peer) = listener.accept().expect("a client is waiting");
+        stream.set_nonblocking(true).expect("any socket can be");
+        let socket = Socket::tcp(stream.into()).expect("a runtime is entered");
         let has_nodelay = |connection: &Connection| {
             let socket = socket2::SockRef::from(&connection.facts.socket);
             socket.tcp_nodelay().expect("a TCP socket")
@@ -209,7 +203,7 @@ fn tcp_nodelay_follows_the_location() {
         let worker = site.another_worker(|_| {});
         worker.counters.active.add(1); // as the acceptor does
         let peer = PeerAddress::Inet(peer);
-        let facts = ConnectionFacts::new(1, peer, Socket::Tcp(stream));
+        let facts = ConnectionFacts::new(1, peer, socket);
         let listener = ListenerRef {
             generation: 0,
             snapshot: worker.current.snapshot(),
@@ -490,13 +484,11 @@ fn adopt_on_thread(site: &Site, line: std::os::fd::OwnedFd) -> Arc<Worker> {
     });
     let adopting = worker.clone();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = sealane_io::runtime::Runtime::new();
         // Runs until the test process ends.
         runtime.expect("a runtime can be built").block_on(async {
             while let Some(moved) = moved_connections.recv().await {
-                tokio::spawn(adopt(adopting.clone(), moved));
+                sealane_io::runtime::spawn_with_handle(adopt(adopting.clone(), moved));
             }
             std::future::pending::<()>().await;
         });

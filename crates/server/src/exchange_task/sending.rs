@@ -160,7 +160,7 @@ impl ResponseInFlight {
             // A fast client with a large file must not keep the others waiting.
             turns += 1;
             if turns.is_multiple_of(TURNS_PER_LOOK) {
-                tokio::task::yield_now().await;
+                sealane_io::runtime::yield_now().await;
             } else {
                 let_others_run().await;
             }

@@ -4,9 +4,9 @@ use super::site::{MARK, Stage, Through};
 use sealane_http::fuzz::request_starts;
 use sealane_http::h2::PREFACE;
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use tokio::net::UnixStream;
+use std::os::unix::net::UnixStream;
 
 /// More than any answer of the site, several times. A worker that sends more to a client has
 /// lost count of something.
@@ -53,7 +53,7 @@ impl Client {
         if self.is_full || bytes.is_empty() {
             return;
         }
-        let taken = self.socket.try_write(bytes).unwrap_or(0);
+        let taken = (&self.socket).write(bytes).unwrap_or(0);
         self.is_full = taken < bytes.len();
         self.sent.extend_from_slice(&bytes[..taken]);
     }
@@ -114,10 +114,10 @@ fn streams_with_head(mut frames: &[u8]) -> BTreeSet<u32> {
 }
 
 /// Appends what has come. Whether more may come.
-pub(super) fn receive(socket: &UnixStream, received: &mut Vec<u8>) -> bool {
+pub(super) fn receive(mut socket: &UnixStream, received: &mut Vec<u8>) -> bool {
     let mut piece = vec![0; 64 << 10];
     loop {
-        match socket.try_read(&mut piece) {
+        match socket.read(&mut piece) {
             Ok(0) => return false,
             Ok(read) => received.extend_from_slice(&piece[..read]),
             Err(error) => return error.kind() == io::ErrorKind::WouldBlock,

@@ -1,10 +1,13 @@
 //! Upstream servers: each connection gets the next response of the program.
 
+use sealane_io::listener::Listener;
+use sealane_io::runtime::{JoinHandle, spawn_with_handle, yield_now};
+use sealane_io::socket::Socket;
 use std::collections::VecDeque;
-use std::io;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::task::{JoinHandle, JoinSet};
 
 /// What comes when the program says nothing.
 const PLAIN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nWho: me\r\n\r\nok";
@@ -20,6 +23,16 @@ pub(super) struct OriginAnswer {
 
 type Answers = Arc<Mutex<VecDeque<OriginAnswer>>>;
 
+/// Their connections, which end with it.
+#[derive(Default)]
+struct Connections(Vec<JoinHandle<()>>);
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
 /// All of them; they end with it.
 pub(super) struct Origin {
     answers: Answers,
@@ -30,10 +43,16 @@ impl Origin {
     pub(super) fn start(listener: UnixListener) -> Origin {
         let answers = Answers::default();
         let theirs = answers.clone();
-        let accepting = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((socket, _)) = listener.accept().await {
-                connections.spawn(serve(socket, theirs.clone()));
+        listener.set_nonblocking(true).expect("any socket can be");
+        let mut listener = Listener::new(listener.into()).expect("inside of a runtime");
+        let accepting = spawn_with_handle(async move {
+            let mut connections = Connections::default();
+            while let Ok(accepted) = poll_fn(|cx| listener.poll_accept(cx)).await {
+                let Ok(socket) = Socket::unix(accepted.fd) else {
+                    return;
+                };
+                let serving = spawn_with_handle(serve(socket, theirs.clone()));
+                connections.0.push(serving);
             }
         });
         Origin { answers, accepting }
@@ -61,17 +80,12 @@ fn lock(answers: &Answers) -> MutexGuard<'_, VecDeque<OriginAnswer>> {
 }
 
 /// Answers whatever comes, once for each time that something comes.
-async fn serve(socket: UnixStream, answers: Answers) {
-    let mut request = vec![0; 64 << 10];
+async fn serve(socket: Socket, answers: Answers) {
     loop {
-        if socket.readable().await.is_err() {
-            return;
-        }
-        match socket.try_read(&mut request) {
-            Ok(0) => return,
+        let mut request = Vec::new();
+        match poll_fn(|cx| socket.poll_recv(cx, &mut request, 64 << 10)).await {
+            Ok(0) | Err(_) => return,
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(_) => return,
         }
         let answer = lock(&answers).pop_front().unwrap_or_else(|| OriginAnswer {
             pieces: vec![PLAIN.to_vec()],
@@ -81,7 +95,7 @@ async fn serve(socket: UnixStream, answers: Answers) {
             if write_all(&socket, piece).await.is_err() {
                 return;
             }
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
         if answer.closes {
             return;
@@ -89,14 +103,11 @@ async fn serve(socket: UnixStream, answers: Answers) {
     }
 }
 
-async fn write_all(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
+async fn write_all(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        socket.writable().await?;
-        match socket.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
+        let piece = [IoSlice::new(bytes)];
+        let written = poll_fn(|cx| socket.poll_send(cx, &piece, false)).await?;
+        bytes = &bytes[written..];
     }
     Ok(())
 }

@@ -13,17 +13,17 @@ use crate::snapshot::{ListenerId, Snapshot};
 use crate::worker::{Process, Worker};
 use sealane_conf::{MemoryLoader, Options};
 use sealane_http::mp4;
+use sealane_io::runtime::{self, Runtime};
 use sealane_io::socket::Socket;
 use sealane_io::turns::Turns;
 use sealane_log::LogSet;
 use sealane_sys::guard::Guard;
 use std::fs;
 use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::runtime::Runtime;
 
 /// Stands in the head of every final answer, and nowhere else.
 pub(super) const MARK: &[u8] = b"X-Answer: 3f9c51e07ab2d684\r\n";
@@ -53,7 +53,6 @@ des:abxy8.ROiFClE
 
 /// What is built once.
 pub(super) struct FuzzSite {
-    runtime: Runtime,
     snapshot: Arc<Snapshot>,
     directory: PathBuf,
     _logs: LogSet,
@@ -75,11 +74,7 @@ impl FuzzSite {
         let logs = LogSet::open(&config, &Guard::default()).expect("logs are /dev/null");
         let built = Snapshot::build(&config, &Materials::new(), &logs);
         let (snapshot, _) = built.unwrap_or_else(|error| panic!("{error}"));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
         FuzzSite {
-            runtime: runtime.expect("a runtime can be built"),
             snapshot: Arc::new(snapshot),
             directory,
             _logs: logs,
@@ -99,7 +94,9 @@ impl FuzzSite {
             counters: Counters::default(),
             process: Arc::new(Process::default()),
         });
-        self.runtime.block_on(async {
+        // One loop for each run: whatever a run leaves goes with it.
+        let runtime = Runtime::new().expect("descriptors");
+        runtime.block_on(async {
             let path = self.directory.join("origin");
             let _ = fs::remove_file(&path);
             let listener = UnixListener::bind(&path).expect("the directory is ours");
@@ -177,6 +174,9 @@ impl Stage {
     /// A client's end of a new connection.
     pub(super) fn connect(&self, through: Through) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().expect("descriptors");
+        for end in [&ours, &theirs] {
+            end.set_nonblocking(true).expect("any socket can be");
+        }
         let listener = ListenerRef {
             generation: 0,
             snapshot: self.worker.current.snapshot(),
@@ -187,8 +187,8 @@ impl Stage {
         worker.counters.accepted.add(1);
         worker.counters.handled.add(1);
         worker.counters.active.add(1);
-        let socket = Socket::Unix(theirs);
-        tokio::spawn(connection::serve(
+        let socket = Socket::unix(theirs.into()).expect("inside of a runtime");
+        runtime::spawn(connection::serve(
             worker,
             listener,
             socket,
@@ -200,7 +200,7 @@ impl Stage {
     /// Lets everybody work for a while.
     pub(super) async fn turn(&self) {
         for _ in 0..ROUNDS_PER_STEP {
-            tokio::task::yield_now().await;
+            runtime::yield_now().await;
         }
     }
 
@@ -228,7 +228,7 @@ impl Stage {
     /// What comes back for these bytes until the connection is closed.
     pub(super) async fn ask(&self, request: &[u8]) -> Vec<u8> {
         let client = self.connect(Through::Http1);
-        let sent = client.try_write(request);
+        let sent = (&client).write(request);
         assert_eq!(sent.ok(), Some(request.len()), "a new socket has room");
         let mut answer = Vec::new();
         for _ in 0..ROUNDS_TO_SETTLE {
@@ -244,7 +244,7 @@ impl Stage {
     async fn pause(&self) {
         self.turn().await;
         if self.worker.counters.active.get() > 0 {
-            tokio::time::sleep(Duration::from_micros(100)).await;
+            runtime::sleep(Duration::from_micros(100)).await;
         }
     }
 

@@ -78,8 +78,7 @@ fn allowed_now(sending: &mut StreamResponse, grant: Grant, time: TurnTime) -> Op
     {
         Ok(allowed) => Some(allowed.min(most)),
         Err(pause) => {
-            let until = tokio::time::Instant::from_std(time.now + pause);
-            sending.pause = Some(Box::pin(tokio::time::sleep_until(until)));
+            sending.pause = Some(Box::pin(sealane_io::runtime::sleep_until(time.now + pause)));
             None
         }
     }

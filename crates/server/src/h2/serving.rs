@@ -16,7 +16,6 @@ use sealane_io::buffers;
 use sealane_io::registry::Asked;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -122,7 +121,7 @@ impl Serving {
             }
         }
         // Wakes the task after the runtime has looked for events.
-        let _ = pin!(tokio::task::yield_now()).poll(cx);
+        sealane_io::runtime::defer(cx.waker().clone());
         Poll::Pending
     }
 

@@ -12,10 +12,10 @@ use sealane_http::StatusCode;
 use sealane_http::h2::StreamRef;
 use sealane_http::headers::HeaderList;
 use sealane_io::chain::OutputChain;
+use sealane_io::runtime::Sleep;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::Sleep;
 
 /// Bytes of a body that are asked of its source ahead of what windows allow.
 const STREAM_BUFFER_BYTES: u64 = 64 << 10;

@@ -149,10 +149,17 @@ async fn open_by(
     let settings = exchange.conf().open_file_cache;
     let now = exchange.transfer.started;
     let cache = &exchange.worker.open_files;
-    if let Some(settings) = &settings
-        && let Lookup::Answer(answer) = cache.lookup(settings, key, now)
-    {
-        return answer;
+    match &settings {
+        Some(settings) => {
+            if let Lookup::Answer(answer) = cache.lookup(settings, key, now) {
+                return answer;
+            }
+        }
+        None => {
+            if let Some(answer) = cache.lookup_uncached(key) {
+                return answer;
+            }
+        }
     }
     let mut result = open_at_once_or_from_disk(path, rule).await;
     if result
@@ -164,7 +171,10 @@ async fn open_by(
     }
     match &settings {
         Some(settings) => cache.store(settings, key, now, result),
-        None => result,
+        None => {
+            cache.store_uncached(key, &result);
+            result
+        }
     }
 }
 

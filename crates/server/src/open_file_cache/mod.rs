@@ -22,13 +22,15 @@
 //! read, and one written a moment ago is read anew for each request, so that no mixture
 //! of two states is kept as far as the file system tells them apart.
 
+mod same_turn;
 mod table;
 
 pub use sealane_io::open_file::OpenFile;
 pub(crate) use sealane_io::open_file::{Errno, Opened, open_blocking, open_now};
 
+use same_turn::SameTurn;
 use sealane_conf::model::OpenFileCache as Settings;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use table::Table;
 
@@ -38,6 +40,7 @@ pub struct OpenFileCache {
     // Only its own thread takes this lock; it is there because a connection's
     // task must be `Send`.
     tables: Mutex<Vec<(Shape, Table)>>,
+    same_turn: Mutex<SameTurn>,
 }
 
 /// The parameters that make a cache a cache of its own.
@@ -91,6 +94,28 @@ impl OpenFileCache {
         result: Result<Opened, Errno>,
     ) -> Result<Opened, Errno> {
         self.with_table(settings, |table| table.store(settings, path, now, result))
+    }
+
+    /// The answer that another request of this turn of the event loop has got for a path that is
+    /// not cached.
+    pub(crate) fn lookup_uncached(&self, path: &[u8]) -> Option<Result<Opened, Errno>> {
+        self.same_turn().lookup(path)
+    }
+
+    /// Remembers an answer for the other requests of this turn.
+    pub(crate) fn store_uncached(&self, path: &[u8], answer: &Result<Opened, Errno>) {
+        self.same_turn().store(path, answer);
+    }
+
+    /// The thread is about to wait: nothing is kept for others of this turn.
+    pub(crate) fn end_turn(&self) {
+        self.same_turn().clear();
+    }
+
+    fn same_turn(&self) -> MutexGuard<'_, SameTurn> {
+        self.same_turn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes up to `count` descriptors of each cache, least recently used first:

@@ -379,3 +379,45 @@ fn descriptors_are_given_up_oldest_first() {
     assert_eq!(fixture.cache.shed(100), 2);
     assert_eq!(fixture.cache.shed(100), 0);
 }
+
+/// Without `open_file_cache`, the requests of one turn of the event loop share an answer, and those
+/// of the next ask anew.
+#[test]
+fn what_is_not_cached_is_shared_by_the_requests_of_a_turn() {
+    use sealane_io::runtime::{Runtime, spawn_with_handle, yield_now};
+    let fixture = Fixture::new("same-turn");
+    fixture.write("file", b"bytes of a small file");
+    let path = fixture.path("file");
+    let mut name = path.clone();
+    name.push(0);
+    let cache = &fixture.cache;
+    let open = || open_now(&name, None).expect("it is in the page cache");
+    Runtime::new().expect("descriptors").block_on(async {
+        // With nobody else to ask in this turn nothing is kept.
+        cache.store_uncached(&path, &open());
+        assert!(cache.lookup_uncached(&path).is_none());
+        let other = spawn_with_handle(async {});
+        let answer = open();
+        cache.store_uncached(&path, &answer);
+        let (Ok(Opened::File(first, None)), Some(Ok(Opened::File(second, Some(bytes))))) =
+            (answer, cache.lookup_uncached(&path))
+        else {
+            panic!("one file, and its bytes from the second request on");
+        };
+        assert!(std::sync::Arc::ptr_eq(&first, &second));
+        assert_eq!(bytes, b"bytes of a small file"[..]);
+        assert!(cache.lookup_uncached(b"/another").is_none());
+        yield_now().await;
+        assert!(cache.lookup_uncached(&path).is_none(), "another turn");
+        other.await.expect("no panic");
+        // The thread is about to wait.
+        let _other = spawn_with_handle(async {});
+        cache.store_uncached(&path, &Err(Errno(libc::ENOENT)));
+        assert_eq!(
+            cache.lookup_uncached(&path).map(Result::err),
+            Some(Some(Errno(libc::ENOENT)))
+        );
+        cache.end_turn();
+        assert!(cache.lookup_uncached(&path).is_none());
+    });
+}

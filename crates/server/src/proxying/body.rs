@@ -20,10 +20,10 @@ use bytes::Bytes;
 use sealane_conf::model::UpstreamSettings;
 use sealane_http::headers::{HeaderList, KnownHeader};
 use sealane_io::chain::OutputChain;
+use sealane_io::runtime::{Sleep, sleep};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
-use tokio::time::Sleep;
 
 /// Memory that has to be free before the peer is read again, unless the total is less: reading in
 /// small steps costs many calls.
@@ -333,7 +333,7 @@ impl Pace {
             }
             match self.rate.allowed(read_bytes, self.begun) {
                 Ok(bytes) => return Poll::Ready(bytes),
-                Err(pause) => self.pause = Some(Box::pin(tokio::time::sleep(pause))),
+                Err(pause) => self.pause = Some(Box::pin(sleep(pause))),
             }
         }
     }

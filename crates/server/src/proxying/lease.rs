@@ -72,12 +72,7 @@ impl Leased {
             PeerConnection::is_quiet,
         )?;
         self.life = taken.life;
-        let mut connection = taken.connection;
-        if taken.thread != self.thread {
-            // Its events arrive at the other thread's loop.
-            connection = connection.move_here().ok()?;
-        }
-        Some(connection)
+        Some(taken.connection)
     }
 
     /// The connection was opened just now.

@@ -1,10 +1,10 @@
 //! Time-outs between two events: `proxy_connect_timeout`, `proxy_send_timeout`,
 //! `proxy_read_timeout`.
 
+use sealane_io::runtime::{Sleep, sleep_until};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::time::{Instant, Sleep};
+use std::time::{Duration, Instant};
 
 /// A time-out for an event. It needs a timer only once there is a wait.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Pause {
             let until = Instant::now() + limit;
             match &mut self.timer {
                 Some(timer) => timer.as_mut().reset(until),
-                None => self.timer = Some(Box::pin(tokio::time::sleep_until(until))),
+                None => self.timer = Some(Box::pin(sleep_until(until))),
             }
         }
         match &mut self.timer {

@@ -9,6 +9,7 @@ use super::wire::http2::Session;
 use crate::exchange::Exchange;
 use sealane_conf::model::UpstreamSettings;
 use sealane_io::chain::OutputChain;
+use sealane_io::runtime::timeout_at;
 use sealane_io::socket::Socket;
 use sealane_io::{Endpoint, OutboundMessage, Received, Stream, StreamError};
 use sealane_sys::socket::set_transparent;
@@ -18,9 +19,9 @@ use sealane_upstream::{Peer, PeerAddress};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::task::{Context, Poll, Waker};
-use tokio::net::{TcpSocket, UnixStream};
-use tokio::time::{Instant, timeout_at};
+use std::time::Instant;
 
 /// Bytes read of what a peer says on an idle connection; one that says more is closed.
 const IDLE_READ_BYTES: usize = 4096;
@@ -77,15 +78,19 @@ impl PeerConnection {
         }
     }
 
-    /// The same connection, whose events arrive at this thread's loop from now on.
-    pub(crate) fn move_here(mut self) -> io::Result<PeerConnection> {
+    /// From now on its events arrive at this thread's loop.
+    fn move_here(&mut self) -> io::Result<()> {
         let socket = &mut self.stream.endpoint_mut().0;
-        if let Some(there) = socket.take() {
-            *socket = Some(there.move_here()?);
+        match socket.take() {
+            Some(here) if here.is_here() => *socket = Some(here),
+            Some(there) => {
+                *socket = Some(there.move_here()?);
+                // The timers belong to the other thread's loop.
+                self.timers = Timers::default();
+            }
+            None => {}
         }
-        // The timers belong to the other thread's loop.
-        self.timers = Timers::default();
-        Ok(self)
+        Ok(())
     }
 
     /// Appends up to `max` received bytes.
@@ -123,10 +128,13 @@ impl PeerConnection {
         self.stream.release_buffers();
     }
 
-    /// Whether an idle connection can take another request: the peer has neither
-    /// closed it nor said anything unasked. TLS session tickets that come late are read
+    /// Whether an idle connection, maybe of another thread, can take another request here: the peer
+    /// has neither closed it nor said anything unasked. TLS session tickets that come late are read
     /// and kept.
     pub(crate) fn is_quiet(&mut self) -> bool {
+        if self.move_here().is_err() {
+            return false;
+        }
         let mut unasked = Vec::new();
         let mut cx = Context::from_waker(Waker::noop());
         // HTTP/2 has frames that may come at any time.
@@ -208,12 +216,10 @@ async fn connect(
 ) -> io::Result<Socket> {
     let address = match address {
         PeerAddress::Ip(address) => *address,
-        PeerAddress::Unix(path) => return UnixStream::connect(path).await.map(Socket::Unix),
+        PeerAddress::Unix(path) => return Socket::connect_unix(Path::new(path)).await,
     };
-    let socket = match address.is_ipv4() {
-        true => TcpSocket::new_v4()?,
-        false => TcpSocket::new_v6()?,
-    };
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
     if settings.socket_keepalive {
         socket.set_keepalive(true)?;
     }
@@ -224,10 +230,10 @@ async fn connect(
         if local.transparent {
             set_transparent(socket.as_fd(), address.is_ipv4())?;
         }
-        socket.bind(local.address)?;
+        socket.bind(&local.address.into())?;
     }
-    socket.set_nodelay(true)?;
-    socket.connect(address).await.map(Socket::Tcp)
+    socket.set_tcp_nodelay(true)?;
+    Socket::connect_tcp(socket, address).await
 }
 
 /// Closes a connection that nobody uses any more, in good manners as far as that

@@ -149,7 +149,7 @@ proptest! {
             for len in &lens {
                 feed.push(Bytes::copy_from_slice(&body[at..at + len]));
                 at += len;
-                tokio::task::yield_now().await;
+                sealane_io::runtime::yield_now().await;
             }
             feed.finish(Vec::new());
         };
@@ -257,7 +257,7 @@ fn what_is_too_large_is_refused_once() {
     let reading = async {
         let sending = async {
             feed.push(sample(2000).into());
-            tokio::task::yield_now().await;
+            sealane_io::runtime::yield_now().await;
             feed.announce(49);
         };
         tokio::join!(receive(&mut exchange), sending).0
@@ -311,7 +311,7 @@ fn what_clients_do_wrong_has_a_status_and_a_line() {
                 feed.push(sample(150_000).into());
                 feed.push(sample(10).into());
                 while descriptors_below(&body_directory(&site)) == 0 {
-                    tokio::task::yield_now().await;
+                    sealane_io::runtime::yield_now().await;
                 }
                 feed.fail(error);
             };
@@ -416,7 +416,7 @@ fn bodies_that_arrive_at_the_same_time_stay_apart() {
             .into_iter()
             .enumerate()
             .map(|(number, mut exchange)| {
-                tokio::spawn(async move {
+                sealane_io::runtime::spawn_with_handle(async move {
                     let body: Vec<u8> = sample(3000 + 5000 * number)
                         .into_iter()
                         .map(|byte| byte ^ number as u8)
@@ -425,7 +425,7 @@ fn bodies_that_arrive_at_the_same_time_stay_apart() {
                     let sending = async {
                         for piece in body.chunks(777) {
                             feed.push(Bytes::copy_from_slice(piece));
-                            tokio::task::yield_now().await;
+                            sealane_io::runtime::yield_now().await;
                         }
                         feed.finish(Vec::new());
                     };

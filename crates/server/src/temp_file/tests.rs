@@ -54,11 +54,8 @@ pub(crate) fn descriptors_below(directory: &Path) -> usize {
         .count()
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime can be built")
+fn runtime() -> sealane_io::runtime::Runtime {
+    sealane_io::runtime::Runtime::new().expect("a runtime can be built")
 }
 
 fn contents(file: &TempFile) -> Vec<u8> {
@@ -244,7 +241,7 @@ fn files_that_are_written_at_the_same_time_stay_apart() {
         let tasks: Vec<_> = (0..64u8)
             .map(|number| {
                 let place = place.0.clone();
-                tokio::spawn(async move {
+                sealane_io::runtime::spawn_with_handle(async move {
                     let mut file = TempFile::create(&place, Keep::Unnamed).await?;
                     for round in 0..8 {
                         file.append(vec![vec![number; 1000 + round].into()]).await?;

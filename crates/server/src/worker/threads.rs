@@ -8,20 +8,16 @@ use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
 use crate::snapshot::Snapshot;
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
 use sealane_conf::model::{ListenAddress, LogLevel};
-use sealane_io::disk;
 use sealane_io::registry::{Asked, SWEEP_INTERVAL};
+use sealane_io::runtime::{self, JoinHandle, Parts};
 use sealane_log::{self, OsError};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::task;
 
-/// Disk threads end after being idle for this long.
-const DISK_THREAD_IDLE: Duration = Duration::from_secs(60);
 /// The time slice of worker threads, so short that they preempt handshake threads as soon as a
 /// request arrives. It does not get them more CPU time. Only Linux 6.12 and later honour it.
 const WORKER_TIME_SLICE: Duration = Duration::from_micros(100);
@@ -31,7 +27,7 @@ pub(crate) const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
 /// The threads of the worker process.
 #[derive(Default)]
 pub(crate) struct Threads {
-    handles: Vec<JoinHandle<()>>,
+    handles: Vec<std::thread::JoinHandle<()>>,
     orders: Vec<(u32, mpsc::UnboundedSender<ThreadCommand>)>,
     /// Closed when no more connections of other processes are to be adopted.
     taking: Option<(PipeWriter, Arc<PipeReader>)>,
@@ -93,22 +89,8 @@ impl Threads {
         told: watch::Receiver<Asked>,
         on_thread: OnThread,
     ) -> io::Result<()> {
-        let turns = worker.turns.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(disk::THREADS)
-            .thread_keep_alive(DISK_THREAD_IDLE)
-            .on_thread_start(|| {
-                // Without memory for it the report of a crash lacks this thread's stack.
-                let _ = sealane_sys::crash::prepare_thread();
-            })
-            .on_thread_park(move || {
-                turns.rest();
-                // Send the log lines of this turn before the thread waits.
-                sealane_log::flush_thread_buffers();
-            })
-            .build()?;
+        let resting = worker.clone();
+        let parts = Parts::new()?;
         let (order, orders) = mpsc::unbounded_channel();
         self.orders.push((worker.index, order));
         let handle = std::thread::Builder::new()
@@ -118,9 +100,15 @@ impl Threads {
                 on_thread(worker.index);
                 // A wish, which a sandbox may deny.
                 let _ = sealane_sys::process::set_time_slice(WORKER_TIME_SLICE);
+                let runtime = parts.start(move || {
+                    resting.turns.rest();
+                    resting.open_files.end_turn();
+                    // Send the log lines of this turn before the thread waits.
+                    sealane_log::flush_thread_buffers();
+                });
                 runtime.block_on(serve(worker, sockets, orders, told));
-                // Connections that are still open are dropped with the runtime.
-                runtime.shutdown_background();
+                // Connections that are still open are dropped with it.
+                drop(runtime);
             })?;
         self.handles.push(handle);
         Ok(())
@@ -226,12 +214,16 @@ impl Threads {
 
     /// Whether all threads have ended.
     pub(crate) fn all_ended(&self) -> bool {
-        self.handles.iter().all(JoinHandle::is_finished)
+        self.handles
+            .iter()
+            .all(std::thread::JoinHandle::is_finished)
     }
 
     /// Whether some thread has ended.
     pub(crate) fn any_ended(&self) -> bool {
-        self.handles.iter().any(JoinHandle::is_finished)
+        self.handles
+            .iter()
+            .any(std::thread::JoinHandle::is_finished)
     }
 
     /// Waits until all have ended.
@@ -287,7 +279,7 @@ async fn serve(
 ) {
     let mut accepting = Accepting::default();
     accepting.add(&worker, sockets);
-    let sweeping = tokio::spawn(sweep(worker.clone()));
+    runtime::spawn(sweep(worker.clone()));
     let asked = loop {
         // A closed channel means that the control thread is gone: stop as well.
         tokio::select! {
@@ -300,7 +292,7 @@ async fn serve(
             Some(order) = orders.recv() => match order {
                 ThreadCommand::Follow(successor) => follow(&worker, &mut accepting, successor),
                 ThreadCommand::Adopt(moved) => {
-                    tokio::spawn(connection::adopt(worker.clone(), *moved));
+                    runtime::spawn(connection::adopt(worker.clone(), *moved));
                 }
             },
         }
@@ -311,7 +303,6 @@ async fn serve(
         () = finish(&worker, &mut orders) => {}
         _ = told.wait_for(|asked| *asked == Asked::Abort) => {}
     }
-    sweeping.abort();
 }
 
 /// Waits until there are no connections, and none can arrive or come back.
@@ -321,7 +312,7 @@ async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<Threa
         while let Ok(order) = orders.try_recv() {
             if let ThreadCommand::Adopt(moved) = order {
                 came = true;
-                tokio::spawn(connection::adopt(worker.clone(), *moved));
+                runtime::spawn(connection::adopt(worker.clone(), *moved));
             }
         }
         came
@@ -335,7 +326,7 @@ async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<Threa
                 return;
             }
         }
-        tokio::time::sleep(SHUTDOWN_POLL).await;
+        runtime::sleep(SHUTDOWN_POLL).await;
     }
 }
 
@@ -353,7 +344,7 @@ fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, successor: Successor)
     accepting.add(worker, added);
     worker.registry.wake_idle();
     progress.applied();
-    tokio::spawn(async move {
+    runtime::spawn(async move {
         for stopped in stopped {
             let _ = stopped.await;
         }
@@ -371,7 +362,7 @@ struct Accepted {
     renewed: Arc<Notify>,
     /// Dropped to empty the queue and close the socket.
     _stop: oneshot::Sender<()>,
-    task: task::JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl Accepting {
@@ -397,13 +388,13 @@ impl Accepting {
                 address,
                 renewed: renewed.clone(),
                 _stop: stop,
-                task: tokio::spawn(acceptor.accept_until(renewed, stopped)),
+                task: runtime::spawn_with_handle(acceptor.accept_until(renewed, stopped)),
             });
         }
     }
 
     /// Stops accepting for listeners that a configuration does not have.
-    fn stop_unknown(&mut self, snapshot: &Snapshot) -> Vec<task::JoinHandle<()>> {
+    fn stop_unknown(&mut self, snapshot: &Snapshot) -> Vec<JoinHandle<()>> {
         let is_known = |accepted: &mut Accepted| !snapshot.has_socket(&accepted.address);
         let stopped = self.0.extract_if(.., is_known);
         stopped.map(|accepted| accepted.task).collect()
@@ -432,7 +423,7 @@ async fn sweep(worker: Arc<Worker>) {
         if !worker.current.snapshot().groups.has_idle(worker.index) {
             worker.registry.occupied().await;
         }
-        tokio::time::sleep(SWEEP_INTERVAL).await;
+        runtime::sleep(SWEEP_INTERVAL).await;
         worker
             .registry
             .expire(sealane_sys::time::monotonic_coarse_ms());

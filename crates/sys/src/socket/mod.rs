@@ -1,4 +1,4 @@
-//! Sockets: accepting, sending, receiving, and options that tokio does not set.
+//! Sockets: accepting, sending, receiving, and options that the standard library does not set.
 
 mod fd_passing;
 mod inherit;

@@ -106,7 +106,7 @@ impl Batch {
             key,
             numbers.modulus,
             // A batch takes up to a few milliseconds, and requests come first.
-            Box::new(kernel.pausing(courtesy::within_batch)),
+            Box::new(kernel.pausing(courtesy::let_others_run)),
             blinding,
             stats,
             report,

@@ -201,19 +201,16 @@ impl Slot {
         }
     }
 
-    /// Hands the flight to its connection.
-    pub(crate) fn land(&self, arrival: Result<Box<Landed>, Lost>) {
+    /// Hands the flight to its connection. Returns the waker of whoever waits for it.
+    pub(crate) fn land(&self, arrival: Result<Box<Landed>, Lost>) -> Option<Waker> {
         let mut state = self.lock();
         let FlightState::Away(waiter) = &mut *state else {
             drop(state);
-            return; // What nobody waits for is dropped without the lock.
+            return None; // What nobody waits for is dropped without the lock.
         };
         let waiter = waiter.take();
         *state = FlightState::Landed(arrival);
-        drop(state);
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
+        waiter
     }
 
     fn lock(&self) -> MutexGuard<'_, FlightState> {

@@ -42,4 +42,5 @@ pub(crate) mod pool;
 pub(crate) mod state;
 
 pub use policy::{AsyncMode, Load};
+pub use pool::WakeTogether;
 pub use state::{HandshakeSettings, HandshakeState};

@@ -5,14 +5,15 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealane_awslc as awslc;
 use sealane_awslc::KeyOperation;
 
 use super::courtesy;
-use super::flight::{Flight, FlightHandle, Lost, Progress};
+use super::flight::{Flight, FlightHandle, Landed, Lost, Progress, Slot};
 use crate::accelerator::{Accelerator, HandshakeStats};
 
 /// Threads for handshakes (`ssl_async_threads`), shared by all workers.
@@ -25,6 +26,7 @@ pub(crate) struct Pool {
 pub(crate) struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
+    wake_together: WakeTogether,
     stats: Arc<HandshakeStats>,
 }
 
@@ -52,6 +54,20 @@ const MAX_FLIGHTS_BEFORE_WORK: usize = 16;
 /// beside busy workers, whose slice is shorter still.
 const TIME_SLICE: Duration = Duration::from_micros(300);
 
+/// How long a flight that has landed waits for others, which would wake the same worker. A batch
+/// lands within this time; a single operation with RSA takes longer.
+const GROUP_TIME: Duration = Duration::from_micros(150);
+
+/// Wakes several tasks, and the thread that they belong to once.
+pub type WakeTogether = fn(Vec<Waker>);
+
+/// Flights that have landed, and whose connections do not know yet.
+#[derive(Default)]
+struct Arrivals {
+    wakers: Vec<Waker>,
+    since: Option<Instant>,
+}
+
 /// A handshake that the pool did not take.
 pub(crate) type NotTaken = Box<(awslc::Connection, Option<KeyOperation>)>;
 
@@ -63,11 +79,16 @@ enum Task {
 
 impl Pool {
     /// Starts `threads` threads.
-    pub(crate) fn start(threads: usize, stats: Arc<HandshakeStats>) -> io::Result<Self> {
+    pub(crate) fn start(
+        threads: usize,
+        stats: Arc<HandshakeStats>,
+        wake: WakeTogether,
+    ) -> io::Result<Self> {
         let pool = Self {
             shared: Arc::new(Shared {
                 queue: Mutex::default(),
                 wake: Condvar::new(),
+                wake_together: wake,
                 stats,
             }),
             threads: Mutex::default(),
@@ -135,7 +156,7 @@ impl Pool {
         self.shared.stats.queued_flights.lower(left.len());
         self.shared.wake.notify_all();
         for flight in left.into_iter().chain(resumed) {
-            flight.slot().clone().land(Err(Lost::Stopped));
+            land(&flight.slot().clone(), Err(Lost::Stopped));
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
@@ -162,7 +183,7 @@ impl Shared {
         let mut queue = self.lock();
         if queue.is_stopped {
             drop(queue);
-            flight.slot().clone().land(Err(Lost::Stopped));
+            land(&flight.slot().clone(), Err(Lost::Stopped));
             return;
         }
         queue.resumed.push_back(flight);
@@ -170,15 +191,22 @@ impl Shared {
     }
 
     fn run(&self) {
-        while let Some(task) = self.next() {
+        let mut arrivals = Arrivals::default();
+        while let Some(task) = self.next(&mut arrivals) {
             match task {
                 Task::Work(accelerator) => {
                     self.work(&*accelerator);
                 }
-                Task::GoOn(flight) => self.go_on(flight),
+                Task::GoOn(flight) => self.go_on(flight, &mut arrivals),
             }
-            courtesy::between_flights();
+            courtesy::let_others_run();
         }
+    }
+
+    /// Tells connections that their flights have landed.
+    fn announce(&self, arrivals: &mut Arrivals) {
+        arrivals.since = None;
+        (self.wake_together)(std::mem::take(&mut arrivals.wakers));
     }
 
     /// Lets an accelerator compute; `false` if nothing was queued.
@@ -187,7 +215,7 @@ impl Shared {
         catch_unwind(AssertUnwindSafe(|| accelerator.work())).unwrap_or(false)
     }
 
-    fn go_on(&self, mut flight: Box<Flight>) {
+    fn go_on(&self, mut flight: Box<Flight>, arrivals: &mut Arrivals) {
         loop {
             if flight.is_abandoned() {
                 return;
@@ -199,7 +227,7 @@ impl Shared {
             match progress {
                 Ok(Progress::Over(landed)) => {
                     self.stats.flight_time.record(handed_over_at.elapsed());
-                    slot.land(Ok(landed));
+                    arrivals.add(slot.land(Ok(landed)));
                     return;
                 }
                 Ok(Progress::Waits(waiting)) => match slot.park(waiting) {
@@ -210,7 +238,7 @@ impl Shared {
                     }
                 },
                 Err(panic) => {
-                    slot.land(Err(Lost::Panic(panic)));
+                    arrivals.add(slot.land(Err(Lost::Panic(panic))));
                     return;
                 }
             }
@@ -233,10 +261,16 @@ impl Shared {
         // This thread looks next; another is needed for whatever it does not take.
     }
 
-    /// Waits for something to do; `None` when the pool stops.
-    fn next(&self) -> Option<Task> {
+    /// Waits for something to do; `None` when the pool stops. Announces arrivals before anything
+    /// that takes longer than landing another flight.
+    fn next(&self, arrivals: &mut Arrivals) -> Option<Task> {
         let mut queue = self.lock();
         loop {
+            if arrivals.are_due(!queue.resumed.is_empty()) {
+                drop(queue);
+                self.announce(arrivals);
+                queue = self.lock();
+            }
             if queue.is_stopped {
                 return None;
             }
@@ -267,6 +301,28 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         lock(&self.queue)
+    }
+}
+
+impl Arrivals {
+    fn add(&mut self, waiter: Option<Waker>) {
+        if let Some(waiter) = waiter {
+            self.wakers.push(waiter);
+            self.since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Whether they must not wait for others, of which there are `more` or none.
+    fn are_due(&self, more: bool) -> bool {
+        let since = self.since;
+        since.is_some_and(|since| !more || since.elapsed() >= GROUP_TIME)
+    }
+}
+
+/// Lands a flight and tells its connection at once.
+fn land(slot: &Slot, arrival: Result<Box<Landed>, Lost>) {
+    if let Some(waiter) = slot.land(arrival) {
+        waiter.wake();
     }
 }
 

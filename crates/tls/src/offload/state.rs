@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::task::Waker;
 
 use sealane_awslc::{PrivateKey, sha256};
 
 use crate::accelerator::{self, Accelerator, AcceleratorChoice, HandshakeStats, NotSuited, Report};
 
 use super::policy::AsyncMode;
-use super::pool::Pool;
+use super::pool::{Pool, WakeTogether};
 
 /// How one server does handshakes.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +31,7 @@ pub struct HandshakeState {
     pool: OnceLock<Pool>,
     stats: Arc<HandshakeStats>,
     report: Arc<OnceLock<Report>>,
+    wake_together: OnceLock<WakeTogether>,
     accelerators: Mutex<Accelerators>,
 }
 
@@ -47,6 +49,12 @@ impl HandshakeState {
         let _ = self.report.set(report);
     }
 
+    /// Sets, once, how several connections are told that they can go on. Until then each is woken
+    /// by itself.
+    pub fn set_wake_together(&self, wake: WakeTogether) {
+        let _ = self.wake_together.set(wake);
+    }
+
     /// Starts the pool, once, in the process that will use it: threads do not survive a fork. With
     /// `threads` 0 there is no pool.
     ///
@@ -57,7 +65,9 @@ impl HandshakeState {
         if threads == 0 || self.pool.get().is_some() {
             return Ok(());
         }
-        let pool = Pool::start(threads, Arc::clone(&self.stats))?;
+        let one_by_one: WakeTogether = |wakers| wakers.into_iter().for_each(Waker::wake);
+        let wake = self.wake_together.get().copied().unwrap_or(one_by_one);
+        let pool = Pool::start(threads, Arc::clone(&self.stats), wake)?;
         let _ = self.pool.set(pool);
         Ok(())
     }

@@ -62,7 +62,7 @@ fn pair() -> (Channel, OwnedFd, Reports) {
 
 /// Waits for a credit; `None` when there will be none.
 fn credit(channel: &Channel) -> Option<OwnedSemaphorePermit> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = sealane_io::runtime::Runtime::new();
     let credit = channel.credit();
     runtime.expect("a runtime").block_on(credit).ok()
 }

@@ -11,7 +11,7 @@ const LIMITS: Limits = Limits {
 };
 
 fn run<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = sealane_io::runtime::Runtime::new();
     runtime
         .expect("a runtime without drivers can always be built")
         .block_on(future)
