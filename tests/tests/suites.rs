@@ -139,6 +139,25 @@ fn the_servers_order_decides_only_when_asked_to() {
 }
 
 #[test]
+fn of_the_suites_of_tls_1_3_the_one_with_the_faster_hash_goes_first() {
+    let client = "-tls1_3 -ciphersuites TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256";
+    for (configuration, expected) in [
+        ("", "TLS_AES_256_GCM_SHA384"),
+        ("ssl_prefer_server_ciphers on;", "TLS_AES_128_GCM_SHA256"),
+        (
+            "ssl_prefer_server_ciphers on;
+             ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256;",
+            "TLS_AES_256_GCM_SHA384",
+        ),
+    ] {
+        let site = site();
+        let server = serve(&site, configuration);
+        let cipher = handshake(&server, client).cipher;
+        assert_eq!(cipher, expected, "with {configuration:?}");
+    }
+}
+
+#[test]
 fn chacha_first_for_clients_that_put_it_first() {
     let site = site();
     let server = serve(

@@ -8,6 +8,9 @@ use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
 use crate::groups::GroupList;
 
+/// `TLS_AES_128_GCM_SHA256`.
+const TLS13_AES_128_GCM_SHA256: u16 = 0x1301;
+
 /// What one side offers or accepts.
 pub(crate) struct Parameters {
     /// The oldest protocol.
@@ -66,7 +69,7 @@ impl Parameters {
             min,
             max,
             suites,
-            tls13_suites: tls13_suites(policy.ciphersuites.as_deref(), level)?,
+            tls13_suites: tls13_suites(policy, level)?,
             groups,
             level,
             tickets,
@@ -74,15 +77,40 @@ impl Parameters {
     }
 }
 
-/// TLS 1.3 suites in the configured order. Unlike `ssl_ciphers`, OpenSSL refuses
-/// an unknown name here.
+/// TLS 1.3 suites in the configured order; without one in OpenSSL's. If our order is the one that
+/// counts, the suite comes first whose hash has instructions of its own: a resumed handshake hashes
+/// more than it encrypts. The order is the same on every processor, since a session resumes only
+/// where the same hash is chosen.
 fn tls13_suites(
-    configured: Option<&str>,
+    policy: &Policy,
     level: Option<SecurityLevel>,
 ) -> Result<Vec<(u16, &'static str)>, SettingsError> {
-    let Some(configured) = configured else {
-        return Ok(TLS13_SUITES.to_vec());
+    let mut suites = match policy.ciphersuites.as_deref() {
+        Some(configured) => configured_tls13_suites(configured)?,
+        None => TLS13_SUITES.to_vec(),
     };
+    if policy.ciphersuites.is_none() && policy.prefer_server_ciphers {
+        suites.sort_by_key(|(id, _)| *id != TLS13_AES_128_GCM_SHA256);
+    }
+    suites.retain(|(id, _)| {
+        let bits = if *id == TLS13_AES_128_GCM_SHA256 {
+            128
+        } else {
+            256
+        };
+        level.is_none_or(|level| level.permits_tls13_bits(bits))
+    });
+    if suites.is_empty() {
+        let configured = policy.ciphersuites.as_deref().unwrap_or_default();
+        return Err(SettingsError::new(format!(
+            "SSL_CONF_cmd(\"Ciphersuites\", \"{configured}\") failed (SSL: error:0A0000B9:SSL routines::no cipher match)"
+        )));
+    }
+    Ok(suites)
+}
+
+/// Unlike `ssl_ciphers`, OpenSSL refuses an unknown name here.
+fn configured_tls13_suites(configured: &str) -> Result<Vec<(u16, &'static str)>, SettingsError> {
     let mut suites = Vec::new();
     for name in configured.split(':').filter(|name| !name.is_empty()) {
         match TLS13_SUITES.iter().find(|(_, known)| *known == name) {
@@ -97,14 +125,48 @@ fn tls13_suites(
             }
         }
     }
-    suites.retain(|(id, _)| {
-        let bits = if *id == 0x1301 { 128 } else { 256 };
-        level.is_none_or(|level| level.permits_tls13_bits(bits))
-    });
-    if suites.is_empty() {
-        return Err(SettingsError::new(format!(
-            "SSL_CONF_cmd(\"Ciphersuites\", \"{configured}\") failed (SSL: error:0A0000B9:SSL routines::no cipher match)"
-        )));
-    }
     Ok(suites)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::ServerSettings;
+
+    fn tls13_order(ciphers: &str, ciphersuites: Option<&str>, prefer: bool) -> Vec<u16> {
+        let settings = ServerSettings {
+            ciphers: ciphers.to_owned(),
+            ciphersuites: ciphersuites.map(str::to_owned),
+            prefer_server_ciphers: prefer,
+            ..ServerSettings::default()
+        };
+        let policy = Policy::new(&settings, &mut Vec::new()).expect("a valid policy");
+        let parameters = Parameters::new(&policy, &mut Vec::new()).expect("valid parameters");
+        let suites = parameters.tls13_suites.iter();
+        suites.map(|(id, _)| *id).collect()
+    }
+
+    #[test]
+    fn our_own_order_begins_with_the_fastest_hash() {
+        let ours = tls13_order("HIGH", None, true);
+        assert_eq!(ours, [0x1301, 0x1302, 0x1303]);
+        assert_eq!(
+            tls13_order("HIGH", None, false),
+            TLS13_SUITES.map(|(id, _)| id)
+        );
+        let configured = "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256";
+        assert_eq!(
+            tls13_order("HIGH", Some(configured), true),
+            [0x1302, 0x1301]
+        );
+    }
+
+    #[test]
+    fn a_security_level_removes_suites_with_too_few_bits() {
+        for configured in [None, Some("TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384")] {
+            let left = tls13_order("HIGH:@SECLEVEL=4", configured, true);
+            assert!(!left.contains(&0x1301), "{left:?}");
+            assert!(left.contains(&0x1302), "{left:?}");
+        }
+    }
 }

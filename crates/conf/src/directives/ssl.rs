@@ -90,7 +90,9 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Whether the server's order of cipher suites takes precedence over the client's.",
+        "Whether the server's order of cipher suites takes precedence over the client's. In TLS 1.3, \
+         unless `ssl_conf_command Ciphersuites` says otherwise, `TLS_AES_128_GCM_SHA256` goes first, \
+         whose hash is the fastest.",
         |b, c| c.flag(&mut b.server().tls.prefer_server_ciphers),
     ),
     Row::new(
