@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # Sealane against nginx, in alternating rounds on pinned cores; see bench/README.md.
 #
-#   bench/run.sh [--peer reference|debian]... [arguments of `sealane bench compare`]
-#   bench/run.sh s2 [arguments of `sealane bench compare`]
+#   bench/run.sh [--peer reference|debian|h2o|haproxy]... [arguments of `sealane bench compare`]
+#   bench/run.sh s2|scale [arguments of `sealane bench compare`]
 #   bench/run.sh storm [arguments of `sealane bench storm`]
 #
 # Without --peer: the newest nginx with OpenSSL 4.0 (built on first use, which takes
-# minutes) and, in comparisons other than s2, Debian's nginx. Further arguments are
-# passed on, such as --quick, --case tls13-1k, --rounds 9, --json FILE, --markdown FILE.
+# minutes) and, in comparisons other than s2, Debian's nginx. The peers h2o and haproxy are
+# those of Debian, which scripts/install-bench-deps.sh installs if it is told to. Further arguments
+# are passed on, such as --quick, --case tls13-1k, --rounds 9, --json FILE, --markdown FILE.
 #
 #   s2        the table of an asynchronous TLS study: full handshakes by suite on one
 #             core and on two; Sealane with defaults, with ssl_async off, on, and in batches
+#   scale     what a small request costs with 1 to 10,000 open connections, with one
+#             worker and, where a core is left for the clients, with two
 #   storm     how an established connection fares while others handshake; nginx
 #             with multi_accept off and on
 #   --variant NAME=DIRECTIVES
@@ -28,6 +31,14 @@ sealane="${SEALANE:-${CARGO_TARGET_DIR:-$repository/target}/release/sealane}"
 read -r -a bench <<<"${SEALANE_BENCH:-$sealane bench}"
 
 die() { printf 'bench: %s\n' "$*" >&2; exit 1; }
+
+known_peers='reference, reference-multi-accept, debian, h2o or haproxy'
+
+# The path of a program of the Debian package $2, which may be in /usr/sbin.
+find_packaged() {
+  PATH=$PATH:/usr/sbin command -v "$1" ||
+    die "Debian's $1 is missing; run: apt-get install -y --no-install-recommends $2"
+}
 
 command=compare
 peers=()
@@ -56,10 +67,16 @@ case ${1:-} in
     fi
     shift
     ;;
+  scale)
+    default_peers=(reference)
+    arguments=(--case scale)
+    if (($(nproc) > 2)) && [[ " $* " != *" --server-c"* ]]; then arguments+=(--server-cores 1,2); fi
+    shift
+    ;;
 esac
 while (($#)); do
   case $1 in
-    --peer) peers+=("${2:?--peer needs a name: reference, reference-multi-accept or debian}"); shift ;;
+    --peer) peers+=("${2:?--peer needs a name: $known_peers}"); shift ;;
     --peer=*) peers+=("${1#--peer=}") ;;
     --variant) variants+=("${2:?--variant needs NAME=DIRECTIVES}"); shift ;;
     --variant=*) variants+=("${1#--variant=}") ;;
@@ -78,10 +95,12 @@ done
 for peer in "${peers[@]}"; do
   case $peer in
     reference | reference-multi-accept) binary=$("$repository/scripts/peers/build-nginx.sh") ;;
-    debian)
-      binary=$(PATH=$PATH:/usr/sbin command -v nginx) || die "Debian's nginx is missing; run: apt-get install -y --no-install-recommends nginx-light"
+    debian) binary=$(find_packaged nginx nginx-light) ;;
+    h2o | haproxy)
+      binary=$(find_packaged "$peer" "$peer")
+      servers+=(--kind "$peer=$peer")
       ;;
-    *) die "unknown peer '$peer': reference, reference-multi-accept or debian" ;;
+    *) die "unknown peer '$peer': $known_peers" ;;
   esac
   servers+=(--server "$peer=$binary")
   [[ $peer != *-multi-accept ]] || servers+=(--events "$peer=multi_accept on;")

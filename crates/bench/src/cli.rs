@@ -7,15 +7,15 @@ use std::{
     time::Duration,
 };
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::{
-    Error, Expected, Histogram, Memory, ProcessTree, Server, Url,
+    Error, Expected, Histogram, Kind, Memory, ProcessTree, Server, Url,
     compare::{self, Comparison},
     load::{
-        self, ConnectionUse, IdleOutcome, KeyType, Limit, Outcome, Plan, Protocol, Resumption,
-        TlsPlan,
+        self, ConnectionUse, IdleOutcome, KeyType, Limit, Offer, Outcome, Plan, Protocol,
+        Resumption, TlsPlan,
     },
     storm::{Storm, StormKey},
     testbed::Precedence,
@@ -34,7 +34,7 @@ enum Command {
     Load(LoadArgs),
     /// Hold idle connections after one request each and report the server's memory per connection
     Idle(IdleArgs),
-    /// Alternate servers on one core with the same nginx.conf and report ratios of CPU per
+    /// Alternate servers on one core with the same configuration and report ratios of CPU per
     /// operation
     Compare(CompareArgs),
     /// Alternate servers and report how an established connection fares while others do handshakes
@@ -67,6 +67,10 @@ struct TargetArgs {
     /// Pin the kind of certificate key
     #[arg(long)]
     key_type: Option<KeyType>,
+    /// What is offered besides: nothing, or what browsers offer (TLS 1.2 and 1.3, AES-128-GCM and
+    /// X25519MLKEM768 first, HTTP/2)
+    #[arg(long, value_enum, default_value_t)]
+    offer: Offer,
     /// Disable tickets, so that TLS 1.2 resumes by session id
     #[arg(long)]
     no_tickets: bool,
@@ -127,9 +131,12 @@ struct IdleArgs {
 /// The common arguments of `compare` and `storm`: the servers, rounds, and where the figures go.
 #[derive(clap::Args, Debug)]
 struct TurnsArgs {
-    /// A server: name=path of an nginx or sealane binary
+    /// A server: name=path of an nginx or sealane binary, or of what --kind says
     #[arg(long = "server", value_name = "NAME=PATH", required = true)]
     servers: Vec<Server>,
+    /// What a server is if it does not read nginx.conf: name=h2o or name=haproxy
+    #[arg(long = "kind", value_name = "NAME=KIND")]
+    kinds: Vec<String>,
     /// Directives for the http block of one server only: name='directive value;'
     #[arg(long = "directives", value_name = "NAME=TEXT")]
     directives: Vec<String>,
@@ -139,6 +146,9 @@ struct TurnsArgs {
     /// Directives for the events block of one server only: name='directive value;'
     #[arg(long = "events", value_name = "NAME=TEXT")]
     events: Vec<String>,
+    /// Directives outside of all blocks of one server only: name='directive value;'
+    #[arg(long = "main", value_name = "NAME=TEXT")]
+    main: Vec<String>,
     /// Directory of the test certificates
     #[arg(long, value_name = "DIRECTORY")]
     certificates: PathBuf,
@@ -331,9 +341,15 @@ fn run_storm(args: StormArgs) -> Result<(), Error> {
 }
 
 impl TurnsArgs {
-    /// The servers, each with its own directives.
+    /// The servers, each with its kind and its own directives.
     fn servers(&self) -> Result<Vec<Server>, Error> {
         let mut servers = self.servers.clone();
+        for text in &self.kinds {
+            let (server, kind) = addressee(&mut servers, text)?;
+            server.kind = Kind::from_str(kind, false).map_err(|_| {
+                Error::Usage(format!("\"{kind}\" is not one of nginx, h2o and haproxy"))
+            })?;
+        }
         for text in &self.directives {
             let (server, directives) = addressee(&mut servers, text)?;
             server.directives = directives.to_owned();
@@ -346,7 +362,19 @@ impl TurnsArgs {
             let (server, directives) = addressee(&mut servers, text)?;
             server.events = directives.to_owned();
         }
-        Ok(servers)
+        for text in &self.main {
+            let (server, directives) = addressee(&mut servers, text)?;
+            server.main = directives.to_owned();
+        }
+        let reads_none = |server: &&Server| server.kind != Kind::Nginx && server.has_directives();
+        match servers.iter().find(reads_none) {
+            Some(server) => Err(Error::Usage(format!(
+                "server \"{}\" cannot have directives: {} does not read nginx.conf",
+                server.name,
+                server.kind.product()
+            ))),
+            None => Ok(servers),
+        }
     }
 
     /// Sets the requested niceness for the lifetime of the value.
@@ -387,23 +415,23 @@ impl TurnsArgs {
     }
 }
 
-/// The server named in `name=directives`, and the directives.
+/// The server named in `name=value`, and the value.
 fn addressee<'a, 't>(
     servers: &'a mut [Server],
     text: &'t str,
 ) -> Result<(&'a mut Server, &'t str), Error> {
-    let (name, directives) = text
+    let (name, value) = text
         .split_once('=')
-        .ok_or_else(|| Error::Usage(format!("\"{text}\" is not of the form name=directives")))?;
+        .ok_or_else(|| Error::Usage(format!("\"{text}\" is not of the form name=value")))?;
     let server = servers
         .iter_mut()
         .find(|server| server.name == name)
         .ok_or_else(|| {
             Error::Usage(format!(
-                "there is no server \"{name}\" for these directives"
+                "\"{text}\" is for a server \"{name}\", and there is none"
             ))
         })?;
-    Ok((server, directives))
+    Ok((server, value))
 }
 
 impl TargetArgs {
@@ -424,10 +452,12 @@ impl TargetArgs {
         let pins = self.protocol.is_some()
             || self.suite.is_some()
             || self.group.is_some()
-            || self.key_type.is_some();
+            || self.key_type.is_some()
+            || self.offer != Offer::Pinned;
         match plan.tls.as_mut() {
             Some(tls) => {
                 *tls = TlsPlan {
+                    offer: self.offer,
                     protocol: self.protocol,
                     suite: self.suite.clone(),
                     group: self.group.clone(),

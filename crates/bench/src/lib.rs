@@ -42,7 +42,7 @@ pub use histogram::Histogram;
 pub use process::{CpuAccount, CpuTime, Memory, ProcessTree};
 pub use response::{Expected, ResponseError, ResponseReader};
 pub use statistics::Summary;
-pub use testbed::Server;
+pub use testbed::{Kind, Server};
 pub use url::{Url, UrlError};
 
 /// Runs what the arguments request and prints the result to standard output.

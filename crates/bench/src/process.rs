@@ -98,6 +98,19 @@ impl ProcessTree {
         account(&[self.root_pid])
     }
 
+    /// Whether all threads of all processes wait for something other than a processor.
+    pub(crate) fn is_at_rest(&self) -> io::Result<bool> {
+        for pid in self.pids()? {
+            for thread in threads(pid)? {
+                let stat = read_if_alive(thread.join("stat"))?;
+                if stat.is_some_and(|stat| is_running(&stat)) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
     /// Memory of all processes of the tree.
     ///
     /// # Errors
@@ -172,27 +185,33 @@ fn account(pids: &[u32]) -> io::Result<CpuAccount> {
 
 /// Nanoseconds on a CPU for each living thread of a process.
 fn add_threads(pid: u32, threads_ns: &mut HashMap<u32, u64>) -> io::Result<()> {
-    let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
-        Ok(tasks) => tasks,
-        Err(error) if is_gone(&error) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    for task in tasks {
-        let task = match task {
-            Ok(task) => task,
-            Err(error) if is_gone(&error) => continue,
-            Err(error) => return Err(error),
-        };
-        let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+    for directory in threads(pid)? {
+        let name = directory.file_name().and_then(|name| name.to_str());
+        let Some(thread) = name.and_then(|name| name.parse().ok()) else {
             continue;
         };
         if let Some(ns) =
-            read_if_alive(task.path().join("schedstat"))?.and_then(|text| parse_schedstat(&text))
+            read_if_alive(directory.join("schedstat"))?.and_then(|text| parse_schedstat(&text))
         {
             threads_ns.insert(thread, ns);
         }
     }
     Ok(())
+}
+
+/// The directories of the living threads of a process.
+fn threads(pid: u32) -> io::Result<Vec<PathBuf>> {
+    let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(tasks) => tasks,
+        Err(error) if is_gone(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let path = |task: io::Result<fs::DirEntry>| match task {
+        Ok(task) => Some(Ok(task.path())),
+        Err(error) if is_gone(&error) => None,
+        Err(error) => Some(Err(error)),
+    };
+    tasks.filter_map(path).collect()
 }
 
 /// Nanoseconds that the calling thread was on a CPU; 0 if the kernel does not account for them.
@@ -239,6 +258,12 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// Whether a thread with this `stat` runs, waits for a processor, or waits for a disk.
+fn is_running(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    state.is_some_and(|state| state.starts_with(['R', 'D']))
+}
+
 /// The first of three numbers is the time on a CPU in nanoseconds.
 fn parse_schedstat(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
@@ -276,6 +301,27 @@ mod tests {
             (7, 153, 29)
         );
         assert!(parse_stat("42 (cut off) S 7").is_none());
+    }
+
+    #[test]
+    fn threads_that_sleep_are_at_rest() {
+        assert!(is_running("42 (S) R 7 42"));
+        assert!(is_running("42 (a) S (b) D 7 42"));
+        assert!(!is_running("42 (R) S 7 42"));
+        assert!(!is_running("42 (R) Z 7 42"));
+        // This thread is running while it asks.
+        let tree = ProcessTree::of(std::process::id());
+        assert!(!tree.is_at_rest().expect("this process exists"));
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep exists everywhere");
+        let tree = ProcessTree::of(child.id());
+        let limit = std::time::Duration::from_secs(30);
+        let at_rest = crate::testbed::wait_until(limit, || tree.is_at_rest().unwrap_or(false));
+        child.kill().expect("the child is ours");
+        child.wait().expect("the child is ours");
+        assert!(at_rest);
     }
 
     #[test]

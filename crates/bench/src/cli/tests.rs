@@ -122,7 +122,7 @@ fn storm_args(line: &str) -> StormArgs {
 fn storm_with_variants_of_a_server() {
     let line = "bench storm --certificates c --work w --server a=/bin/a --server b=/bin/b \
                 --events b=multi_accept=on; --directives a=ssl_async=off; --key rsa4096,p256 \
-                --clients 32 --interval 0.5 --server-cores 2,1 --rounds 7 --nice -20";
+                --main b=user=x; --clients 32 --interval 0.5 --server-cores 2,1 --rounds 7 --nice -20";
     let args = storm_args(line);
     assert_eq!(args.keys, [StormKey::Rsa4096, StormKey::P256]);
     assert_eq!(
@@ -134,9 +134,15 @@ fn storm_with_variants_of_a_server() {
     let servers = args.turns.servers().expect("both exist");
     let extras: Vec<_> = servers
         .iter()
-        .map(|server| (server.directives.as_str(), server.events.as_str()))
+        .map(|server| [&server.directives, &server.events, &server.main].map(String::as_str))
         .collect();
-    assert_eq!(extras, [("ssl_async=off;", ""), ("", "multi_accept=on;")]);
+    assert_eq!(
+        extras,
+        [
+            ["ssl_async=off;", "", ""],
+            ["", "multi_accept=on;", "user=x;"]
+        ]
+    );
 }
 
 #[test]
@@ -162,11 +168,43 @@ fn storms_that_make_no_sense_are_refused() {
     ] {
         assert!(parse(&format!("{line} {more}")).is_err(), "{more}");
     }
-    for more in ["--events b=x;", "--directives b=x;", "--events x"] {
+    for more in [
+        "--events b=x;",
+        "--directives b=x;",
+        "--main b=x;",
+        "--events x",
+    ] {
         let turns = storm_args(&format!("{line} {more}")).turns;
         assert!(matches!(turns.servers(), Err(Error::Usage(_))), "{more}");
     }
     let contradiction =
         "bench compare --server-cpu 1 --server-cores 2 --certificates c --work w --server a=/bin/a";
     assert!(parse(contradiction).is_err());
+}
+
+#[test]
+fn a_server_of_another_kind_has_no_directives() {
+    let line = "bench storm --certificates c --work w --server a=/bin/a --server b=/bin/b --server c=/bin/c";
+    let servers = |more: &str| storm_args(&format!("{line} {more}")).turns.servers();
+    let kinds = |more: &str| {
+        let servers = servers(more).expect("consistent");
+        servers.iter().map(|server| server.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(""), [Kind::Nginx; 3]);
+    assert_eq!(
+        kinds("--kind c=haproxy --kind a=h2o --kind b=nginx --directives b=x;"),
+        [Kind::H2o, Kind::Nginx, Kind::Haproxy]
+    );
+    for more in [
+        "--kind a=apache",
+        "--kind a=",
+        "--kind a",
+        "--kind d=h2o",
+        "--kind a=h2o --directives a=x;",
+        "--kind a=h2o --rsa-directives a=x;",
+        "--kind a=haproxy --events a=x;",
+        "--kind a=haproxy --main a=x;",
+    ] {
+        assert!(matches!(servers(more), Err(Error::Usage(_))), "{more}");
+    }
 }

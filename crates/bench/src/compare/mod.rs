@@ -117,10 +117,14 @@ impl Comparison {
     /// All rounds of one case on one division of the cores.
     fn rounds_of(&self, case: &Case, site: &Site, cpus: &Cpus) -> Result<CaseResult, Error> {
         let started = Instant::now();
-        let mut result = CaseResult::new(case, &cpus.server, self.servers.len());
+        let obstacles = self.servers.iter().map(|server| case.obstacle(server.kind));
+        let mut result = CaseResult::new(case, &cpus.server, obstacles.collect());
         for round in 0..self.rounds {
             for index in order(round, self.servers.len()) {
                 let server = &self.servers[index];
+                if case.obstacle(server.kind).is_some() {
+                    continue;
+                }
                 let measurement = self
                     .measure(case, server, site, cpus, Extra::Nothing)
                     .map_err(|error| error.of(case, server))?;
@@ -129,7 +133,7 @@ impl Comparison {
         }
         let is_cpu = matches!(case.measure, Measure::CpuPerOperation { .. });
         if self.instructions && is_cpu {
-            for (index, server) in self.servers.iter().enumerate() {
+            for (index, server) in self.able(case) {
                 let measurement = self
                     .measure(case, server, site, cpus, Extra::Instructions)
                     .map_err(|error| error.of(case, server))?;
@@ -148,6 +152,12 @@ impl Comparison {
         Ok(result)
     }
 
+    /// The servers that can do the case, with their numbers.
+    fn able(&self, case: &Case) -> impl Iterator<Item = (usize, &Server)> {
+        let is_able = |(_, server): &(usize, &Server)| case.obstacle(server.kind).is_none();
+        self.servers.iter().enumerate().filter(is_able)
+    }
+
     /// One more measurement of each server, sampled by perf and not included in the figures.
     fn profile(
         &self,
@@ -161,7 +171,7 @@ impl Comparison {
         }
         fs::create_dir_all(directory)
             .map_err(|source| Error::io(format!("create {}", directory.display()), source))?;
-        for server in &self.servers {
+        for (_, server) in self.able(case) {
             let cores = cpus.server.len();
             let base = directory.join(match cores {
                 1 => format!("{}-{}", case.name, server.name),
@@ -227,6 +237,9 @@ impl Comparison {
                     system_share: outcome.server_cpu.map(|cpu| {
                         cpu.system_ns as f64 / (cpu.user_ns + cpu.system_ns).max(1) as f64
                     }),
+                    memory_kib: outcome
+                        .server_memory
+                        .map(|memory| memory.pss_bytes as f64 / 1024.0),
                     operations: outcome.operations,
                     negotiated: outcome.negotiated,
                 }
@@ -239,6 +252,7 @@ impl Comparison {
                     rate_per_s: None,
                     instructions: None,
                     system_share: None,
+                    memory_kib: None,
                     operations: outcome.connections as u64,
                     negotiated: outcome.negotiated,
                 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     Error, Summary,
-    compare::cases::{Case, Target},
+    compare::cases::{self, Case, Target},
     load::Negotiated,
     testbed::{Machine, Server, ServerLabel, number, ratio_text, spread, verdict},
 };
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Serialize)]
 pub struct Report {
     machine: Machine,
-    servers: Vec<ServerLabel>,
+    pub(super) servers: Vec<ServerLabel>,
     rounds: usize,
     quick: bool,
     pub(super) cases: Vec<CaseResult>,
@@ -30,12 +30,26 @@ pub(super) struct Measurement {
     pub(super) busy: Option<f64>,
     /// Share of its CPU time that was system time.
     pub(super) system_share: Option<f64>,
+    /// Memory of the server at the end, with all keep-alive connections open.
+    pub(super) memory_kib: Option<f64>,
     /// Operations per second.
     pub(super) rate_per_s: Option<f64>,
     /// User-space instructions per operation, if counted.
     pub(super) instructions: Option<f64>,
     pub(super) operations: u64,
     pub(super) negotiated: Option<Negotiated>,
+}
+
+impl Measurement {
+    /// User time in the case's unit.
+    pub(super) fn user(&self) -> Option<f64> {
+        self.system_share.map(|share| self.value * (1.0 - share))
+    }
+
+    /// System time in the case's unit.
+    pub(super) fn system(&self) -> Option<f64> {
+        self.system_share.map(|share| self.value * share)
+    }
 }
 
 /// All rounds of a case; the outer vector by server.
@@ -48,6 +62,8 @@ pub(super) struct CaseResult {
     /// The servers' cores.
     server_cpus: Vec<usize>,
     measurements: Vec<Vec<Measurement>>,
+    /// Why a server has no measurements, by server.
+    obstacles: Vec<Option<&'static str>>,
     /// User-space instructions per operation by server, if counted.
     instructions: Vec<Option<f64>>,
 }
@@ -62,7 +78,13 @@ pub(super) struct Ratio {
 }
 
 impl CaseResult {
-    pub(super) fn new(case: &Case, server_cpus: &[usize], servers: usize) -> Self {
+    /// Without measurements so far; `obstacles` has an item for each server.
+    pub(super) fn new(
+        case: &Case,
+        server_cpus: &[usize],
+        obstacles: Vec<Option<&'static str>>,
+    ) -> Self {
+        let servers = obstacles.len();
         Self {
             name: case.name,
             title: case.title,
@@ -70,6 +92,7 @@ impl CaseResult {
             target: case.target,
             server_cpus: server_cpus.to_vec(),
             measurements: vec![Vec::new(); servers],
+            obstacles,
             instructions: vec![None; servers],
         }
     }
@@ -113,6 +136,34 @@ impl CaseResult {
         })
     }
 
+    /// The median of the rounds' ratios of a part of the figure. Nothing where a peer has none of
+    /// it.
+    pub(super) fn ratio_of(
+        &self,
+        (ours, theirs): (usize, usize),
+        part: impl Fn(&Measurement) -> Option<f64>,
+    ) -> Option<f64> {
+        let rounds = self.measurements[ours]
+            .iter()
+            .zip(&self.measurements[theirs]);
+        let ratios: Vec<_> = rounds
+            .filter_map(|(ours, theirs)| Some(part(ours)? / part(theirs)?))
+            .filter(|ratio| ratio.is_finite())
+            .collect();
+        Summary::of(&ratios).map(|summary| summary.median)
+    }
+
+    /// What a server negotiated.
+    fn negotiated(&self, server: usize) -> Option<&Negotiated> {
+        let first = self.measurements[server].first();
+        first.and_then(|measurement| measurement.negotiated.as_ref())
+    }
+
+    /// What the first server that was measured negotiated.
+    fn first_negotiated(&self) -> Option<&Negotiated> {
+        (0..self.measurements.len()).find_map(|server| self.negotiated(server))
+    }
+
     fn median_of(&self, server: usize, field: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
         let values: Vec<_> = self.measurements[server].iter().filter_map(field).collect();
         Summary::of(&values).map(|summary| summary.median)
@@ -138,11 +189,9 @@ impl Report {
     pub fn table(&self) -> String {
         let mut text = self.preamble();
         for case in &self.cases {
-            let negotiated = case.measurements[0]
-                .first()
-                .and_then(|measurement| measurement.negotiated.as_ref());
-            let negotiated =
-                negotiated.map_or_else(String::new, |negotiated| format!(" [{negotiated}]"));
+            let negotiated = case
+                .first_negotiated()
+                .map_or_else(String::new, |negotiated| format!(" [{negotiated}]"));
             let cores = match case.server_cpus.len() {
                 1 => String::new(),
                 count => format!(", {count} cores"),
@@ -155,6 +204,11 @@ impl Report {
             for index in 0..self.servers.len() {
                 text += &self.table_line(case, index);
             }
+            for (server, obstacle) in self.servers.iter().zip(&case.obstacles) {
+                if let Some(obstacle) = obstacle {
+                    let _ = writeln!(text, "  {} is left out: {obstacle}", server.name);
+                }
+            }
         }
         text
     }
@@ -162,7 +216,7 @@ impl Report {
     fn table_line(&self, case: &CaseResult, index: usize) -> String {
         let server = &self.servers[index];
         let Some(summary) = case.summary(index) else {
-            return String::new();
+            return format!("  {:10} {:>9}\n", server.name, NO_FIGURE);
         };
         let mut line = format!(
             "  {:10} {:>9}  ({}..{}, IQR {})",
@@ -174,12 +228,26 @@ impl Report {
         );
         let percent = |share: Option<f64>| share.map(|share| share * 100.0);
         let busy = case.median_of(index, |measurement| percent(measurement.busy));
-        let system = case.median_of(index, |measurement| percent(measurement.system_share));
-        if let (Some(busy), Some(system)) = (busy, system) {
-            let _ = write!(line, "  core {busy:.0} % busy, {system:.0} % system");
+        let user = case.median_of(index, Measurement::user);
+        let system = case.median_of(index, Measurement::system);
+        if let (Some(busy), Some(user), Some(system)) = (busy, user, system) {
+            let (user, system) = (number(user), number(system));
+            let _ = write!(
+                line,
+                "  user {user}, system {system}, core {busy:.0} % busy"
+            );
         }
         if let Some(rate) = case.median_of(index, |measurement| measurement.rate_per_s) {
             let _ = write!(line, ", {rate:.0} /s");
+        }
+        if cases::SCALE.contains(&case.name)
+            && let Some(memory) = case.median_of(index, |measurement| measurement.memory_kib)
+        {
+            let _ = write!(line, ", {} MiB", number(memory / 1024.0));
+        }
+        let first = case.first_negotiated();
+        if let Some(other) = case.negotiated(index).filter(|&other| Some(other) != first) {
+            let _ = write!(line, ", {other}");
         }
         if let Some(count) = case.instructions[index] {
             let _ = write!(line, ", {} k instructions", number(count / 1e3));
@@ -196,6 +264,12 @@ impl Report {
                 server.version,
                 ratio_text(&ratio.summary)
             );
+            let parts = (subject, index);
+            let user = case.ratio_of(parts, Measurement::user);
+            let system = case.ratio_of(parts, Measurement::system);
+            if let (Some(user), Some(system)) = (user, system) {
+                let _ = write!(line, ", user {user:.2}, system {system:.2}");
+            }
             if let Some((target, met)) = ratio.verdict {
                 let _ = write!(line, ", target {target:.2}: {}", verdict(met));
             }
@@ -262,33 +336,62 @@ impl Report {
                 self.servers[0].version
             );
             for case in &self.cases {
-                if let Some(ours) = case.summary(0) {
-                    let _ = writeln!(
-                        text,
-                        "| {} | {} | {} | {} |",
-                        case.title,
-                        case.unit,
-                        number(ours.median),
-                        spread(&ours)
-                    );
-                }
+                let (median, spread) = figures(case.summary(0));
+                let _ = writeln!(
+                    text,
+                    "| {} | {} | {median} | {spread} |",
+                    case.title, case.unit
+                );
             }
+            text += &self.notes(&[0]);
         }
         for (index, peer) in self.servers.iter().enumerate().skip(1) {
             for subject in self.subjects_against(index) {
                 let ours = &self.servers[subject];
                 let _ = writeln!(
                     text,
-                    "\n| case | cores | unit | {} | spread | {} | spread | ratio (range) | target |\n|---|---|---|---|---|---|---|---|---|",
+                    "\n| case | cores | unit | {} | spread | {} | spread | ratio (range) | user | system | target |\n|---|---|---|---|---|---|---|---|---|---|---|",
                     heading(ours),
                     heading(peer)
                 );
                 for case in &self.cases {
                     text += &markdown_line(case, (subject, ours), (index, peer));
                 }
+                text += &self.notes(&[subject, index]);
             }
         }
         text
+    }
+
+    /// What a table of `servers` needs to be read: which figures are missing and why, and where the
+    /// second server negotiated something else than the first.
+    fn notes(&self, servers: &[usize]) -> String {
+        let mut notes = String::new();
+        for case in &self.cases {
+            let name = |server: usize| &self.servers[server].name;
+            for &server in servers {
+                if let Some(obstacle) = case.obstacles[server] {
+                    let name = name(server);
+                    let _ = writeln!(notes, "- {}: {name} is left out: {obstacle}", case.title);
+                }
+            }
+            if let &[ours, theirs] = servers
+                && let Some(our_choice) = case.negotiated(ours)
+                && let Some(their_choice) = case.negotiated(theirs)
+                && our_choice != their_choice
+            {
+                let (ours, theirs) = (name(ours), name(theirs));
+                let _ = writeln!(
+                    notes,
+                    "- {}: {ours} negotiated {our_choice}, {theirs} {their_choice}",
+                    case.title
+                );
+            }
+        }
+        match notes.is_empty() {
+            true => notes,
+            false => format!("\n{notes}"),
+        }
     }
 
     /// All measurements as JSON.
@@ -299,6 +402,9 @@ impl Report {
         text
     }
 }
+
+/// The place of a figure that was not measured.
+const NO_FIGURE: &str = "-";
 
 /// The heading of a server's column.
 fn heading(server: &ServerLabel) -> String {
@@ -313,25 +419,32 @@ fn markdown_line(
     ours: (usize, &ServerLabel),
     theirs: (usize, &ServerLabel),
 ) -> String {
-    let (Some(our_summary), Some(their_summary), Some(ratio)) = (
-        case.summary(ours.0),
-        case.summary(theirs.0),
-        case.ratio(ours, theirs),
-    ) else {
-        return String::new();
-    };
-    let target = ratio.verdict.map_or_else(String::new, |(target, met)| {
+    let ratio = case.ratio(ours, theirs);
+    let judged = ratio.as_ref().and_then(|ratio| ratio.verdict);
+    let target = judged.map_or_else(String::new, |(target, met)| {
         format!("{target:.2}: {}", verdict(met))
     });
+    let ratio = ratio.map_or(NO_FIGURE.into(), |ratio| ratio_text(&ratio.summary));
+    let part = |part: fn(&Measurement) -> Option<f64>| {
+        let ratio = case.ratio_of((ours.0, theirs.0), part);
+        ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
+    };
+    let (our_median, our_spread) = figures(case.summary(ours.0));
+    let (their_median, their_spread) = figures(case.summary(theirs.0));
     format!(
-        "| {} | {} | {} | {} | {} | {} | {} | {} | {target} |\n",
+        "| {} | {} | {} | {our_median} | {our_spread} | {their_median} | {their_spread} | {ratio} | {} | {} | {target} |\n",
         case.title,
         case.server_cpus.len(),
         case.unit,
-        number(our_summary.median),
-        spread(&our_summary),
-        number(their_summary.median),
-        spread(&their_summary),
-        ratio_text(&ratio.summary),
+        part(Measurement::user),
+        part(Measurement::system),
     )
+}
+
+/// Median and spread of a server in a case.
+fn figures(summary: Option<Summary>) -> (String, String) {
+    match summary {
+        Some(summary) => (number(summary.median), spread(&summary)),
+        None => (NO_FIGURE.into(), NO_FIGURE.into()),
+    }
 }

@@ -1,5 +1,9 @@
 use super::*;
-use crate::{Summary, testbed::ServerLabel};
+use crate::{
+    Summary,
+    load::Negotiated,
+    testbed::{Kind, ServerLabel},
+};
 
 fn measurement(value: f64) -> Measurement {
     Measurement {
@@ -8,13 +12,14 @@ fn measurement(value: f64) -> Measurement {
         rate_per_s: Some(1000.0),
         instructions: None,
         system_share: Some(0.5),
+        memory_kib: Some(8192.0),
         operations: 1,
         negotiated: None,
     }
 }
 
 fn result(ours: &[f64], theirs: &[f64]) -> CaseResult {
-    let mut result = CaseResult::new(&cases::ALL[0], &[3], 2);
+    let mut result = CaseResult::new(&cases::ALL[0], &[3], vec![None; 2]);
     for &value in ours {
         result.add(0, measurement(value));
     }
@@ -28,9 +33,11 @@ fn label(name: &str, version: &str, directives: &str) -> ServerLabel {
     ServerLabel {
         name: name.into(),
         version: version.into(),
+        kind: Kind::Nginx,
         directives: directives.into(),
         rsa_directives: String::new(),
         events: String::new(),
+        main: String::new(),
     }
 }
 
@@ -51,6 +58,23 @@ fn a_ratio_is_taken_within_its_round() {
 }
 
 #[test]
+fn user_and_system_time_are_compared_apart() {
+    let mut result = CaseResult::new(&cases::ALL[0], &[3], vec![None; 2]);
+    for (server, value, system_share) in [(0, 10.0, 0.2), (1, 20.0, 0.5)] {
+        let system_share = Some(system_share);
+        result.add(
+            server,
+            Measurement {
+                system_share,
+                ..measurement(value)
+            },
+        );
+    }
+    assert_eq!(result.ratio_of((0, 1), Measurement::user), Some(0.8));
+    assert_eq!(result.ratio_of((0, 1), Measurement::system), Some(0.2));
+}
+
+#[test]
 fn targets_judge_the_reference_only() {
     let near = result(&[7.9], &[10.0]);
     let verdict = |result: &CaseResult, peer: &str| ratio(result, "", peer).verdict;
@@ -64,11 +88,7 @@ fn targets_judge_the_reference_only() {
 
 #[test]
 fn a_target_for_batches_judges_servers_that_batch() {
-    let case = cases::ALL
-        .iter()
-        .find(|case| case.name == "s2-rsa")
-        .expect("a case of the table");
-    let mut result = CaseResult::new(case, &[3], 2);
+    let mut result = CaseResult::new(case("s2-rsa"), &[3], vec![None; 2]);
     result.add(0, measurement(4.0));
     result.add(1, measurement(10.0));
     assert_eq!(ratio(&result, "ssl_async on;", "reference").verdict, None);
@@ -81,7 +101,7 @@ fn a_target_for_batches_judges_servers_that_batch() {
 #[test]
 fn cases_are_found_by_name_and_named_once() {
     assert_eq!(
-        cases::select(&[]).expect("all").len() + cases::S2.len(),
+        cases::select(&[]).expect("all").len() + cases::S2.len() + cases::SCALE.len(),
         cases::ALL.len()
     );
     let offload = cases::select(&["s2".into()]).expect("a known group");
@@ -103,6 +123,107 @@ fn cases_are_found_by_name_and_named_once() {
             1,
             "{}",
             case.name
+        );
+    }
+}
+
+fn case(name: &str) -> &'static Case {
+    let mut named = cases::ALL.iter().filter(|case| case.name == name);
+    named.next().expect("a case of the table")
+}
+
+fn left_out(kind: Kind) -> Vec<&'static str> {
+    let cases = cases::ALL.iter();
+    let left_out = cases.filter(|case| case.obstacle(kind).is_some());
+    left_out.map(|case| case.name).collect()
+}
+
+#[test]
+fn peers_are_left_out_of_what_they_cannot_do() {
+    assert_eq!(left_out(Kind::Nginx), [""; 0]);
+    assert_eq!(
+        left_out(Kind::H2o),
+        ["browser-full-p256", "browser-ticket", "tls13-early-data"]
+    );
+    assert_eq!(
+        left_out(Kind::Haproxy),
+        ["tls13-1k-uncached", "tls13-100k", "tls13-1g", "h2-1m"]
+    );
+}
+
+fn negotiated(group: &'static str) -> Negotiated {
+    Negotiated {
+        protocol: "TLSv1.3",
+        suite: "TLS_AES_256_GCM_SHA384",
+        group: Some(group),
+        key_type: Some("P-256"),
+        resumed: false,
+    }
+}
+
+/// A report of one case and three servers: figures of the first and the last, which negotiated
+/// different groups, and none of the second.
+fn report_with_a_gap() -> Report {
+    let mut report = Report::new(&[], 1, false).expect("no server to ask for its version");
+    report.servers = vec![
+        label("sealane", "sealane 0.1.0", ""),
+        label("haproxy", "HAProxy 2.6.12", ""),
+        label("h2o", "H2O 2.2.5", ""),
+    ];
+    let obstacles = vec![None, Some("it has no files"), None];
+    let mut result = CaseResult::new(case("tls13-100k"), &[3], obstacles);
+    for (index, value, group) in [(0, 10.0, "X25519MLKEM768"), (2, 20.0, "X25519")] {
+        let negotiated = Some(negotiated(group));
+        result.add(
+            index,
+            Measurement {
+                negotiated,
+                ..measurement(value)
+            },
+        );
+    }
+    report.cases.push(result);
+    report
+}
+
+#[test]
+fn a_table_says_why_a_figure_is_missing() {
+    let table = report_with_a_gap().table();
+    let lines: Vec<_> = table.lines().map(str::trim).collect();
+    let at = |start: &str| {
+        let position = lines.iter().position(|line| line.starts_with(start));
+        position.unwrap_or_else(|| panic!("{start} is missing in {table}"))
+    };
+    let words: Vec<_> = lines[at("haproxy  ")].split_ascii_whitespace().collect();
+    assert_eq!(words, ["haproxy", "-"]);
+    assert!(at("haproxy is left out: it has no files") > at("h2o  "));
+    // The others are compared all the same, and what they negotiated is shown where it differs.
+    assert!(lines[at("tls13-100k: ")].contains("X25519MLKEM768"));
+    let h2o = lines[at("h2o  ")];
+    assert!(
+        h2o.contains("sealane / H2O 2.2.5: 0.50") && h2o.contains(" X25519 "),
+        "{h2o}"
+    );
+}
+
+#[test]
+fn markdown_says_why_a_figure_is_missing() {
+    let markdown = report_with_a_gap().markdown();
+    let title = case("tls13-100k").title;
+    for expected in [
+        format!("| {title} | 1 | us | 10.0 | 10.0..10.0 | - | - | - |  |  |  |"),
+        format!("- {title}: haproxy is left out: it has no files"),
+        format!("| {title} | 1 | us | 10.0 | 10.0..10.0 | 20.0 | 20.0..20.0 | 0.50 (0.50..0.50) |"),
+        format!(
+            "- {title}: sealane negotiated {}, h2o {}",
+            negotiated("X25519MLKEM768"),
+            negotiated("X25519")
+        ),
+    ] {
+        assert_eq!(
+            markdown.matches(&expected).count(),
+            1,
+            "{expected}\nin\n{markdown}"
         );
     }
 }

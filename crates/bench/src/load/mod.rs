@@ -25,4 +25,4 @@ pub use plan::{ConnectionUse, Limit, Plan};
 pub use probe::{Probe, ProbeRecord, ProbeSettings, Sample};
 pub(crate) use run::pin_this_thread;
 pub use run::{Meter, Outcome, run, run_metered};
-pub use tls::{KeyType, Negotiated, Protocol, Resumption, TlsPlan};
+pub use tls::{KeyType, Negotiated, Offer, Protocol, Resumption, TlsPlan};

@@ -15,10 +15,10 @@ use std::{
 use tokio::{sync::watch, task::LocalSet};
 
 use crate::{
-    CpuAccount, CpuTime, Error, Histogram, ProcessTree,
+    CpuAccount, CpuTime, Error, Histogram, Memory, ProcessTree,
     load::{
-        EarlyDataCount, Limit, Negotiated, Plan, Resumption, client::Client, stream::Scratch,
-        tls::TlsSettings,
+        EarlyDataCount, Limit, Negotiated, Plan, Resumption, client::Client,
+        idle::raise_descriptor_limit, stream::Scratch, tls::TlsSettings,
     },
 };
 
@@ -55,6 +55,8 @@ pub struct Outcome {
     pub early_data: Option<EarlyDataCount>,
     /// CPU used by the server, if its process was given.
     pub server_cpu: Option<CpuTime>,
+    /// The server's memory at the end, with all keep-alive connections open.
+    pub server_memory: Option<Memory>,
     /// CPU used by the generator itself.
     pub generator_cpu: CpuTime,
     /// The negotiated parameters; `None` in cleartext.
@@ -157,6 +159,13 @@ pub fn run_metered(
             "a run needs at least one client and one thread".into(),
         ));
     }
+    let descriptors = raise_descriptor_limit();
+    if plan.clients as u64 > descriptors {
+        return Err(Error::Usage(format!(
+            "{} clients need more file descriptors than the limit of {descriptors} allows; raise it with ulimit -n",
+            plan.clients
+        )));
+    }
     let (phase, phases) = watch::channel(Phase::WarmUp);
     let (reports, reported) = mpsc::channel();
     let operations = match plan.limit {
@@ -216,6 +225,10 @@ fn measure(
     let elapsed = started.elapsed();
     thread::sleep(SETTLE);
     let after = Reading::take(server)?;
+    let server_memory = server
+        .map(|tree| tree.memory())
+        .transpose()
+        .map_err(|source| Error::io("read memory from /proc", source))?;
     if let Some(meter) = meter {
         meter.end()?;
     }
@@ -240,6 +253,7 @@ fn measure(
             .server
             .zip(before.server)
             .map(|(after, before)| after.since(&before)),
+        server_memory,
         generator_cpu: after.generator.since(&before.generator),
         negotiated: share.negotiated,
     })

@@ -108,9 +108,29 @@ pub enum Resumption {
     EarlyData,
 }
 
+/// What a client offers besides the pinned parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Offer {
+    /// Only what is pinned, so that the server has no choice.
+    #[default]
+    Pinned,
+    /// What browsers offer: TLS 1.2 and 1.3, all three suites with AES-128 first, X25519MLKEM768
+    /// before X25519 and the curves, HTTP/2 and HTTP/1.1. What is pinned must be chosen by the
+    /// server.
+    Browser,
+}
+
+/// The groups that browsers offer, preferred first. Key shares are sent for the first two.
+const BROWSER_GROUPS: [&str; 4] = ["X25519MLKEM768", "X25519", "P-256", "P-384"];
+/// The TLS 1.3 suites that browsers offer, preferred first.
+const BROWSER_SUITES: &str =
+    "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
+
 /// The parameters that a run pins. Those that are `None` are left to the server and only reported.
 #[derive(Clone, Debug)]
 pub struct TlsPlan {
+    /// What else is offered.
+    pub offer: Offer,
     /// The protocol version.
     pub protocol: Option<Protocol>,
     /// The suite: an IANA name (`TLS_AES_256_GCM_SHA384`) in TLS 1.3, OpenSSL's
@@ -129,6 +149,7 @@ pub struct TlsPlan {
 impl Default for TlsPlan {
     fn default() -> Self {
         Self {
+            offer: Offer::Pinned,
             protocol: None,
             suite: None,
             group: None,
@@ -180,8 +201,11 @@ impl TlsSettings {
     ) -> Result<Self, Error> {
         let group = plan.group.as_deref().map(group).transpose()?;
         let protocol = check_suite_fits(plan)?;
-        let context = context(plan, protocol, group, http2)
-            .map_err(|error| library_error("prepare the TLS client", &error))?;
+        let context = match plan.offer {
+            Offer::Pinned => context(plan, protocol, group, http2),
+            Offer::Browser => browser_context(plan),
+        };
+        let context = context.map_err(|error| library_error("prepare the TLS client", &error))?;
         let plan = TlsPlan {
             protocol,
             ..plan.clone()
@@ -292,6 +316,21 @@ fn context(
     if http2 {
         builder.set_alpn(&[b"h2"])?;
     }
+    builder.set_tickets_enabled(plan.tickets);
+    builder.build()
+}
+
+/// The offer of a browser. The certificate's key is the server's choice, too.
+fn browser_context(plan: &TlsPlan) -> Result<ClientContext, LibraryError> {
+    let mut builder = ClientContext::builder()?;
+    builder.set_protocol_range(ProtocolVersion::Tls12, ProtocolVersion::Tls13)?;
+    builder.set_ciphersuites(BROWSER_SUITES)?;
+    let groups: Vec<_> = BROWSER_GROUPS
+        .into_iter()
+        .filter_map(group_by_name)
+        .collect();
+    builder.set_groups(&groups)?;
+    builder.set_alpn(&[b"h2", b"http/1.1"])?;
     builder.set_tickets_enabled(plan.tickets);
     builder.build()
 }

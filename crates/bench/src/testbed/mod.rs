@@ -3,6 +3,7 @@
 
 mod cpus;
 mod figures;
+mod kind;
 mod machine;
 mod neighbours;
 pub(crate) mod origin;
@@ -17,6 +18,7 @@ use std::{
 
 pub(crate) use cpus::{Cpus, ServerCores, available as available_cpus};
 pub(crate) use figures::{number, ratio_text, spread, verdict};
+pub use kind::Kind;
 pub(crate) use machine::Machine;
 pub(crate) use neighbours::Neighbours;
 pub(crate) use precedence::Precedence;

@@ -2,6 +2,7 @@
 
 use std::{
     fmt, fs,
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -17,30 +18,36 @@ use crate::{
     Error, ProcessTree,
     load::pin_this_thread,
     testbed::{
-        site::{Ports, Site, Variant},
+        kind::Kind,
+        site::{File, Listener, Ports, Site, Variant},
         wait_until,
     },
 };
 
-/// How long a server may take to listen, and to end after TERM.
+/// How long a server may take to respond, then to come to rest, and to end after TERM.
 const START_LIMIT: Duration = Duration::from_secs(15);
+const REST_LIMIT: Duration = Duration::from_secs(1);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// Lines of the error log shown with a failure.
 const LOG_LINES: usize = 5;
 
-/// A server that accepts nginx's command line and configuration.
+/// A server to start and measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Its name in the report.
     pub name: String,
     /// Its binary.
     pub path: PathBuf,
+    /// What the binary is, and so which configuration it gets.
+    pub kind: Kind,
     /// Directives for the `http` block of this server only, shown in the report.
     pub directives: String,
     /// Directives for those of its `server` blocks that have an RSA key, shown in the report.
     pub rsa_directives: String,
     /// Directives for its `events` block, shown in the report.
     pub events: String,
+    /// Directives outside of all blocks, shown in the report.
+    pub main: String,
 }
 
 impl FromStr for Server {
@@ -60,24 +67,45 @@ impl FromStr for Server {
         Ok(Self {
             name: name.into(),
             path: path.into(),
+            kind: Kind::default(),
             directives: String::new(),
             rsa_directives: String::new(),
             events: String::new(),
+            main: String::new(),
         })
     }
 }
 
 impl Server {
-    /// Product and TLS library with their versions, from `-V`: "nginx 1.30.0, OpenSSL 4.0.1".
+    /// Product and TLS library with their versions: "nginx 1.30.0, OpenSSL 4.0.1".
     pub(crate) fn version(&self) -> Result<String, Error> {
+        let argument = self.kind.version_argument();
         let output = Command::new(&self.path)
-            .arg("-V")
+            .arg(argument)
             .stdin(Stdio::null())
             .output()
-            .map_err(|source| Error::io(format!("run {} -V", self.path.display()), source))?;
+            .map_err(|source| {
+                Error::io(format!("run {} {argument}", self.path.display()), source)
+            })?;
         let text = [output.stderr, output.stdout].concat();
-        parse_version(&String::from_utf8_lossy(&text))
-            .ok_or_else(|| self.failed("`-V` prints no version"))
+        let version = self.kind.parse_version(&String::from_utf8_lossy(&text));
+        version.ok_or_else(|| {
+            self.failed(format!(
+                "`{argument}` does not print a version as {} does (is --kind right?)",
+                self.kind.product()
+            ))
+        })
+    }
+
+    /// Whether it has directives in addition to its kind's configuration.
+    pub(crate) fn has_directives(&self) -> bool {
+        let all = [
+            &self.directives,
+            &self.rsa_directives,
+            &self.events,
+            &self.main,
+        ];
+        all.iter().any(|directives| !directives.is_empty())
     }
 
     fn failed(&self, reason: impl Into<String>) -> Error {
@@ -94,9 +122,11 @@ pub(crate) struct ServerLabel {
     pub(crate) name: String,
     /// Product and TLS library with their versions.
     pub(crate) version: String,
+    pub(crate) kind: Kind,
     pub(crate) directives: String,
     pub(crate) rsa_directives: String,
     pub(crate) events: String,
+    pub(crate) main: String,
 }
 
 /// The peer to which the ratios of targets refer. Variants of it have a name that continues after a
@@ -108,9 +138,11 @@ impl ServerLabel {
         Ok(Self {
             name: server.name.clone(),
             version: server.version()?,
+            kind: server.kind,
             directives: server.directives.clone(),
             rsa_directives: server.rsa_directives.clone(),
             events: server.events.clone(),
+            main: server.main.clone(),
         })
     }
 
@@ -126,9 +158,14 @@ impl ServerLabel {
 
     /// Whether it is measured with only the common configuration.
     pub(crate) fn is_as_it_comes(&self) -> bool {
-        [&self.directives, &self.rsa_directives, &self.events]
-            .iter()
-            .all(|directives| directives.is_empty())
+        [
+            &self.directives,
+            &self.rsa_directives,
+            &self.events,
+            &self.main,
+        ]
+        .iter()
+        .all(|directives| directives.is_empty())
     }
 
     /// Whether targets refer to the ratios to this server.
@@ -142,6 +179,9 @@ impl fmt::Display for ServerLabel {
     /// Shows name, version, and the additions to the common configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.version)?;
+        if self.kind != Kind::Nginx {
+            write!(f, ", configured by bench/{}", self.kind.file_name())?;
+        }
         if !self.directives.is_empty() {
             write!(f, ", with {}", self.directives)?;
         }
@@ -151,31 +191,11 @@ impl fmt::Display for ServerLabel {
         if !self.events.is_empty() {
             write!(f, ", with events {{ {} }}", self.events)?;
         }
+        if !self.main.is_empty() {
+            write!(f, ", with {} outside of all blocks", self.main)?;
+        }
         Ok(())
     }
-}
-
-/// Parses nginx's output for `-V`. A library that was updated after the build is shown with its
-/// running version.
-pub(crate) fn parse_version(text: &str) -> Option<String> {
-    let product = text
-        .lines()
-        .find_map(|line| line.split_once(" version: "))?
-        .1
-        .trim();
-    let product = product.split_ascii_whitespace().next()?.replace('/', " ");
-    let library = text.lines().find_map(|line| {
-        let built = line.strip_prefix("built with ")?;
-        let running = built
-            .split_once("(running with ")
-            .map_or(built, |(_, running)| running);
-        let words: Vec<_> = running.split_ascii_whitespace().take(2).collect();
-        Some(words.join(" "))
-    });
-    Some(match library {
-        Some(library) => format!("{product}, {library}"),
-        None => product,
-    })
 }
 
 /// A started server; stops when dropped.
@@ -187,17 +207,19 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `server` on the cores `cpus`, with a worker for each, and waits until it listens.
+    /// Starts `server` on the cores `cpus`, with a worker for each, and waits until it is ready.
     pub(crate) fn start(server: &Server, site: &Site, cpus: &[usize]) -> Result<Self, Error> {
         let prefix = site.prefix(&server.name)?;
         let ports = Ports::free()?;
-        let configuration = prefix.join("nginx.conf");
+        let configuration = prefix.join(server.kind.file_name());
         fs::write(
             &configuration,
             site.configuration(
+                server.kind,
                 &ports,
                 Variant {
                     workers: cpus.len(),
+                    main: &server.main,
                     events: &server.events,
                     directives: &server.directives,
                     rsa_directives: &server.rsa_directives,
@@ -211,7 +233,7 @@ impl Running {
         // The server runs in its prefix, where a relative path has another meaning.
         let binary = fs::canonicalize(&server.path)
             .map_err(|source| Error::io(format!("find {}", server.path.display()), source))?;
-        let mut command = command(&binary, &prefix, &configuration, &output)?;
+        let mut command = command(server.kind, &binary, &prefix, &configuration, &output)?;
         // Affinity is inherited, so a thread that pins itself first starts a process that has never
         // run anywhere else.
         let child = thread::scope(|scope| {
@@ -231,31 +253,38 @@ impl Running {
             log,
             ports,
         };
-        running.wait_for_listeners(&output)?;
+        running.wait_until_ready(&output)?;
         Ok(running)
     }
 
-    fn wait_for_listeners(&mut self, output: &Path) -> Result<(), Error> {
+    /// Waits until the server listens everywhere, responds, and has nothing left to do.
+    ///
+    /// The last matters for servers with threads. H2O handshakes before its thread for ticket keys
+    /// has run for the first time, and cannot read those tickets later.
+    fn wait_until_ready(&mut self, output: &Path) -> Result<(), Error> {
         let ports = self.ports;
         let mut ended = None;
         let child = &mut self.child;
-        let listening = wait_until(START_LIMIT, || {
+        let responding = wait_until(START_LIMIT, || {
             ended = child.try_wait().ok().flatten();
             ended.is_some()
-                || ports.all().iter().all(|&port| {
-                    TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).is_ok()
-                })
+                || ports.all().iter().all(|&port| connect(port).is_ok())
+                    && responds(ports.of(Listener::Plain)).unwrap_or(false)
         });
         match ended {
             Some(status) => Err(self.server.failed(format!(
                 "ended with {status} at start: {}",
                 self.last_words(output)
             ))),
-            None if !listening => Err(self.server.failed(format!(
-                "did not listen within {START_LIMIT:?}: {}",
+            None if !responding => Err(self.server.failed(format!(
+                "did not listen and respond within {START_LIMIT:?}: {}",
                 self.last_words(output)
             ))),
-            None => Ok(()),
+            None => {
+                // One that never rests is measured all the same.
+                wait_until(REST_LIMIT, || self.processes().is_at_rest().unwrap_or(true));
+                Ok(())
+            }
         }
     }
 
@@ -313,7 +342,26 @@ impl Drop for Running {
     }
 }
 
+fn connect(port: u16) -> io::Result<TcpStream> {
+    TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+/// Whether a request over plain HTTP succeeds.
+fn responds(port: u16) -> io::Result<bool> {
+    let mut stream = connect(port)?;
+    stream.set_read_timeout(Some(START_LIMIT))?;
+    let path = File::Tiny.name();
+    write!(
+        stream,
+        "GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response)?;
+    Ok(response.starts_with(b"HTTP/1.1 200"))
+}
+
 fn command(
+    kind: Kind,
     binary: &Path,
     prefix: &Path,
     configuration: &Path,
@@ -328,15 +376,8 @@ fn command(
         .try_clone()
         .map_err(|source| Error::io("duplicate a descriptor", source))?;
     let mut command = Command::new(binary);
+    kind.add_arguments(&mut command, prefix, configuration);
     command
-        .arg("-p")
-        .arg(prefix)
-        .arg("-c")
-        .arg(configuration)
-        .arg("-e")
-        .arg(prefix.join("error.log"));
-    command
-        .args(["-g", "daemon off;"])
         .current_dir(prefix)
         .stdin(Stdio::null())
         .stdout(stdout)

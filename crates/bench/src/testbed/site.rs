@@ -1,4 +1,5 @@
-//! The site that all servers serve: files, certificates and one configuration.
+//! The site that all servers serve: files, certificates and one configuration for each kind of
+//! server.
 
 use std::{
     fs,
@@ -7,10 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::Error;
-
-/// The configuration with `@NAMES@` as placeholders for ports and paths.
-const TEMPLATE: &str = include_str!("../../../../bench/nginx.conf");
+use crate::{Error, testbed::kind::Kind};
 
 /// A file that the servers serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +57,14 @@ pub(crate) enum Listener {
     Early,
     /// P-256 with HTTP/2.
     Http2,
+    /// P-256 without `open_file_cache`.
+    Uncached,
+    /// P-256 with nginx's default groups and suites.
+    Browser,
 }
 
 impl Listener {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Plain,
         Self::P256,
         Self::P384,
@@ -71,6 +73,8 @@ impl Listener {
         Self::Untuned,
         Self::Early,
         Self::Http2,
+        Self::Uncached,
+        Self::Browser,
     ];
 
     /// The placeholder for its port in the configuration.
@@ -84,6 +88,8 @@ impl Listener {
             Self::Untuned => "@UNTUNED_PORT@",
             Self::Early => "@EARLY_PORT@",
             Self::Http2 => "@HTTP2_PORT@",
+            Self::Uncached => "@UNCACHED_PORT@",
+            Self::Browser => "@BROWSER_PORT@",
         }
     }
 }
@@ -119,11 +125,14 @@ impl Ports {
     }
 }
 
-/// The differences between the configurations of two started servers.
+/// The differences between the configurations of two started servers. Directives are for those that
+/// read nginx.conf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variant<'a> {
-    /// `worker_processes`.
+    /// `worker_processes`, or threads.
     pub(crate) workers: usize,
+    /// Directives outside of all blocks.
+    pub(crate) main: &'a str,
     /// Directives in the `events` block.
     pub(crate) events: &'a str,
     /// Directives in the `http` block.
@@ -199,19 +208,20 @@ impl Site {
     }
 
     /// The configuration of one server.
-    pub(crate) fn configuration(&self, ports: &Ports, variant: Variant<'_>) -> String {
+    pub(crate) fn configuration(&self, kind: Kind, ports: &Ports, variant: Variant<'_>) -> String {
         // As root, a server would switch to a user that cannot read the cache.
         let user = if rustix::process::geteuid().is_root() {
-            "user root;"
+            kind.stay_root()
         } else {
             ""
         };
         // Without an origin, nothing requests a proxied file.
         let origin_port = self.origin.map_or(9, |origin| origin.port());
-        let mut text = TEMPLATE.to_owned();
+        let mut text = kind.template().to_owned();
         for (name, value) in [
             ("@USER@", user),
             ("@WORKERS@", &variant.workers.to_string()),
+            ("@MAIN@", variant.main),
             ("@EVENTS@", variant.events),
             ("@DIRECTIVES@", variant.directives),
             ("@RSA_DIRECTIVES@", variant.rsa_directives),

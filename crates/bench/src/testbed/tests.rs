@@ -2,22 +2,56 @@ use super::*;
 
 #[test]
 fn versions_as_nginx_prints_them() {
+    let parse = |text| Kind::Nginx.parse_version(text);
     let text = "nginx version: nginx/1.22.1\nbuilt with OpenSSL 3.0.22 25 Aug 2026 (running with OpenSSL 3.0.19 27 Jan 2026)\n\
                 TLS SNI support enabled\nconfigure arguments: --with-x\n";
-    assert_eq!(
-        server::parse_version(text).as_deref(),
-        Some("nginx 1.22.1, OpenSSL 3.0.19")
-    );
+    assert_eq!(parse(text).as_deref(), Some("nginx 1.22.1, OpenSSL 3.0.19"));
     let text = "nginx version: nginx/1.30.0 (Debian)\nbuilt by gcc 14\nbuilt with OpenSSL 4.0.3 29 Sep 2026\n";
+    assert_eq!(parse(text).as_deref(), Some("nginx 1.30.0, OpenSSL 4.0.3"));
     assert_eq!(
-        server::parse_version(text).as_deref(),
-        Some("nginx 1.30.0, OpenSSL 4.0.3")
-    );
-    assert_eq!(
-        server::parse_version("sealane version: sealane/0.1.0\n").as_deref(),
+        parse("sealane version: sealane/0.1.0\n").as_deref(),
         Some("sealane 0.1.0")
     );
-    assert_eq!(server::parse_version("usage: something else\n"), None);
+    assert_eq!(parse("usage: something else\n"), None);
+}
+
+#[test]
+fn versions_as_other_servers_print_them() {
+    let h2o = "h2o version 2.2.5\nOpenSSL: OpenSSL 3.0.19 27 Jan 2026\nmruby: YES\n";
+    let haproxy = "HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/\nStatus: long-term\n\
+                   Built with OpenSSL version : OpenSSL 3.0.22 25 Aug 2026\n\
+                   Running on OpenSSL version : OpenSSL 3.0.19 27 Jan 2026\n";
+    let version_of = |kind: Kind, text| kind.parse_version(text);
+    assert_eq!(
+        version_of(Kind::H2o, h2o).as_deref(),
+        Some("H2O 2.2.5, OpenSSL 3.0.19")
+    );
+    assert_eq!(
+        version_of(Kind::Haproxy, haproxy).as_deref(),
+        Some("HAProxy 2.6.12, OpenSSL 3.0.19")
+    );
+    assert_eq!(
+        version_of(Kind::Haproxy, "HAProxy version 3.0.2 2024/06/14\n").as_deref(),
+        Some("HAProxy 3.0.2")
+    );
+    // A binary of another kind, or one that breaks off.
+    let nginx = "nginx version: nginx/1.22.1\n";
+    let outputs = [
+        (Kind::Nginx, nginx),
+        (Kind::H2o, h2o),
+        (Kind::Haproxy, haproxy),
+    ];
+    for (kind, _) in outputs {
+        for (of, text) in outputs {
+            assert_eq!(
+                version_of(kind, text).is_some(),
+                kind == of,
+                "{kind:?} {text}"
+            );
+        }
+        let empty = "nginx version: \nh2o version \nHAProxy version \n";
+        assert_eq!(version_of(kind, empty), None, "{kind:?}");
+    }
 }
 
 #[test]
@@ -33,7 +67,7 @@ fn server_arguments() {
 }
 
 #[test]
-fn the_template_is_filled_completely() {
+fn every_template_is_filled_completely() {
     let scratch = std::env::temp_dir().join(format!("sealane-bench-site-{}", std::process::id()));
     let certificates = scratch.join("certificates");
     std::fs::create_dir_all(&certificates).expect("a scratch directory");
@@ -47,41 +81,110 @@ fn the_template_is_filled_completely() {
             std::fs::write(path, "").expect("a scratch file");
         }
     }
-    let site = Site::prepare(&scratch, &certificates, false).expect("certificates are there");
+    let mut site = Site::prepare(&scratch, &certificates, false).expect("certificates are there");
+    site.set_origin(([127, 0, 0, 1], 7).into());
     let ports = Ports::free().expect("loopback has free ports");
     let variant = site::Variant {
         workers: 3,
+        main: "some_main_directive on;",
         events: "some_event_directive on;",
         directives: "some_directive 1;",
         rsa_directives: "some_rsa_directive 2;",
     };
-    let text = site.configuration(&ports, variant);
-    let code: String = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with('#'))
-        .collect();
-    assert!(!code.contains('@'), "{text}");
-    for port in ports.all() {
-        let listen = format!("listen 127.0.0.1:{port} ");
-        assert_eq!(code.matches(&listen).count(), 1, "{listen} in {text}");
+    for (kind, listen, workers) in [
+        (Kind::Nginx, "listen 127.0.0.1:PORT ", "worker_processes 3;"),
+        (Kind::H2o, "port: PORT\n", "num-threads: 3\n"),
+        (Kind::Haproxy, "bind 127.0.0.1:PORT", "nbthread 3\n"),
+    ] {
+        let code = without_comments(&site.configuration(kind, &ports, variant));
+        assert!(!code.contains('@'), "{code}");
+        for port in ports.all() {
+            let listen = listen.replace("PORT", &port.to_string());
+            assert_eq!(code.matches(&listen).count(), 1, "{listen} in {code}");
+        }
+        for expected in [
+            workers,
+            "p384.crt",
+            "rsa4096.crt",
+            "TLSv1.2",
+            "16384",
+            "127.0.0.1:7",
+        ] {
+            assert!(code.contains(expected), "{expected} is missing in {code}");
+        }
     }
+    let nginx = without_comments(&site.configuration(Kind::Nginx, &ports, variant));
     for expected in [
-        "worker_processes 3;",
+        "some_main_directive on;",
         "some_event_directive on;",
         "some_directive 1;",
-        "p384.crt",
         "rsa4096.key",
     ] {
-        assert!(code.contains(expected), "{expected} is missing in {text}");
+        assert!(nginx.contains(expected), "{expected} is missing in {nginx}");
     }
     // RSA-2048, RSA-4096, and what is not tuned.
-    assert_eq!(code.matches("some_rsa_directive 2;").count(), 3);
+    assert_eq!(nginx.matches("some_rsa_directive 2;").count(), 3);
     for (name, bytes) in [("10", 10), ("1k", 1 << 10), ("100k", 100 << 10)] {
         let path = scratch.join("files").join(name);
         let metadata = std::fs::metadata(path).expect("created");
         assert_eq!(metadata.len(), bytes, "{name}");
     }
     std::fs::remove_dir_all(&scratch).expect("cleaning up");
+}
+
+fn without_comments(configuration: &str) -> String {
+    let is_code = |line: &&str| !line.trim_start().starts_with('#');
+    let lines = configuration.lines().filter(is_code);
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+#[test]
+fn all_kinds_get_the_same_suites_and_groups() {
+    let of_nginx = |name: &str| {
+        let lines = Kind::Nginx.template().lines().map(str::trim);
+        let mut values = lines.filter_map(|line| line.strip_prefix(name)?.strip_suffix(';'));
+        values.next().expect("nginx.conf sets it").to_owned()
+    };
+    let suites = of_nginx("ssl_ciphers ");
+    let groups = of_nginx("ssl_ecdh_curve ");
+    let suites_of_tls13 = of_nginx("ssl_conf_command Ciphersuites ");
+    // H2O has a setting only for the suites below TLS 1.3.
+    for (kind, setting, count) in [
+        (Kind::H2o, format!("cipher-suite: {suites}\n"), 1),
+        (
+            Kind::Haproxy,
+            format!("ssl-default-bind-ciphers {suites}\n"),
+            1,
+        ),
+        (
+            Kind::Haproxy,
+            format!("ssl-default-bind-ciphersuites {suites_of_tls13}\n"),
+            1,
+        ),
+        // All except plain HTTP, what browsers meet, and what is not tuned.
+        (Kind::Haproxy, format!(" curves {groups}"), 7),
+    ] {
+        let found = kind.template().matches(&setting).count();
+        assert_eq!(found, count, "{setting} for {kind:?}");
+    }
+}
+
+#[test]
+fn every_kind_starts_in_the_foreground_with_its_configuration() {
+    let arguments = |kind: Kind| {
+        let mut command = std::process::Command::new("server");
+        kind.add_arguments(&mut command, "/w".as_ref(), "/w/its.conf".as_ref());
+        let arguments = command
+            .get_args()
+            .map(|argument| argument.to_string_lossy());
+        arguments.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        arguments(Kind::Nginx),
+        "-p /w -c /w/its.conf -e /w/error.log -g daemon off;"
+    );
+    assert_eq!(arguments(Kind::H2o), "-c /w/its.conf");
+    assert_eq!(arguments(Kind::Haproxy), "-db -f /w/its.conf");
 }
 
 #[test]
