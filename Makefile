@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench vm-test lint fuzz asan docs dist clean
+.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench vm-test lint fuzz asan docs profile dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ vm-deps:
 	@scripts/install-vm-deps.sh
 
 build: build-deps ## the release binary, target/release/sealane
-	$(CARGO) build --release --locked -p sealane
+	scripts/profile-build.sh
 
 run: build-deps ## build quickly, make certificates if there are none, serve https://localhost:8443
 	$(CARGO) build --profile quick --locked -p sealane
@@ -66,6 +66,9 @@ vm-test: build-deps vm-deps ## kernel TLS in Debian's kernels under QEMU, all bu
 docs: build-deps ## the generated manual (docs/directives.md) and the API documentation
 	scripts/generate-docs.sh
 	$(CARGO) doc --workspace --no-deps --locked
+
+profile: bench-deps build-deps ## train: make the profile that the release build uses (release/sealane.profdata) anew
+	scripts/profile-build.sh --train
 
 dist: build ## dist/sealane-VERSION-ARCH-linux.tar.gz
 	$(CARGO) build --release --locked -p sealane-bench
