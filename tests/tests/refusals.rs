@@ -11,6 +11,8 @@ use std::net::{Ipv4Addr, TcpStream};
 /// the sockets hold.
 const PIECES: usize = 400;
 const PIECE: [u8; 16 << 10] = [b'x'; 16 << 10];
+/// A broken body of a request that is answered without it.
+const UNREAD_CHUNK: &str = "a chunk that is none";
 
 /// The same over TLS; what was received is printed.
 const TLS_CLIENT: &str = "\
@@ -98,7 +100,7 @@ fn refused() -> Vec<(&'static str, u16, Vec<u8>)> {
             post("/read", "Transfer-Encoding: chunked\r\n\r\n800000\r\n"),
         ),
         (
-            "a chunk that is none",
+            UNREAD_CHUNK,
             400,
             post("/", "Transfer-Encoding: chunked\r\n\r\n1Zffff\r\n"),
         ),
@@ -154,7 +156,9 @@ fn a_client_that_is_still_sending_gets_its_refusal() {
 fn a_client_that_sends_slowly_gets_its_refusal() {
     let site = Site::new();
     let server = serve(&site, "");
-    for (why, status, request) in refused() {
+    // A body that nobody reads may be wrong only after the answer to its head.
+    let known_in_time = |(why, ..): &(&str, u16, Vec<u8>)| *why != UNREAD_CHUNK;
+    for (why, status, request) in refused().into_iter().filter(known_in_time) {
         let mut socket = connect(server.port("plain"));
         socket.set_nodelay(true).expect("it is connected");
         let (first, last) = request.split_at(request.len().saturating_sub(100));
