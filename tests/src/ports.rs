@@ -1,6 +1,8 @@
 //! Ports that no other test uses.
 
-use std::net::{TcpListener, UdpSocket};
+use socket2::{Domain, Socket, Type};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Below the range that Linux takes source ports from, so that no outgoing
@@ -30,7 +32,7 @@ impl Port {
             let Ok(reservation) = UdpSocket::bind(("127.0.0.1", number)) else {
                 continue;
             };
-            if TcpListener::bind(("0.0.0.0", number)).is_ok() {
+            if bind(number).is_ok() {
                 return Port {
                     number,
                     _reservation: reservation,
@@ -39,4 +41,15 @@ impl Port {
         }
         panic!("no free TCP port between {FIRST} and {}", FIRST + COUNT);
     }
+}
+
+/// Binds the port without listening on it.
+///
+/// A child that another test starts at this moment has a copy of the socket until it executes
+/// its program. A copy that listened would take the connection by which the harness sees that
+/// the server has started.
+fn bind(number: u16) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, number).into())
 }
