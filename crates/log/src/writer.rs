@@ -9,9 +9,12 @@ use std::io;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
-/// How long the writer lets lines gather after the first; also the shortest interval at which a
-/// busy server wakes it.
+/// The time between two turns of the writer, in which lines gather on a busy server.
 const GATHER: Duration = Duration::from_millis(10);
+
+/// Turns that may follow each other without gathering, after a pause: whoever has just made a
+/// request finds its line in the log, and that of the next one, too.
+const PROMPT_TURNS: u32 = 32;
 
 /// Runs until the queue is told to finish. `notices` receives the writer's messages about the logs
 /// themselves, until the queue names another logger.
@@ -45,13 +48,20 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn run(&mut self) {
         let mut finishing = false;
+        // When the writer would have its next turn if it always gathered.
+        let mut schedule = Instant::now();
         while !finishing {
             let timeout = self
                 .next_deadline()
                 .map(|at| at.saturating_duration_since(Instant::now()));
-            let state = self.queue.wait_for_work(timeout);
-            let state = self.queue.gather(state, GATHER);
+            let mut state = self.queue.wait_for_work(timeout);
+            let ahead = schedule.saturating_duration_since(Instant::now());
+            let wait = ahead.saturating_sub(GATHER * PROMPT_TURNS);
+            if !wait.is_zero() {
+                state = self.queue.gather(state, wait);
+            }
             finishing = state.finishing;
+            schedule = schedule.max(Instant::now()) + GATHER;
             self.turn(state, finishing);
         }
         // Writes what the last turn reported about the logs themselves.

@@ -38,6 +38,8 @@ struct LinkState {
     pieces: VecDeque<Bytes>,
     /// The handler waits for more.
     wanted: bool,
+    /// The handler wants what has arrived, and to know when that is all.
+    inquiry: Inquiry,
     /// The handler wants to know when the client goes.
     watched: bool,
     /// The body has been asked for at least once.
@@ -63,6 +65,18 @@ struct LinkState {
     interim: VecDeque<Interim>,
     trailers: Vec<(Bytes, Bytes)>,
     reader: Option<Waker>,
+}
+
+/// Whether more of the body has arrived than was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Inquiry {
+    /// Nobody asks.
+    #[default]
+    None,
+    /// The connection has not said yet.
+    Open,
+    /// Nothing has.
+    Denied,
 }
 
 /// Why the rest of the request body cannot be read.
@@ -161,6 +175,40 @@ impl ClientLink {
         poll_fn(|cx| self.poll_body(cx)).await
     }
 
+    /// The next piece of the request body if it has arrived already, as [`ClientLink::read_body`];
+    /// otherwise `None`.
+    pub(crate) async fn read_arrived(&self) -> Option<Result<Option<Bytes>, BodyError>> {
+        poll_fn(|cx| {
+            if let Poll::Ready(piece) = self.poll_body(cx) {
+                self.end_inquiry();
+                return Poll::Ready(Some(piece));
+            }
+            match self.poll_denied() {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    fn poll_denied(&self) -> Poll<()> {
+        let mut flow = self.flow();
+        let flow = flow.get_or_insert_default();
+        if flow.inquiry == Inquiry::Denied {
+            flow.inquiry = Inquiry::None;
+            flow.wanted = false;
+            return Poll::Ready(());
+        }
+        flow.inquiry = Inquiry::Open;
+        Poll::Pending
+    }
+
+    fn end_inquiry(&self) {
+        if let Some(flow) = &mut *self.flow() {
+            flow.inquiry = Inquiry::None;
+        }
+    }
+
     /// Ready when the client has gone: it closed the connection or reset the stream.
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut flow = self.flow();
@@ -248,6 +296,19 @@ impl ClientFeed {
     /// Whether the body has been asked for: a client that waits for 100 may send it.
     pub(crate) fn has_begun(&self) -> bool {
         self.0.flow().as_ref().is_some_and(|flow| flow.begun)
+    }
+
+    /// To be called when nothing of the body can be brought at once. Returns whether the handler
+    /// has asked for that, and is to be polled again.
+    pub(crate) fn deny_arrival(&self) -> bool {
+        match &mut *self.0.flow() {
+            Some(flow) if flow.inquiry == Inquiry::Open => {
+                flow.inquiry = Inquiry::Denied;
+                flow.tell_reader();
+                true
+            }
+            _ => false,
+        }
     }
 
     /// How long the next piece of the body may take, if its reader has set a time-out.

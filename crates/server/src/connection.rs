@@ -363,7 +363,7 @@ impl Connection {
             return true;
         }
         if first {
-            self.gauge.enter(&self.entry, ConnectionPhase::Opening);
+            self.gauge.enter_silent(&self.entry);
         } else {
             self.gauge.enter(&self.entry, ConnectionPhase::Idle);
             buffers::release(&mut self.buffer);
@@ -638,6 +638,8 @@ impl Connection {
 struct Gauge {
     worker: Arc<Worker>,
     phase: Option<ConnectionPhase>,
+    /// Nothing has been received on it: as in nginx it is shown as waiting.
+    is_silent: bool,
 }
 
 impl Gauge {
@@ -645,12 +647,23 @@ impl Gauge {
         Gauge {
             worker,
             phase: None,
+            is_silent: false,
         }
     }
 
+    /// The connection waits for its first request.
+    fn enter_silent(&mut self, entry: &Entry) {
+        self.change(entry, ConnectionPhase::Opening, true);
+    }
+
     fn enter(&mut self, entry: &Entry, phase: ConnectionPhase) {
+        self.change(entry, phase, false);
+    }
+
+    fn change(&mut self, entry: &Entry, phase: ConnectionPhase, is_silent: bool) {
         self.count(-1);
         self.phase = Some(phase);
+        self.is_silent = is_silent;
         self.count(1);
         entry.set_phase(phase, self.worker.counters.requests.get());
     }
@@ -659,6 +672,7 @@ impl Gauge {
         let counters = &self.worker.counters;
         match self.phase {
             None => {}
+            Some(_) if self.is_silent => counters.waiting.add(by),
             Some(ConnectionPhase::Opening) => counters.reading.add(by),
             Some(ConnectionPhase::Idle) => counters.waiting.add(by),
             Some(ConnectionPhase::Busy) => counters.writing.add(by),

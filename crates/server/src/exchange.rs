@@ -131,6 +131,8 @@ pub struct Response {
     pub headers: HeaderList,
     /// Trailers, to follow the last chunk; `content_length` is `None` when there are any.
     pub trailers: HeaderList,
+    /// `add_trailer` adds some at the end of the body.
+    pub(crate) adds_trailers: bool,
     /// It comes from an upstream server, which has evaluated preconditions itself.
     pub from_upstream: bool,
     /// What the upstream server says about itself and the time, to be passed on.
@@ -250,6 +252,7 @@ impl Response {
             content_encoding: None,
             headers: HeaderList::new(),
             trailers: HeaderList::new(),
+            adds_trailers: false,
             from_upstream: false,
             passed: None,
             body: OutputChain::new(),

@@ -295,6 +295,10 @@ async fn respond(
         Ok(()) if keep_alive => discard_body(connection, exchange, intake).await,
         Ok(()) => end(connection, exchange, intake),
     };
+    if after != After::KeepAlive {
+        // Whoever sees the connection closed finds the request in the log.
+        sealane_log::flush_thread_buffers();
+    }
     connection.link.reset();
     buffers::give_back(std::mem::take(&mut exchange.request.buffer));
     if connection.buffer.is_empty() {

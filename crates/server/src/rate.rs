@@ -5,6 +5,9 @@ use crate::template;
 use sealane_conf::model::Template;
 use std::time::{Duration, Instant};
 
+/// The time whose worth of bytes is sent, or read, at a time.
+const QUANTUM_MS: u64 = 100;
+
 /// The pace of one response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RateLimit {
@@ -41,7 +44,8 @@ impl RateLimit {
     }
 
     /// How many bytes may be sent now, or how long to wait for the next ones.
-    /// The first second's worth may leave at once, as in nginx.
+    /// The first second's worth may leave at once, as in nginx; then [`QUANTUM_MS`] worth at a
+    /// time, not each byte as it is earned.
     pub(crate) fn allowed(self, sent: u64, started: Instant) -> Result<u64, Duration> {
         // No limit is the rule; then the clock need not be read.
         if self.rate == 0 {
@@ -54,10 +58,12 @@ impl RateLimit {
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let earned = self.rate.saturating_mul(elapsed_ms.saturating_add(1000)) / 1000;
         let budget = earned.saturating_add(self.after);
-        if budget > sent {
+        let quantum = (self.rate.saturating_mul(QUANTUM_MS) / 1000).max(1);
+        let next = sent.saturating_add(quantum);
+        if budget >= next {
             return Ok(budget - sent);
         }
-        let missing = sent - budget;
+        let missing = next - budget;
         Err(Duration::from_millis(
             missing.saturating_mul(1000) / self.rate + 1,
         ))
@@ -83,13 +89,20 @@ mod tests {
         assert_eq!(limit.allowed_after(0, Duration::ZERO), Ok(1500));
         assert_eq!(
             limit.allowed_after(1500, Duration::ZERO),
-            Err(Duration::from_millis(1))
+            Err(Duration::from_millis(101))
         );
         assert_eq!(
             limit.allowed_after(2000, Duration::ZERO),
-            Err(Duration::from_millis(501))
+            Err(Duration::from_millis(601))
         );
         assert_eq!(limit.allowed_after(2000, Duration::from_secs(1)), Ok(500));
+        // Not the 50 bytes that have been earned.
+        assert_eq!(
+            limit.allowed_after(2450, Duration::from_secs(1)),
+            Err(Duration::from_millis(51))
+        );
+        let slow = RateLimit { rate: 3, after: 0 };
+        assert_eq!(slow.allowed_after(5, Duration::from_secs(1)), Ok(1));
     }
 
     #[test]

@@ -166,9 +166,51 @@ async fn receive_first(
     // Boxed: few requests have a body, and a future should be small.
     let body = Box::pin(read(exchange, in_file, is_noted)).await?;
     exchange.request.received = Some(body.clone());
-    exchange.transfer.request_bytes =
-        exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
+    count_received(exchange);
     Ok(body)
+}
+
+/// Counts a body that has been read, for `$request_length`.
+fn count_received(exchange: &mut Exchange) {
+    let head_bytes = exchange.request.head.head_bytes as u64;
+    exchange.transfer.request_bytes = head_bytes + exchange.client.framed_bytes();
+}
+
+/// What of a request body can be had without waiting for the client.
+pub(crate) enum Arrived {
+    /// All of it, as if it had been received.
+    Whole(ReceivedBody),
+    /// Its beginning. The rest is to be read from [`Exchange::client`].
+    Part(Bytes),
+}
+
+/// Reads what has arrived of the body, up to `client_body_buffer_size`. As in nginx, a body that
+/// came with its head is a received one for `proxy_request_buffering off`, too.
+///
+/// # Errors
+/// As [`receive`].
+pub(crate) async fn receive_arrived(exchange: &mut Exchange) -> Result<Arrived, StatusCode> {
+    limit(exchange);
+    let max_bytes = exchange.conf().client_body_buffer_bytes;
+    let mut buffer = Vec::new();
+    while (buffer.len() as u64) < max_bytes {
+        match exchange.client.read_arrived().await {
+            Some(Ok(Some(piece))) => buffer.extend_from_slice(&piece),
+            Some(Ok(None)) => {
+                let body = ReceivedBody(Stored::Memory(buffer.into()));
+                exchange.request.received = Some(body.clone());
+                count_received(exchange);
+                return Ok(Arrived::Whole(body));
+            }
+            Some(Err(error)) => {
+                exchange.request.received = Some(ReceivedBody::default());
+                return Err(failed(exchange, error));
+            }
+            None => break,
+        }
+    }
+    exchange.request.body = RequestBody::Taken;
+    Ok(Arrived::Part(buffer.into()))
 }
 
 /// Sets the limits of the location for the body, before it is read.

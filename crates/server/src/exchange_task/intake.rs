@@ -40,6 +40,8 @@ pub(super) enum ClientNews {
     Failed,
     /// The client has gone.
     Gone,
+    /// Nothing more of the body has arrived.
+    NothingArrived,
 }
 
 /// The input from the client during an exchange. Bytes that have been received but not decoded are
@@ -139,12 +141,18 @@ impl Intake {
             }
         }
         self.send_early(connection, cx);
-        match demand {
+        let news = match demand {
             Demand::Nothing => Poll::Pending,
             Demand::Watch => self.poll_watch(connection, cx),
             Demand::Bytes if self.feed.is_tunnel() => self.poll_tunnel(connection, cx),
             Demand::Bytes => self.poll_body(connection, cx, may_expire),
+        };
+        if news.is_pending() && self.feed.deny_arrival() {
+            // The time-out begins when the reader waits.
+            self.waits = false;
+            return Poll::Ready(ClientNews::NothingArrived);
         }
+        news
     }
 
     /// Decodes and discards what has arrived of a body that is not read.
@@ -279,6 +287,15 @@ impl Intake {
         self.received += piece.len() as u64;
         self.feed.push(piece);
         Poll::Ready(ClientNews::Bytes)
+    }
+
+    /// Ready when the client has gone, whoever wants to know.
+    pub(super) fn poll_gone(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        self.poll_watch(connection, cx).map(|_| ())
     }
 
     /// Ready when the client has gone. What it sends meanwhile (the next request) is kept, up

@@ -5,6 +5,7 @@ use super::intake::Intake;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::connection::Connection;
 use crate::exchange::Exchange;
+use crate::filters;
 use crate::framing;
 use crate::pipeline;
 use crate::rate::RateLimit;
@@ -30,6 +31,8 @@ pub(super) enum SendFailure {
     Broken(TransportError),
     /// The body ended too early.
     Source,
+    /// The client closed the connection while `limit_rate` held the response back.
+    ClientGone,
 }
 
 /// A response that is being sent.
@@ -75,6 +78,7 @@ pub(super) async fn send(
         .take()
         .map(PendingBody::into_source);
     if chunked && source.is_none() {
+        filters::add_trailers(exchange);
         let trailers = pipeline::encode_trailers(exchange);
         framing::frame_as_chunks(exchange, &trailers);
     }
@@ -225,6 +229,10 @@ impl ResponseInFlight {
                 break;
             }
         }
+        // A source watches the client itself, as far as it is to.
+        if self.source.is_none() && intake.poll_gone(connection, cx).is_ready() {
+            return Poll::Ready(Err(SendFailure::ClientGone));
+        }
         connection.poll_expired(cx).map(Ok)
     }
 
@@ -274,6 +282,7 @@ impl ResponseInFlight {
                     // Checked when they were received.
                     let _ = exchange.response.trailers.push(name, value);
                 }
+                filters::add_trailers(exchange);
                 let trailers = pipeline::encode_trailers(exchange);
                 self.message.body.append(framing::last_chunk(&trailers));
             }
@@ -335,6 +344,10 @@ pub(super) fn note_failure(connection: &Connection, exchange: &Exchange, failure
     match failure {
         // Already logged where the cause is known.
         SendFailure::Aborted | SendFailure::Source => {}
+        SendFailure::ClientGone => connection.log(
+            LogLevel::Info,
+            "client prematurely closed connection while sending response to client",
+        ),
         SendFailure::TimedOut => {
             connection.log(
                 LogLevel::Info,

@@ -61,8 +61,8 @@ pub(super) fn apply(exchange: &mut Exchange) {
     }
 }
 
-/// Adds trailers. If there may be any, the length is given up: they need chunks.
-pub(super) fn add_trailers(exchange: &mut Exchange) {
+/// Prepares for trailers. If there may be any, the length is given up: they need chunks.
+pub(super) fn announce_trailers(exchange: &mut Exchange) {
     let conf = exchange.conf();
     let status = exchange.response.status;
     let usual = is_usual(status);
@@ -73,10 +73,18 @@ pub(super) fn add_trailers(exchange: &mut Exchange) {
                 && conf.chunked_transfer_encoding))
         && exchange.request.head.method != Method::Head
         && !status.is_bodiless();
-    if !possible {
+    if possible {
+        exchange.response.content_length = None;
+        exchange.response.adds_trailers = true;
+    }
+}
+
+/// Adds trailers, with the values that variables have at the end of the body.
+pub(crate) fn add_trailers(exchange: &mut Exchange) {
+    if !std::mem::take(&mut exchange.response.adds_trailers) {
         return;
     }
-    exchange.response.content_length = None;
+    let usual = is_usual(exchange.response.status);
     for index in 0.. {
         let conf = &exchange.snapshot.location(exchange.location).conf;
         let Some(added) = conf.add_trailers.get(index) else {

@@ -12,7 +12,7 @@ pub(crate) mod slice;
 pub(crate) mod userid;
 
 pub(crate) use body::{CharsetState, CompressState, Compressed, SsiState, charset_to_be_named};
-pub(crate) use headers::AddHeaderState;
+pub(crate) use headers::{AddHeaderState, add_trailers};
 pub(crate) use slice::SliceState;
 pub(crate) use userid::UseridState;
 
@@ -76,7 +76,7 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     }
     finish_location(exchange);
     fit_to_status(&mut exchange.response);
-    headers::add_trailers(exchange);
+    headers::announce_trailers(exchange);
     if exchange.request.head.method == Method::Head {
         exchange.response.body.clear();
     }

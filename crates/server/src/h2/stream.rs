@@ -5,6 +5,7 @@ use super::timeouts::{ConnectionTimeouts, TurnTime};
 use crate::body_source::{BodySource, Filled, PendingBody};
 use crate::client_link::{ClientFeed, Demand};
 use crate::exchange::Exchange;
+use crate::filters;
 use crate::pipeline;
 use crate::prologue::{self, Arrival};
 use crate::rate::RateLimit;
@@ -96,6 +97,8 @@ impl Stream {
         while let Some(interim) = self.feed.take_interim() {
             framer.send_interim(reference, interim.status, &interim.headers);
         }
+        // Whatever has arrived was passed on.
+        self.feed.deny_arrival();
         let awaits_body = self.feed.demand() == Demand::Bytes;
         if awaits_body && !self.awaits_body {
             // `client_body_timeout` runs from here on.
@@ -180,10 +183,13 @@ impl StreamResponse {
     /// The response of a handled exchange, whose head is sent first.
     pub(super) fn new(mut exchange: Box<Exchange>) -> StreamResponse {
         let source = exchange.response.source.take();
+        if source.is_none() {
+            filters::add_trailers(&mut exchange);
+        }
         StreamResponse {
             body: std::mem::take(&mut exchange.response.body),
             source: source.map(PendingBody::into_source),
-            trailers: std::mem::take(&mut exchange.response.trailers),
+            trailers: exchange.response.trailers.clone(),
             sent: 0,
             rate: RateLimit::of(&exchange),
             chunk_bytes: exchange.conf().http2_chunk_bytes.max(1),
@@ -204,7 +210,11 @@ impl StreamResponse {
             return;
         };
         let trailers = source.take_trailers(&mut self.exchange);
-        self.trailers = merged(&self.trailers, trailers);
+        let trailers = merged(&self.trailers, trailers);
+        self.exchange.response.trailers = trailers;
+        filters::add_trailers(&mut self.exchange);
+        // They stay there for the log.
+        self.trailers = self.exchange.response.trailers.clone();
         source.conclude(&mut self.exchange, true);
     }
 

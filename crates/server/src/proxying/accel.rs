@@ -82,13 +82,9 @@ pub(crate) fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     (is_safe(path) && is_safe(&decoded)).then(|| (decoded.into_owned(), args.map(<[u8]>::to_vec)))
 }
 
-/// `X-Accel-Limit-Rate`, `X-Accel-Buffering`. Returns whether the response is buffered.
-/// (`X-Accel-Expires` concerns only caches.) `X-Accel-Charset` is for `charset`.
-pub(super) fn apply(
-    exchange: &mut Exchange,
-    head: &UpstreamHead,
-    settings: &UpstreamSettings,
-) -> bool {
+/// `X-Accel-Limit-Rate`, and `X-Accel-Charset` for `charset`. As in nginx they hold for whatever
+/// the client gets, after `X-Accel-Redirect`, too. (`X-Accel-Expires` concerns only caches.)
+pub(super) fn apply(exchange: &mut Exchange, head: &UpstreamHead, settings: &UpstreamSettings) {
     let value = |name| {
         let value = head.parsed.get(name)?;
         Some(value.of(&head.buffer))
@@ -107,7 +103,12 @@ pub(super) fn apply(
     {
         exchange.response.override_charset = Some(charset.into());
     }
-    match value(KnownHeader::XAccelBuffering) {
+}
+
+/// Whether the response is buffered, as `X-Accel-Buffering` and `proxy_buffering` say.
+pub(super) fn buffers(head: &UpstreamHead, settings: &UpstreamSettings) -> bool {
+    let word = head.parsed.get(KnownHeader::XAccelBuffering);
+    match word.map(|word| word.of(&head.buffer)) {
         Some(word) if !settings.ignore_headers.accel_buffering => {
             if word.eq_ignore_ascii_case(b"yes") {
                 true

@@ -30,11 +30,13 @@ use std::time::{Duration, Instant};
 
 /// The request to be sent, whichever peer it goes to.
 pub(super) struct Outbound {
-    /// The framed head, and the body as far as it is complete.
+    /// The framed head, and the body as far as it is there.
     pub(super) chain: OutputChain,
+    /// The beginning of a streamed body, if the wire frames it.
+    pub(super) begun: OutputChain,
     /// Makes the wire of one attempt.
     pub(super) wire: Box<dyn Fn() -> Wire + Send + Sync>,
-    /// The body is streamed from the client and cannot be sent again.
+    /// The rest of the body is streamed from the client and cannot be sent again.
     pub(super) streamed: bool,
 }
 
@@ -68,7 +70,10 @@ pub(super) async fn ask(
     let secured = pass.secured(exchange, target);
     let secured = secured.as_deref();
     let mut tried = Tried::new(settings.next_upstream_tries);
-    let mut delivery = Delivery::default();
+    let mut delivery = Delivery {
+        sent: false,
+        kept: outbound.begun.clone(),
+    };
     let mut now = begun;
     let mut redirected = exchange
         .upstream
@@ -201,11 +206,11 @@ enum AttemptError {
 }
 
 /// How much of the request has been sent.
-#[derive(Default)]
 struct Delivery {
     /// The last peer may have acted on it.
     sent: bool,
-    /// The part of a streamed body that was sent to a peer that did not act on it.
+    /// The part of a streamed body that there is already: what had arrived, or was sent to a peer
+    /// that did not act on it.
     kept: OutputChain,
 }
 
@@ -241,7 +246,8 @@ async fn ask_peer(
     let chain = outbound.chain.clone();
     let mut wire = (outbound.wire)();
     if !delivery.kept.is_empty() {
-        let kept = std::mem::take(&mut delivery.kept);
+        // If nothing gets sent, the next peer needs it.
+        let kept = delivery.kept.clone();
         if let Some(stream) = wire.stream_mut() {
             stream.begin_body_with(kept);
         }

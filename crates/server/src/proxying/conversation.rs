@@ -372,7 +372,12 @@ impl Conversation {
                             .reading
                             .poll_expired(cx, self.timeouts.read)
                     );
-                    return Poll::Ready(Err(Failure::TimedOut(self.doing())));
+                    if !self.wire.has_all_output() {
+                        return Poll::Ready(Err(Failure::TimedOut(self.doing())));
+                    }
+                    // The program will not end its request.
+                    self.closed = true;
+                    return Poll::Ready(Ok(()));
                 }
                 return Poll::Pending;
             }

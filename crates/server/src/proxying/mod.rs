@@ -47,7 +47,7 @@ mod wire;
 use crate::body_source::{BodySource, PendingBody};
 use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::Outcome;
-use crate::request_body;
+use crate::request_body::{self, Arrived};
 use crate::request_log::log_request;
 use crate::template;
 use attempt::{NoAnswer, Outbound, PeerResponse};
@@ -111,9 +111,9 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome,
 /// The body of a request to a peer.
 struct BodyToSend {
     plan: BodyPlan,
-    /// The part that is there: all of it, or nothing.
+    /// The part that is there: all of it, or the beginning of one that is streamed.
     chain: OutputChain,
-    /// It is streamed from the client.
+    /// The rest is streamed from the client.
     streamed: bool,
 }
 
@@ -154,24 +154,27 @@ async fn prepare_body(
     }
     let is_unread =
         exchange.request.body == RequestBody::Unread && exchange.request.received.is_none();
-    if is_unread && !settings.request_buffering && pass.can_stream(exchange) {
-        request_body::limit(exchange);
+    let received = if is_unread && !settings.request_buffering && pass.can_stream(exchange) {
         let plan = match exchange.request.head.framing {
             Framing::Length(bytes) => BodyPlan::Length(bytes),
             _ => BodyPlan::Unknown,
         };
-        exchange.request.body = RequestBody::Taken;
-        let streamed = settings.pass_request_body;
-        return Ok(match streamed {
-            true => BodyToSend {
-                plan,
-                chain: OutputChain::new(),
-                streamed,
-            },
-            false => nothing,
-        });
-    }
-    let received = request_body::receive(exchange).await?;
+        match request_body::receive_arrived(exchange).await? {
+            Arrived::Whole(received) => received,
+            Arrived::Part(_) if !settings.pass_request_body => return Ok(nothing),
+            Arrived::Part(begun) => {
+                let mut chain = OutputChain::new();
+                chain.push_bytes(begun);
+                return Ok(BodyToSend {
+                    plan,
+                    chain,
+                    streamed: true,
+                });
+            }
+        }
+    } else {
+        request_body::receive(exchange).await?
+    };
     if !settings.pass_request_body {
         return Ok(nothing);
     }
@@ -219,17 +222,25 @@ fn outbound(
     })?;
     let mut chain = OutputChain::new();
     chain.push_bytes(buffers::shared(head));
-    // In HTTP/2 the peer's windows decide how the body is framed.
-    if !body.streamed && !pass.speaks_http2() {
+    let mut begun = OutputChain::new();
+    if pass.speaks_http2() {
+        // The peer's windows decide how the body is framed.
+        if body.streamed {
+            begun = body.chain;
+        }
+    } else {
         let mut framing = wire();
         for segment in body.chain.segments() {
             framing.frame_body(segment.clone(), &mut chain);
         }
-        framing.end_body(&mut chain);
+        if !body.streamed {
+            framing.end_body(&mut chain);
+        }
     }
     Ok(Outbound {
         chain,
         wire,
+        begun,
         streamed: body.streamed,
     })
 }
@@ -291,6 +302,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     let settings = pass.settings();
     let status = head.parsed.status;
     response::log_repeated(exchange, &head);
+    accel::apply(exchange, &head, settings);
     if settings.intercept_errors && status.0 >= 300 && intercepts(exchange, status) {
         keep_authenticate(exchange, &head);
         finish_unread(exchange, head, lease);
@@ -315,7 +327,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
         settings,
         |exchange, name, value| pass.rewrite_header(exchange, name, value),
     );
-    let buffering = accel::apply(exchange, &head, settings) && !is_tunnel;
+    let buffering = accel::buffers(&head, settings) && !is_tunnel;
     if let Some(states) = exchange.upstream.as_deref_mut() {
         states.set_head(head);
     }

@@ -237,11 +237,16 @@ impl FastCgi {
         Ok(())
     }
 
-    /// The output has ended. As in nginx that is the end, unless the connection is kept.
+    /// The output has ended. The request has not: messages may follow, and a program that is cut
+    /// off while it ends its request is killed by the signal for a broken pipe.
     fn stdout_end(&mut self) -> Result<Option<WireEvent>, WireError> {
         self.check_complete("upstream prematurely closed FastCGI stdout")?;
-        let waits = self.keep_conn || self.body.as_ref().is_some_and(|body| body.is_empty);
-        Ok((!waits).then(|| self.end(false)))
+        Ok(None)
+    }
+
+    /// Whether the response is complete even if nothing follows.
+    pub(super) fn has_all_output(&self) -> bool {
+        self.records.stdout_ended() && self.body.is_some()
     }
 
     /// The application has ended the request. Padding may follow, which matters only to

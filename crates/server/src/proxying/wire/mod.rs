@@ -173,6 +173,11 @@ impl Wire {
         matches!(self, Wire::Http1(_) | Wire::Gateway(_))
     }
 
+    /// Whether the response is complete, and only the end of the request is missing.
+    pub(crate) fn has_all_output(&self) -> bool {
+        matches!(self, Wire::FastCgi(wire) if wire.has_all_output())
+    }
+
     /// Bytes of the body that are known to follow, to size the next read.
     pub(crate) fn known_left(&self) -> u64 {
         match self {
