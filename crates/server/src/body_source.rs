@@ -22,8 +22,9 @@ pub trait BodySource: Send {
     /// that this was the end; a source that has appended nothing is pending.
     ///
     /// # Errors
-    /// When the rest will not come. The source has said why; the client learns that
-    /// the response is incomplete by the way its connection or stream ends.
+    /// When the rest will not come; what was appended to `out` is still good. The source has said
+    /// why; the client learns that the response is incomplete by the way its connection or stream
+    /// ends.
     fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,

@@ -159,12 +159,13 @@ const ROWS: &[Row] = &[
         Check::Flag,
         "The response header and the beginning of a file are always sent in one packet.",
     ),
-    Row::meaningless(
+    Row::new(
         "connection_pool_size",
         HS,
         ONE,
-        Check::Size,
-        "There are no memory pools.",
+        "512",
+        "There are no memory pools: only the least size that `large_client_header_buffers` may have.",
+        |b, c| c.size(&mut b.server().connection_pool_bytes),
     ),
     Row::meaningless(
         "request_pool_size",

@@ -1,6 +1,6 @@
 //! ngx_http_core_module, third part: sizes and rates.
 
-use super::{Arity, Check, HS, HSL, LOCATION_IF, Module, ONE, Row};
+use super::{Arity, HS, HSL, LOCATION_IF, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::model::Template;
@@ -92,12 +92,14 @@ const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    Row::meaningless(
+    Row::new(
         "subrequest_output_buffer_size",
         HSL,
         ONE,
-        Check::Size,
-        "There are no subrequests.",
+        "4k",
+        "Maximum length of a response to a subrequest that is kept in memory: one that SSI puts \
+         into a variable.",
+        |b, c| c.size(&mut b.location().subrequest_output_buffer),
     ),
 ];
 

@@ -92,6 +92,7 @@ impl LocationDraft {
             server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
             open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors
             open_file_cache_content disable_symlinks tcp_nodelay limit_rate limit_rate_after
+            subrequest_output_buffer
             postpone_output client_max_body client_body_buffer client_body_timeout
             client_body_temp_path client_body_in_file_only client_body_in_single_buffer send_timeout
             real_ip_from real_ip_header real_ip_recursive auth_request auth_request_set mirrors
@@ -310,6 +311,7 @@ impl Inherited<'_> {
             tcp_nodelay: draft.tcp_nodelay.unwrap_or(true),
             limit_rate: draft.limit_rate.clone(),
             limit_rate_after: draft.limit_rate_after.clone(),
+            subrequest_output_buffer_bytes: draft.subrequest_output_buffer.unwrap_or(4 << 10),
             postpone_output_bytes: draft.postpone_output.unwrap_or(1460),
             client_max_body_bytes: draft.client_max_body.unwrap_or(1 << 20),
             client_body_buffer_bytes: draft.client_body_buffer.unwrap_or(8 << 10),

@@ -35,7 +35,7 @@ pub(super) fn server(
     location.restricting.check()?;
 
     let (number, size) = draft.large_header_buffers.unwrap_or((4, 8 << 10));
-    if size < CONNECTION_POOL_BYTES {
+    if size < draft.connection_pool_bytes.unwrap_or(CONNECTION_POOL_BYTES) {
         return Err(Fault::new(
             "the \"large_client_header_buffers\" size must be equal to or greater than \
              \"connection_pool_size\"",
@@ -82,7 +82,8 @@ impl ServerDraft {
     /// Names and listens belong to one server and are not inherited.
     fn inherit(&mut self, outer: &ServerDraft) {
         inherit!(self, outer;
-            client_header_timeout client_header_buffer_bytes large_header_buffers max_headers
+            client_header_timeout client_header_buffer_bytes large_header_buffers
+            connection_pool_bytes max_headers
             ignore_invalid_headers underscores_in_headers merge_slashes);
         self.http2.inherit(&outer.http2);
         self.tls.inherit(&outer.tls);

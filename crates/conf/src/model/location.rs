@@ -170,6 +170,8 @@ pub struct LocationConf {
     pub limit_rate: Option<Template>,
     /// `limit_rate_after` in bytes.
     pub limit_rate_after: Option<Template>,
+    /// `subrequest_output_buffer_size`; default 4 KiB.
+    pub subrequest_output_buffer_bytes: u64,
     /// `postpone_output`; default 1460.
     pub postpone_output_bytes: u64,
 

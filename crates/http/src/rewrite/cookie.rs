@@ -1,30 +1,27 @@
 //! `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`: finds, replaces, adds and
 //! removes attributes of a `Set-Cookie` value.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-/// One attribute of a cookie. All positions count from the start of the value.
+/// The cookie itself, or one of its attributes: a name, and the value if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attribute {
-    /// From its semicolon to the next one.
-    part: Range<usize>,
-    name: Range<usize>,
-    value: Option<Range<usize>>,
+struct Pair<'a> {
+    name: Cow<'a, [u8]>,
+    value: Option<Cow<'a, [u8]>>,
 }
 
-/// A parsed `Set-Cookie` value, and the changes to it.
-///
-/// Unchanged parts keep every byte, including white space. (nginx rewrites a cookie that it
-/// changed, with `; ` between all attributes.)
+/// A parsed `Set-Cookie` value, and the changes to it. As in nginx, a value that is changed is
+/// written anew, with `; ` between all attributes; otherwise every byte stays.
 #[derive(Clone, Debug)]
 pub struct SetCookie<'a> {
-    text: &'a [u8],
-    name: Range<usize>,
-    attributes: SmallVec<[Attribute; 8]>,
-    /// Parts of the text and their replacements.
-    edits: Vec<(Range<usize>, Vec<u8>)>,
+    name: &'a [u8],
+    /// The cookie first. Attributes that were removed leave their place, so that positions stay
+    /// the same.
+    pairs: SmallVec<[Option<Pair<'a>>; 8]>,
+    is_changed: bool,
 }
 
 /// What `proxy_cookie_flags` does to each flag; `None` leaves it alone.
@@ -86,31 +83,35 @@ impl<'a> SetCookie<'a> {
     /// Parses a value; `None` if its first part is not `name=value`, in which case there is nothing
     /// to change.
     pub fn parse(text: &'a [u8]) -> Option<SetCookie<'a>> {
-        let mut parts = parts(text);
-        let cookie = attribute(text, parts.next()?);
-        cookie.value?;
+        let mut parts = text.split(|byte| *byte == b';').map(split_pair);
+        let (name, value) = parts.next()?;
+        value?;
+        let all = std::iter::once((name, value)).chain(parts);
         Some(SetCookie {
-            text,
-            name: cookie.name,
-            attributes: parts.map(|part| attribute(text, part)).collect(),
-            edits: Vec::new(),
+            name,
+            pairs: all
+                .map(|(name, value)| {
+                    Some(Pair {
+                        name: name.into(),
+                        value: value.map(Cow::from),
+                    })
+                })
+                .collect(),
+            is_changed: false,
         })
     }
 
     /// The cookie's name.
     pub fn name(&self) -> &'a [u8] {
-        &self.text[self.name.clone()]
+        self.name
     }
 
     /// Positions and values of the attributes with this name (in any case) that have a value.
-    pub fn values(&self, name: &[u8]) -> impl Iterator<Item = (usize, &'a [u8])> {
-        let text = self.text;
-        let named = self
-            .attributes
-            .iter()
-            .enumerate()
-            .filter(move |(_, attribute)| text[attribute.name.clone()].eq_ignore_ascii_case(name));
-        named.filter_map(move |(index, attribute)| Some((index, &text[attribute.value.clone()?])))
+    pub fn values(&self, name: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+        self.named(name).filter_map(|index| {
+            let value = self.pairs[index].as_ref()?.value.as_deref()?;
+            Some((index, value))
+        })
     }
 
     /// Where `domain` is in the value of a `Domain` attribute. It must be the whole value, in any
@@ -123,9 +124,11 @@ impl<'a> SetCookie<'a> {
 
     /// Replaces the value of an attribute that [`values`](Self::values) returned.
     pub fn set_value(&mut self, index: usize, replacement: Vec<u8>) {
-        let value = self.attributes.get(index).and_then(|a| a.value.clone());
-        if let Some(value) = value {
-            self.edits.push((value, replacement));
+        if let Some(Some(pair)) = self.pairs.get_mut(index)
+            && pair.value.is_some()
+        {
+            pair.value = Some(replacement.into());
+            self.is_changed = true;
         }
     }
 
@@ -140,29 +143,27 @@ impl<'a> SetCookie<'a> {
     }
 
     /// The value with all changes; `None` when there were none.
-    pub fn finish(mut self) -> Option<Vec<u8>> {
-        if self.edits.is_empty() {
+    pub fn finish(self) -> Option<Vec<u8>> {
+        if !self.is_changed {
             return None;
         }
-        // The sort is stable, so that additions at the end stay in order.
-        self.edits.sort_by_key(|(part, _)| part.start);
-        let mut out = Vec::with_capacity(self.text.len() + 32);
-        let mut at = 0;
-        for (part, replacement) in &self.edits {
-            // A part inside a removed one is already gone.
-            if part.start >= at {
-                out.extend_from_slice(&self.text[at..part.start]);
-                out.extend_from_slice(replacement);
-                at = part.end;
+        let mut out = Vec::with_capacity(64);
+        for pair in self.pairs.iter().flatten() {
+            if !out.is_empty() {
+                out.extend_from_slice(b"; ");
+            }
+            out.extend_from_slice(&pair.name);
+            if let Some(value) = &pair.value {
+                out.push(b'=');
+                out.extend_from_slice(value);
             }
         }
-        out.extend_from_slice(&self.text[at..]);
         Some(out)
     }
 
-    fn apply_switch(&mut self, name: &str, wanted: Option<bool>) {
+    fn apply_switch(&mut self, name: &'static str, wanted: Option<bool>) {
         match wanted {
-            Some(true) if self.named(name).next().is_none() => self.append(name.as_bytes()),
+            Some(true) if self.named(name.as_bytes()).next().is_none() => self.append(name, None),
             Some(false) => self.remove_all(name),
             _ => {}
         }
@@ -170,75 +171,70 @@ impl<'a> SetCookie<'a> {
 
     fn apply_same_site(&mut self, same_site: SameSite) {
         const NAME: &str = "SameSite";
-        let Some(value) = same_site.value() else {
+        let Some(wanted) = same_site.value() else {
             self.remove_all(NAME);
             return;
         };
-        let wanted = format!("{NAME}={value}").into_bytes();
-        let Some(first) = self.named(NAME).next().cloned() else {
-            self.append(&wanted);
+        let Some(first) = self.named(NAME.as_bytes()).next() else {
+            self.append(NAME, Some(wanted));
             return;
         };
-        let present = first
-            .value
-            .clone()
-            .unwrap_or(first.name.end..first.name.end);
-        let is_same = self.text[present.clone()].eq_ignore_ascii_case(value.as_bytes());
+        let pair = Pair::of(NAME, Some(wanted));
+        let is_same = self.pairs[first].as_ref().is_some_and(|present| {
+            let value = present.value.as_deref().unwrap_or_default();
+            value.eq_ignore_ascii_case(wanted.as_bytes())
+        });
         if !is_same {
-            self.edits.push((first.name.start..present.end, wanted));
+            self.pairs[first] = Some(pair);
+            self.is_changed = true;
         }
     }
 
-    fn named(&self, name: &str) -> impl Iterator<Item = &Attribute> {
-        self.attributes.iter().filter(move |attribute| {
-            self.text[attribute.name.clone()].eq_ignore_ascii_case(name.as_bytes())
+    /// Positions of the attributes with this name, in any case.
+    fn named(&self, name: &[u8]) -> impl Iterator<Item = usize> {
+        (1..self.pairs.len()).filter(move |&index| {
+            let pair = self.pairs[index].as_ref();
+            pair.is_some_and(|pair| pair.name.eq_ignore_ascii_case(name))
         })
     }
 
     fn remove_all(&mut self, name: &str) {
-        let removed: SmallVec<[Range<usize>; 4]> = self
-            .named(name)
-            .map(|attribute| attribute.part.clone())
-            .collect();
-        self.edits
-            .extend(removed.into_iter().map(|part| (part, Vec::new())));
+        let removed: SmallVec<[usize; 4]> = self.named(name.as_bytes()).collect();
+        for index in removed {
+            self.pairs[index] = None;
+            self.is_changed = true;
+        }
     }
 
-    fn append(&mut self, attribute: &[u8]) {
-        let end = self.text.len();
-        self.edits.push((end..end, [b"; ", attribute].concat()));
+    fn append(&mut self, name: &'static str, value: Option<&'static str>) {
+        self.pairs.push(Some(Pair::of(name, value)));
+        self.is_changed = true;
     }
 }
 
-/// The text between semicolons, part by part.
-fn parts(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let mut start = Some(0);
-    std::iter::from_fn(move || {
-        let from = start?;
-        let end = memchr::memchr(b';', &text[from..]).map(|at| from + at);
-        start = end.map(|semicolon| semicolon + 1);
-        Some(from..end.unwrap_or(text.len()))
-    })
+impl Pair<'_> {
+    fn of(name: &'static str, value: Option<&'static str>) -> Pair<'static> {
+        Pair {
+            name: name.as_bytes().into(),
+            value: value.map(|value| value.as_bytes().into()),
+        }
+    }
 }
 
 /// Name and value of a part, without surrounding spaces.
-fn attribute(text: &[u8], part: Range<usize>) -> Attribute {
-    let equals = memchr::memchr(b'=', &text[part.clone()]).map(|at| part.start + at);
-    Attribute {
-        name: trimmed(text, part.start..equals.unwrap_or(part.end)),
-        value: equals.map(|at| trimmed(text, at + 1..part.end)),
-        // The first part, which is not an attribute, has no semicolon before it.
-        part: part.start.saturating_sub(1)..part.end,
+fn split_pair(part: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b'=', part) {
+        None => (trimmed(part), None),
+        Some(equals) => (trimmed(&part[..equals]), Some(trimmed(&part[equals + 1..]))),
     }
 }
 
-fn trimmed(text: &[u8], range: Range<usize>) -> Range<usize> {
-    let Range { mut start, mut end } = range;
-    while start < end && text[start] == b' ' {
-        start += 1;
-    }
-    while start < end && text[end - 1] == b' ' {
-        end -= 1;
-    }
-    start..end
+fn trimmed(text: &[u8]) -> &[u8] {
+    let is_text = |byte: &u8| *byte != b' ';
+    let start = text.iter().position(is_text).unwrap_or(text.len());
+    let end = text
+        .iter()
+        .rposition(is_text)
+        .map_or(start, |last| last + 1);
+    &text[start..end]
 }

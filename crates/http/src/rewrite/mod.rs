@@ -6,7 +6,7 @@
 mod cookie;
 mod redirect;
 
-pub use cookie::{Attribute, CookieFlags, SameSite, SetCookie};
+pub use cookie::{CookieFlags, SameSite, SetCookie};
 pub use redirect::{refresh_url, replace, replace_prefix};
 
 #[cfg(test)]

@@ -258,7 +258,13 @@ impl ResponseInFlight {
             return Poll::Pending;
         };
         let mut piece = OutputChain::new();
-        let filled = match ready!(source.poll_fill(cx, exchange, &mut piece, room)) {
+        let filled = ready!(source.poll_fill(cx, exchange, &mut piece, room));
+        if self.chunked {
+            piece = framing::chunk_of(piece);
+        }
+        // What there was before an error is sent, too.
+        self.message.body.append(piece);
+        let filled = match filled {
             Ok(filled) => filled,
             Err(error) => {
                 self.is_cut = true;
@@ -268,10 +274,6 @@ impl ResponseInFlight {
                 return Poll::Ready(Err(error));
             }
         };
-        if self.chunked {
-            piece = framing::chunk_of(piece);
-        }
-        self.message.body.append(piece);
         if filled == Filled::End {
             let trailers = source.take_trailers(exchange);
             if let Some(source) = self.source.take() {

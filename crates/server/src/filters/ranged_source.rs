@@ -60,10 +60,11 @@ impl BodySource for RangedSource {
                 bytes => bytes,
             };
             let mut piece = OutputChain::new();
-            let filled = ready!(self.inner.poll_fill(cx, exchange, &mut piece, max_bytes))?;
+            let filled = ready!(self.inner.poll_fill(cx, exchange, &mut piece, max_bytes));
             let kept = self.cut(piece);
             let has_some = !kept.is_empty();
             out.append(kept);
+            let filled = filled?;
             if filled == Filled::End || has_some {
                 let ended = filled == Filled::End || self.left_bytes == 0;
                 return Poll::Ready(Ok(if ended { Filled::End } else { Filled::More }));

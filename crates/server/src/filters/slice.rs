@@ -265,13 +265,17 @@ impl ArrivingPiece {
             // It has ended too early.
             return Poll::Ready(Err(SourceError));
         };
-        let filled = ready!(source.poll_fill(cx, owner, &mut self.pending, max_bytes))?;
-        if filled == Filled::End
+        let filled = ready!(source.poll_fill(cx, owner, &mut self.pending, max_bytes));
+        if matches!(filled, Ok(Filled::End) | Err(_))
             && let Some(source) = self.source.take()
         {
-            source.conclude(owner, true);
+            source.conclude(owner, filled.is_ok());
         }
-        Poll::Ready(Ok(()))
+        match filled {
+            // What there was before is passed on.
+            Err(_) if !self.pending.is_empty() => Poll::Ready(Ok(())),
+            filled => Poll::Ready(filled.map(|_| ())),
+        }
     }
 }
 

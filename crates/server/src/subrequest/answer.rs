@@ -102,6 +102,14 @@ impl IncludedAnswer {
         self.succeeded
     }
 
+    /// `subrequest_output_buffer_size` of the location that answers, once its head is there.
+    pub(crate) fn max_kept_bytes(&self) -> u64 {
+        match &self.state {
+            AnswerState::Comes(exchange, _) => exchange.conf().subrequest_output_buffer_bytes,
+            AnswerState::Asked(_) | AnswerState::Over => u64::MAX,
+        }
+    }
+
     /// See [`BodySource::is_prompt`].
     pub(crate) fn is_prompt(&self) -> bool {
         match &self.state {

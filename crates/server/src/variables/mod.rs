@@ -30,16 +30,17 @@ pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>
         Variable::RequestHeader(name) => request::header(exchange, name, out),
         Variable::ResponseHeader(name) => response::header(exchange, name, out),
         Variable::ResponseTrailer(name) => {
-            let named = |(key, _): &(&[u8], &[u8])| is_variable_name(key, name);
-            put(
-                exchange
-                    .response
-                    .trailers
-                    .iter()
-                    .find(named)
-                    .map(|(_, value)| value),
-                out,
-            )
+            let mut found = false;
+            for (key, value) in exchange.response.trailers.iter() {
+                if is_variable_name(key, name) {
+                    if found {
+                        out.extend_from_slice(b", ");
+                    }
+                    out.extend_from_slice(value);
+                    found = true;
+                }
+            }
+            found
         }
         Variable::Argument(name) => put(argument(request.args(), name.as_bytes()), out),
         Variable::Cookie(name) => put(request::cookie(exchange, name.as_bytes()), out),

@@ -39,7 +39,8 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::RequestUri => put(sent(head.path).or_else(|| sent(head.target)), out),
         // Absent before the request line has been parsed; a rewrite may leave it empty.
         Builtin::Uri | Builtin::DocumentUri => {
-            let is_known = !request.uri.is_empty() || request.uri_replaced;
+            // That of a target that is refused is empty, too.
+            let is_known = !request.uri.is_empty() || request.uri_replaced || !head.path.is_empty();
             put(is_known.then_some(&request.uri), out)
         }
         Builtin::Args | Builtin::QueryString => put(request.args.as_deref(), out),
@@ -73,11 +74,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
                 out,
             ),
         },
-        Builtin::ContentType => put(
-            head.get(KnownHeader::ContentType)
-                .map(|span| span.of(&request.buffer)),
-            out,
-        ),
+        Builtin::ContentType => header(exchange, "content_type", out),
         Builtin::RequestBody => {
             let body = request.received.as_ref().and_then(ReceivedBody::memory);
             put(

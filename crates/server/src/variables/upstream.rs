@@ -220,8 +220,15 @@ pub(super) fn cookie(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool
         .find_map(|line| {
             let pair = line.of(&head.buffer).split(|byte| *byte == b';').next()?;
             let (key, value) = pair.split_at_checked(name.len())?;
-            let value = value.strip_prefix(b"=")?;
+            // As in nginx, spaces may surround the equals sign.
+            let value = without_leading_spaces(value).strip_prefix(b"=")?;
+            let value = without_leading_spaces(value);
             key.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
         });
     put(value, out)
+}
+
+fn without_leading_spaces(text: &[u8]) -> &[u8] {
+    let spaces = text.iter().take_while(|byte| **byte == b' ').count();
+    &text[spaces..]
 }

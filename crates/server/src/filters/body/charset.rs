@@ -68,6 +68,10 @@ pub(super) fn apply(exchange: &mut Exchange, settings: Option<&Charset>) {
         );
         return;
     };
+    if head::content_encoding(&exchange.response).is_some() {
+        // What is compressed cannot be converted: `gzip_static`, or another server's.
+        return;
+    }
     let media_type = head::media_type(&exchange.response).map(Vec::from);
     exchange.response.content_type = media_type.as_deref().and_then(ContentType::new);
     name(exchange, wanted);

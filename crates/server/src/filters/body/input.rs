@@ -18,8 +18,10 @@ pub(crate) struct Input {
     chain: OutputChain,
     reader: ChainReader,
     source: Option<Box<dyn BodySource>>,
-    /// The source has ended.
+    /// The source has ended, or failed.
     source_ended: bool,
+    /// The source has failed: what it gave before is still to be read.
+    has_failed: bool,
 }
 
 impl Input {
@@ -30,6 +32,7 @@ impl Input {
             reader: ChainReader::default(),
             source: response.source.take().map(PendingBody::into_source),
             source_ended: false,
+            has_failed: false,
         }
     }
 
@@ -50,30 +53,36 @@ impl Input {
                 }
                 None => {}
             }
+            if self.has_failed {
+                return Poll::Ready(Err(SourceError));
+            }
             let Some(source) = self.source.as_mut().filter(|_| !self.source_ended) else {
                 return Poll::Ready(Ok(None));
             };
             let room = PIECE_BYTES as u64;
-            let filled = ready!(source.poll_fill(cx, exchange, &mut self.chain, room))?;
-            self.source_ended = filled == Filled::End;
+            let filled = ready!(source.poll_fill(cx, exchange, &mut self.chain, room));
+            self.note(filled);
         }
     }
 
-    /// Lets the source read on although its bytes are not needed yet.
-    ///
-    /// # Errors
-    /// When the source has failed.
-    pub(crate) fn read_ahead(
-        &mut self,
-        cx: &mut Context<'_>,
-        exchange: &mut Exchange,
-    ) -> Result<(), SourceError> {
+    /// Whether the source has failed, and everything that it gave before was read.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed && self.chain.is_empty()
+    }
+
+    fn note(&mut self, filled: Result<Filled, SourceError>) {
+        self.has_failed = filled.is_err();
+        self.source_ended = matches!(filled, Ok(Filled::End) | Err(_));
+    }
+
+    /// Lets the source read on although its bytes are not needed yet. If it fails, that is
+    /// returned after what it gave before.
+    pub(crate) fn read_ahead(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange) {
         while let Some(source) = self.source.as_mut().filter(|_| !self.source_ended)
             && let Poll::Ready(filled) = source.poll_fill(cx, exchange, &mut self.chain, 0)
         {
-            self.source_ended = filled? == Filled::End;
+            self.note(filled);
         }
-        Ok(())
     }
 
     /// See [`BodySource::is_prompt`].

@@ -125,12 +125,18 @@ impl<T: Transform> BodySource for Transformed<T> {
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>> {
         if max_bytes == 0 {
-            self.input.read_ahead(cx, exchange)?;
+            self.input.read_ahead(cx, exchange);
             return Poll::Pending;
         }
         let mut made = OutputChain::new();
         let result = self.poll_work(cx, exchange, &mut made, max_bytes);
-        if result.is_pending() && made.is_empty() && !self.flushed && self.input.is_prompt() {
+        let is_due = match &result {
+            Poll::Pending => made.is_empty() && self.input.is_prompt(),
+            // The client gets what the filter has of a body that breaks off.
+            Poll::Ready(Err(_)) => self.input.has_failed(),
+            Poll::Ready(Ok(_)) => false,
+        };
+        if is_due && !self.flushed {
             self.flushed = true;
             self.transform.flush(exchange, &mut made);
         }

@@ -80,9 +80,6 @@ const MAX_QUEUED_BYTES: usize = 64 << 10;
 const TURN_BYTES: usize = 256 << 10;
 const TURN_ANSWERS: u32 = 16;
 
-/// Limit of a response that becomes a variable; nginx's default of `subrequest_output_buffer_size`.
-const MAX_SET_BYTES: u64 = 4 << 10;
-
 struct Ssi {
     settings: Arc<Settings>,
     input: Input,
@@ -361,8 +358,10 @@ impl Setting {
         answer: &mut IncludedAnswer,
     ) -> Poll<Result<(), SourceError>> {
         while self.reading.is_none() {
+            ready!(answer.poll_head(cx));
+            let max_bytes = answer.max_kept_bytes();
             let mut piece = OutputChain::new();
-            let filled = ready!(answer.poll_fill(cx, main, &mut piece, MAX_SET_BYTES))?;
+            let filled = ready!(answer.poll_fill(cx, main, &mut piece, max_bytes))?;
             // A source without buffers reads on when its last piece has been freed.
             for segment in piece.segments() {
                 self.chain.push(match segment {
@@ -371,7 +370,7 @@ impl Setting {
                 });
             }
             let bytes = self.chain.len();
-            if bytes > MAX_SET_BYTES {
+            if bytes > max_bytes {
                 log_request!(main, Error, "too big subrequest response: {bytes}");
                 return Poll::Ready(Err(SourceError));
             }

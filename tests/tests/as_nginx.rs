@@ -1,0 +1,442 @@
+//! Small things that no standard prescribes and that configurations rely on: they are as in
+//! nginx.
+
+use sealane_tests::fastcgi::{self, FastCgiOrigin};
+use sealane_tests::origin::{Answer, Origin};
+use sealane_tests::wire::{self, Connection, get, get_with};
+use sealane_tests::{PATIENCE, Site, command, wait_for};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::mpsc;
+
+/// With `proxy_request_buffering off` a body that came with its head is a received one: the log
+/// and other locations see it, and another server can be tried.
+#[test]
+fn an_unbuffered_body_that_came_at_once_is_there_for_everyone() {
+    let site = Site::new();
+    let refuses = Origin::answering(|_| {
+        Answer::Send(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec())
+    });
+    let takes = Origin::echo();
+    let server = site.serve(&format!(
+        r#"
+        upstream both {{ server 127.0.0.1:{}; server 127.0.0.1:{}; }}
+        proxy_request_buffering off;
+        proxy_http_version 1.1;
+        server {{
+            listen 127.0.0.1:%plain%;
+            location / {{
+                proxy_pass http://both;
+                proxy_next_upstream http_503 non_idempotent;
+                add_header X-Body $request_body;
+            }}
+            location /elsewhere {{
+                proxy_pass http://127.0.0.1:{0};
+                proxy_intercept_errors on;
+                error_page 503 =200 /page;
+            }}
+            location = /page {{ return 200 "body: $request_body"; }}
+        }}"#,
+        refuses.port(),
+        takes.port(),
+    ));
+    for request in [
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ] {
+        let mut connection = Connection::open(server.port("plain"));
+        connection.send(request);
+        let response = connection.response(false);
+        assert_eq!(response.status, 200, "the second server answers");
+        assert_eq!(response.header("X-Body"), Some("hello"));
+        assert!(
+            response.text().ends_with("\r\n\r\nhello"),
+            "{}",
+            response.text()
+        );
+        // Each of the two is the first one in turn.
+        connection.send(request);
+        assert_eq!(connection.response(false).header("X-Body"), Some("hello"));
+    }
+    let mut connection = Connection::open(server.port("plain"));
+    connection.send("POST /elsewhere HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(connection.response(false).text(), "body: hello");
+}
+
+/// What has arrived of a body goes out with the head; the rest follows as it comes.
+#[test]
+fn the_beginning_of_an_unbuffered_body_goes_out_with_the_head() {
+    let site = Site::new();
+    let origin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = origin.local_addr().expect("it is bound").port();
+    let server = site.serve(&format!(
+        r#"
+        proxy_request_buffering off;
+        proxy_http_version 1.1;
+        server {{ listen 127.0.0.1:%plain%; location / {{ proxy_pass http://127.0.0.1:{port}; }} }}"#
+    ));
+    for (framing, first, first_there, rest, rest_there) in [
+        ("Content-Length: 8", "half", "half", "rest", "rest"),
+        (
+            "Transfer-Encoding: chunked",
+            "4\r\nhalf\r\n",
+            "4\r\nhalf\r\n",
+            "4\r\nrest\r\n0\r\n\r\n",
+            "4\r\nrest\r\n0\r\n\r\n",
+        ),
+    ] {
+        let mut client = Connection::open(server.port("plain"));
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n{first}"
+        ));
+        let (mut socket, _) = origin.accept().expect("the server connects");
+        socket
+            .set_read_timeout(Some(PATIENCE))
+            .expect("it is not zero");
+        let mut came = vec![0; 4096];
+        let count = socket.read(&mut came).expect("a head and its beginning");
+        let text = String::from_utf8_lossy(&came[..count]).into_owned();
+        assert!(
+            text.ends_with(&format!("\r\n\r\n{first_there}")),
+            "one piece: {text}"
+        );
+        client.send(rest);
+        let mut came = vec![0; rest_there.len()];
+        socket.read_exact(&mut came).expect("the rest");
+        assert_eq!(String::from_utf8_lossy(&came), rest_there);
+        socket
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+            .expect("the server reads");
+        assert_eq!(client.response(false).text(), "ok");
+    }
+}
+
+/// A FastCGI program may end its output first and its request later.
+#[test]
+fn a_fastcgi_program_is_not_cut_off_before_it_has_ended_its_request() {
+    let site = Site::new();
+    let (told, tells) = mpsc::channel();
+    let origin = FastCgiOrigin::start(move |_, socket| {
+        let output = [
+            fastcgi::stdout(b"Content-Type: text/plain\r\n\r\nbody"),
+            fastcgi::stdout(b""),
+        ];
+        let began = socket.write_all(&output.concat()).is_ok();
+        // What the server does about the end of the output it has done by now.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let ended = [fastcgi::stderr(b"the end"), fastcgi::end()];
+        let is_open = ended.iter().all(|record| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            socket.write_all(record).is_ok()
+        });
+        let _ = told.send(began && is_open);
+        false
+    });
+    let server = site.serve(&format!(
+        r#"
+        server {{ listen 127.0.0.1:%plain%; location / {{ fastcgi_pass 127.0.0.1:{}; }} }}"#,
+        origin.port()
+    ));
+    assert_eq!(get(server.port("plain"), "/").text(), "body");
+    let is_open = tells.recv_timeout(PATIENCE).expect("the program ends");
+    assert!(is_open, "the connection was there to the end");
+    server.wait_for_log("FastCGI sent in stderr: \"the end\"");
+}
+
+/// What another server says about rate and character set holds for the file that it names, too.
+#[test]
+fn accelerated_responses_keep_their_rate_and_character_set() {
+    let site = Site::new();
+    site.write("html/data.html", b"x");
+    let origin = Origin::answering(|_| {
+        Answer::Send(
+            b"HTTP/1.1 200 OK\r\nX-Accel-Redirect: /data.html\r\nX-Accel-Limit-Rate: 12345\r\n\
+              X-Accel-Charset: koi8-r\r\nContent-Length: 0\r\n\r\n"
+                .to_vec(),
+        )
+    });
+    let server = site.serve(&format!(
+        r#"
+        types {{ text/html html; }}
+        server {{
+            listen 127.0.0.1:%plain%;
+            charset koi8-r;
+            location / {{ proxy_pass http://127.0.0.1:{}; }}
+            location = /data.html {{
+                root html;
+                limit_rate 1;
+                charset utf-8;
+                add_header X-Rate $limit_rate;
+            }}
+        }}"#,
+        origin.port()
+    ));
+    let response = get(server.port("plain"), "/");
+    assert_eq!(response.text(), "x");
+    assert_eq!(response.header("X-Rate"), Some("12345"));
+    assert_eq!(
+        response.header("Content-Type"),
+        Some("text/html; charset=koi8-r")
+    );
+}
+
+/// Trailers have the values of the end, and know of each other.
+#[test]
+fn trailers_are_evaluated_after_the_body() {
+    let site = Site::new();
+    site.write("html/data", vec![b'x'; 100_000]);
+    let server = site.serve(
+        r#"
+        log_format trailers "$sent_trailer_x_part";
+        server {
+            listen 127.0.0.1:%plain%;
+            location /data { root html; limit_rate 50000; }
+            location / {
+                proxy_pass http://127.0.0.1:%plain%/data;
+                access_log logs/trailers.log trailers;
+                add_header X-Time $request_time;
+                add_trailer X-Time $request_time;
+                add_trailer X-Part one;
+                add_trailer X-Part two;
+                add_trailer X-All $sent_trailer_x_part;
+            }
+        }"#,
+    );
+    let mut connection = Connection::open(server.port("plain"));
+    connection.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let all = String::from_utf8_lossy(&wire::read_to_close(connection.socket())).into_owned();
+    assert!(all.contains("\r\nX-Time: 0.0"), "{}", &all[..500]);
+    let (_, trailers) = all.rsplit_once("\r\n0\r\n").expect("a last chunk");
+    assert!(
+        !trailers.contains("X-Time: 0.0"),
+        "the limit takes a second: {trailers}"
+    );
+    assert!(trailers.contains("X-All: one, two\r\n"), "{trailers}");
+    let log = site.path("logs/trailers.log");
+    wait_for("the line of the log", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        (text == "one, two\n").then_some(())
+    });
+}
+
+/// A connection without a request is waiting, and one whose client has gone is not kept for the
+/// time that `limit_rate` takes.
+#[test]
+fn silent_connections_wait_and_slow_responses_end_with_their_client() {
+    let site = Site::new();
+    let server = site.serve(
+        r#"
+        server {
+            listen 127.0.0.1:%plain%;
+            location /slow { limit_rate 1; return 200 "this would take more than half a minute"; }
+            location /status { stub_status; }
+        }"#,
+    );
+    let status = || get(server.port("plain"), "/status").text();
+    let silent = Connection::open(server.port("plain"));
+    wait_for("a waiting connection", || {
+        status()
+            .contains("Reading: 0 Writing: 1 Waiting: 1")
+            .then_some(())
+    });
+    drop(silent);
+    let mut slow = Connection::open(server.port("plain"));
+    slow.send("GET /slow HTTP/1.1\r\nHost: h\r\n\r\n");
+    wait_for("a slow response", || {
+        status()
+            .contains("Reading: 0 Writing: 2 Waiting: 0")
+            .then_some(())
+    });
+    drop(slow);
+    server.wait_for_log("client prematurely closed connection while sending response to client");
+    wait_for("its end", || {
+        status().starts_with("Active connections: 1 ").then_some(())
+    });
+}
+
+/// What arrived before another server broke off is passed on, through filters, too.
+#[test]
+fn the_beginning_of_a_broken_response_reaches_the_client() {
+    let site = Site::new();
+    let origin = Origin::answering(|asked| {
+        let framing = match asked.target().as_str() {
+            "/length" => "Content-Length: 100\r\n\r\nunfinished",
+            _ => "Transfer-Encoding: chunked\r\n\r\na\r\nunfinished\r\n",
+        };
+        Answer::SendAndClose(format!("HTTP/1.1 200 OK\r\n{framing}").into_bytes())
+    });
+    let server = site.serve(&format!(
+        r#"
+        proxy_http_version 1.1;
+        server {{
+            listen 127.0.0.1:%plain%;
+            location / {{ proxy_pass http://127.0.0.1:{0}; }}
+            location /filtered/ {{
+                proxy_pass http://127.0.0.1:{0}/;
+                sub_filter_types *;
+                sub_filter absent -;
+            }}
+            location /prompt/ {{
+                proxy_pass http://127.0.0.1:{0}/;
+                proxy_buffering off;
+                sub_filter_types *;
+                sub_filter absent -;
+            }}
+        }}"#,
+        origin.port()
+    ));
+    for path in [
+        "/length",
+        "/chunked",
+        "/filtered/length",
+        "/filtered/chunked",
+        "/prompt/length",
+        "/prompt/chunked",
+    ] {
+        for _ in 0..5 {
+            let mut connection = Connection::open(server.port("plain"));
+            connection.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"));
+            let all = wire::read_to_close(connection.socket());
+            let text = String::from_utf8_lossy(&all).into_owned();
+            let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+            let is_chunked = head.contains("chunked");
+            let (body, end) = match is_chunked {
+                true => wire::without_chunks(body.as_bytes()),
+                false => (body.as_bytes().to_vec(), None),
+            };
+            assert_eq!(String::from_utf8_lossy(&body), "unfinished", "{path}");
+            assert_eq!(end, None, "{path}: no last chunk");
+        }
+    }
+}
+
+#[test]
+fn variables_of_headers() {
+    let site = Site::new();
+    let origin = Origin::answering(|asked| {
+        let cookie = match asked.target().as_str() {
+            "/spaces" => "tc = content; Path=/",
+            "/empty" => "tc=  ; Path=/",
+            _ => "tc=content; Path=/",
+        };
+        let head = format!("HTTP/1.1 200 OK\r\nSet-Cookie: {cookie}\r\nContent-Length: 0\r\n\r\n");
+        Answer::Send(head.into_bytes())
+    });
+    let server = site.serve(&format!(
+        r#"
+        log_format uri "[$uri]";
+        server {{
+            listen 127.0.0.1:%plain%;
+            access_log logs/uri.log uri;
+            location / {{
+                proxy_pass http://127.0.0.1:{};
+                add_header X-Cookie $upstream_cookie_tc;
+                proxy_cookie_flags tc secure httponly;
+            }}
+            location /type {{ add_header X-Type $content_type; return 204; }}
+        }}"#,
+        origin.port()
+    ));
+    let port = server.port("plain");
+    let cookie = |path| get(port, path).header("X-Cookie").map(str::to_owned);
+    assert_eq!(cookie("/spaces").as_deref(), Some("content"));
+    assert_eq!(cookie("/plain").as_deref(), Some("content"));
+    assert_eq!(cookie("/empty"), None);
+    assert_eq!(
+        get(port, "/spaces").header("Set-Cookie"),
+        Some("tc=content; Path=/; Secure; HttpOnly")
+    );
+    let types = get_with(
+        port,
+        "/type",
+        "Content-Type: text/plain\r\nContent-Type: text/html\r\n",
+    );
+    assert_eq!(types.header("X-Type"), Some("text/plain, text/html"));
+    assert_eq!(get(port, "/../outside").status, 400);
+    let host = wire::request(port, "GET http://[ab..cd::1]/ HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(host.status, 400);
+    let log = site.path("logs/uri.log");
+    wait_for("the line of a URI that leaves the root", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.lines().any(|line| line == "[]").then_some(())
+    });
+}
+
+/// Bytes that are compressed already are neither converted nor said to be in another set.
+#[test]
+fn what_is_compressed_is_not_converted() {
+    let site = Site::new();
+    site.write("html/t.html", vec![b'X'; 99]);
+    let zip = command("gzip", &["-9c"], &[b'X'; 99]).success().stdout;
+    site.write("html/t.html.gz", &zip);
+    let server = site.serve(
+        r#"
+        types { text/html html; }
+        charset_map B A { 58 59; }
+        server {
+            listen 127.0.0.1:%plain%;
+            root html;
+            gzip_static on;
+            location / { charset A; source_charset B; }
+            location /same/ { alias %site%/html/; charset A; source_charset A; }
+        }"#
+        .replace("%site%", &site.path("").display().to_string())
+        .trim(),
+    );
+    let port = server.port("plain");
+    let plain = get(port, "/t.html");
+    assert_eq!(plain.header("Content-Type"), Some("text/html; charset=A"));
+    assert_eq!(plain.body, [b'Y'; 99]);
+    let packed = get_with(port, "/t.html", "Accept-Encoding: gzip\r\n");
+    assert_eq!(packed.header("Content-Encoding"), Some("gzip"));
+    assert_eq!(packed.header("Content-Type"), Some("text/html"));
+    assert_eq!(packed.body, zip);
+    let same = get_with(port, "/same/t.html", "Accept-Encoding: gzip\r\n");
+    assert_eq!(same.header("Content-Type"), Some("text/html; charset=A"));
+    assert_eq!(same.body, zip);
+}
+
+/// `subrequest_output_buffer_size` is the location's that answers.
+#[test]
+fn responses_that_become_variables_have_a_limit() {
+    let site = Site::new();
+    site.write(
+        "html/page.html",
+        "<!--#include virtual=\"/$arg_of\" set=\"x\" -->set: <!--#echo var=\"x\" -->",
+    );
+    site.write("html/long", vec![b'x'; 400]);
+    site.write("html/longer", vec![b'x'; 4000]);
+    let server = site.serve(
+        r#"
+        server {
+            listen 127.0.0.1:%plain%;
+            root html;
+            location = /page.html { ssi on; ssi_types *; }
+            location = /long { subrequest_output_buffer_size 300; }
+        }"#,
+    );
+    let mut connection = Connection::open(server.port("plain"));
+    connection.send("GET /page.html?of=long HTTP/1.1\r\nHost: h\r\n\r\n");
+    let all = wire::read_to_close(connection.socket());
+    let all = String::from_utf8_lossy(&all);
+    assert!(!all.contains("set: "), "{all}");
+    server.wait_for_log("too big subrequest response: ");
+    let longer = get(server.port("plain"), "/page.html?of=longer").text();
+    assert_eq!(longer.len(), 4000 + "set: ".len());
+}
+
+/// Small header buffers are allowed where `connection_pool_size` is as small.
+#[test]
+fn header_buffers_may_be_as_small_as_connection_pools() {
+    let site = Site::new();
+    let server = site.serve(
+        r#"
+        connection_pool_size 128;
+        client_header_buffer_size 128;
+        large_client_header_buffers 5 256;
+        server { listen 127.0.0.1:%plain%; return 204; }"#,
+    );
+    let line = |bytes: usize| format!("X-Long: {}\r\n", "x".repeat(bytes));
+    assert_eq!(get_with(server.port("plain"), "/", &line(200)).status, 204);
+    assert_eq!(get_with(server.port("plain"), "/", &line(300)).status, 400);
+}
