@@ -18,6 +18,7 @@ use crate::router::RouteError;
 use crate::{access, access_log, filters, limits, real_ip, rewrite, subrequest};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
+use std::time::Duration;
 
 pub(crate) use crate::response_head::{encode_head, encode_trailers};
 
@@ -82,16 +83,38 @@ fn refuse_method(exchange: &mut Exchange, method: &str) -> Outcome {
     Outcome::Status(StatusCode::NOT_ALLOWED)
 }
 
+fn take_response_time(exchange: &mut Exchange) -> Option<Duration> {
+    let is_passed_on = exchange.response.from_upstream;
+    let states = exchange.upstream.as_deref_mut().filter(|_| is_passed_on)?;
+    states.attempts.last_mut()?.response_time.take()
+}
+
+fn put_response_time(exchange: &mut Exchange, time: Option<Duration>) {
+    if let Some(states) = exchange.upstream.as_deref_mut()
+        && let Some(attempt) = states.attempts.last_mut()
+        && time.is_some()
+    {
+        attempt.response_time = time;
+    }
+}
+
 /// Follows outcomes until there is a response that the filters accept.
 async fn finish(exchange: &mut Exchange, first: Outcome) {
     let mut outcome = first;
     loop {
         exchange.phases.has_status |= matches!(outcome, Outcome::Answered | Outcome::Status(_));
         outcome = match outcome {
-            Outcome::Answered => match filters::apply(exchange) {
-                Ok(()) => return,
-                Err(status) => Outcome::Status(status),
-            },
+            Outcome::Answered => {
+                // As in nginx, headers do not show how long a response takes that is being passed
+                // on, although one that was short is complete.
+                let time = take_response_time(exchange);
+                let applied = filters::apply(exchange);
+                put_response_time(exchange, time);
+                match applied {
+                    Ok(()) => return,
+                    Err(status) => Outcome::Status(status),
+                }
+            }
             // The content handlers are the last resort; they never decline together.
             Outcome::Declined => Outcome::Status(StatusCode::NOT_FOUND),
             Outcome::Status(StatusCode::CLOSE) => {

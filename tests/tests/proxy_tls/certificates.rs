@@ -245,9 +245,9 @@ fn certificates_with_variables_are_read_again_or_kept() {
          server {{ listen 127.0.0.1:%plain%;
             location / {{ proxy_pass https://127.0.0.1:{0}; }}
             location /kept {{ proxy_pass https://127.0.0.1:{0};
-                proxy_ssl_certificate_cache max=2 inactive=1h valid=1h; }}
+                proxy_ssl_certificate_cache max=4 inactive=1h valid=1h; }}
             location /checked {{ proxy_pass https://127.0.0.1:{0};
-                proxy_ssl_certificate_cache max=2 inactive=1h valid=0; }} }}",
+                proxy_ssl_certificate_cache max=4 inactive=1h valid=0; }} }}",
         origin.port("tls")
     ));
     // Relative names start from the configuration's directory.

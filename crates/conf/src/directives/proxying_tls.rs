@@ -179,7 +179,8 @@ macro_rules! tls_rows {
                 HSL,
                 Arity::Between(1, 3),
                 "off",
-                "Caches up to `max=` certificates whose file names contain variables. A \
+                "Caches up to `max=` certificates and keys whose file names contain variables, but no key \
+                 with a password. A \
                  certificate that is not used for `inactive=` (10s by default) is removed; after \
                  `valid=` (60s by default), its files are checked for changes. `off`: the files \
                  are read for each connection.",

@@ -46,6 +46,8 @@ type Pair = (Vec<u8>, Vec<u8>);
 #[derive(Clone)]
 struct CachedIdentity {
     identity: ClientIdentity,
+    /// The key needs a password.
+    is_encrypted: bool,
     /// The state of the files.
     stamps: [Stamp; 2],
     checked: Instant,
@@ -98,7 +100,10 @@ impl Certificates {
         let wanted = pair.clone();
         let entry = disk::run(move || loader.load(&wanted, stale, keeps)).await?;
         let identity = entry.identity.clone();
-        if let Some(mut cache) = self.cache() {
+        // As in nginx, a key that is encrypted is not kept decrypted.
+        if !entry.is_encrypted
+            && let Some(mut cache) = self.cache()
+        {
             cache.put(pair, entry);
         }
         Ok(identity)
@@ -127,7 +132,9 @@ impl Cache {
         let inactive = self.settings.inactive;
         let unused = |entry: &CachedIdentity| now.saturating_duration_since(entry.used) > inactive;
         self.entries.retain(|_, entry| !unused(entry));
-        if self.entries.len() >= self.settings.max as usize && !self.entries.contains_key(&pair) {
+        // As in nginx, a certificate and its key are two elements.
+        let max_pairs = (self.settings.max as usize / 2).max(1);
+        if self.entries.len() >= max_pairs && !self.entries.contains_key(&pair) {
             let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
             if let Some(pair) = oldest.map(|(pair, _)| pair.clone()) {
                 self.entries.remove(&pair);
@@ -159,9 +166,12 @@ impl Loader {
                 ..stale
             });
         }
+        let chain_pem = self.read(&pair.0, "certificate")?;
+        let key_pem = Secret::new(self.read(&pair.1, "certificate key")?);
+        let is_encrypted = memchr::memmem::find(key_pem.expose(), b"ENCRYPTED").is_some();
         let identity = Identity {
-            chain_pem: self.read(&pair.0, "certificate")?,
-            key_pem: Secret::new(self.read(&pair.1, "certificate key")?),
+            chain_pem,
+            key_pem,
             passwords: self.passwords.clone(),
             chain_label: label(&pair.0),
             key_label: label(&pair.1),
@@ -169,6 +179,7 @@ impl Loader {
         let identity = ClientIdentity::load(&identity).map_err(|error| error.to_string())?;
         Ok(CachedIdentity {
             identity,
+            is_encrypted,
             stamps,
             checked: now,
             used: now,
