@@ -35,7 +35,12 @@ impl<'s> Pair<'s> {
 
     /// What both make of a request: ours, then nginx's.
     fn ask(&self, request: &[u8]) -> [Vec<Response>; 2] {
-        [&self.sealane, &self.nginx].map(|server| exchange(server, request))
+        let mut asked = [&self.sealane, &self.nginx].map(|server| exchange(server, request));
+        if nginx_version() < (1, 31, 0) {
+            // Older ones send the host where `proxy_set_header` has it, or after what that sets.
+            asked.iter_mut().flatten().for_each(host_first);
+        }
+        asked
     }
 }
 
@@ -49,6 +54,25 @@ fn exchange(server: &Server<'_>, request: &[u8]) -> Vec<Response> {
         responses.push(as_sent(&[server.port("plain")], response, head_only));
     }
     responses
+}
+
+/// Moves the `Host` lines of an echoed request to its beginning.
+fn host_first(response: &mut Response) {
+    let Some(end) = response
+        .body
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+    else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&response.body[..end]).into_owned();
+    if text.as_bytes() != &response.body[..end] {
+        return;
+    }
+    let mut lines: Vec<&str> = text.split("\r\n").collect();
+    lines[1..].sort_by_key(|line| !line.to_ascii_lowercase().starts_with("host:"));
+    let head = lines.join("\r\n").into_bytes();
+    response.body.splice(..end, head);
 }
 
 fn show(responses: &[Response]) -> String {

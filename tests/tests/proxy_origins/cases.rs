@@ -89,6 +89,15 @@ const HELD_BACK: &str = "nginx keeps the head until some of the body has come";
 const HTTP09: &str = "nginx takes it for HTTP/0.9 and passes it on as a body without length";
 const STRICT: &str = "two servers could understand it differently";
 
+/// What clients of nginx 1.31 see, where that is not what those of 1.28 do.
+pub(crate) const WITH_NGINX_1_31: &[(&str, Came)] = &[
+    ("/interim/1", Body(200)),
+    ("/interim/20", Body(200)),
+    ("/interim/1000", Body(200)),
+    // The head is held back, and the chunk is refused by now.
+    ("/bad-chunk/line-feeds", Nothing),
+];
+
 /// All that can be asked for with GET.
 pub(crate) const CASES: &[Case] = &[
     // Nothing is wrong.

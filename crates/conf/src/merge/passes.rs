@@ -446,10 +446,14 @@ fn set_headers(written: Option<&[SetHeader]>, defaults: &[DefaultHeader]) -> Arc
     let missing = defaults
         .iter()
         .filter(|(name, _)| !written.iter().any(|header| is(name, header)));
+    // As in nginx, of several hosts the last one holds.
+    let last_host = written.iter().rposition(|header| is("Host", header));
     let mut fields: Vec<SetHeader> = written
         .iter()
-        .filter(|header| !header.value.is_empty())
-        .cloned()
+        .enumerate()
+        .filter(|(index, header)| !is("Host", header) || Some(*index) == last_host)
+        .filter(|(_, header)| !header.value.is_empty())
+        .map(|(_, header)| header.clone())
         .collect();
     fields.extend(missing.filter_map(|(name, value)| {
         Some(SetHeader {
@@ -457,6 +461,8 @@ fn set_headers(written: Option<&[SetHeader]>, defaults: &[DefaultHeader]) -> Arc
             value: Template::new(vec![Part::Variable(Variable::Builtin((*value)?))]),
         })
     }));
+    // The host goes first (RFC 9110 section 7.2); the others stay in their order.
+    fields.sort_by_key(|header| !is("Host", header));
     let names = written.iter().map(|header| &*header.name);
     let names = names.chain(defaults.iter().map(|(name, _)| name.as_bytes()));
     Arc::new(SetHeaders {

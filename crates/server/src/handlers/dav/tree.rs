@@ -229,6 +229,7 @@ impl CopyOrMove {
 
     fn file(&self, source: &Metadata) -> Result<(), CopyRefusal> {
         let moved = match self.is_move {
+            true if self.from == self.to => return Err(CopyRefusal::SamePlace),
             true => move_file(&self.from, &self.to, self.access),
             false if is_same_file(&self.from, &self.to) => return Err(CopyRefusal::SamePlace),
             false => copy_file(&self.from, &self.to, Facts::of(source)),
