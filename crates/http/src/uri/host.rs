@@ -70,7 +70,8 @@ fn ip_literal_end(text: &[u8]) -> Result<usize, UriError> {
     let close = memchr::memchr(b']', text).ok_or(UriError::Host)?;
     let inside = &text[1..close];
     let plausible = |&byte: &u8| byte == b':' || (byte != b'%' && is_name_byte(byte));
-    if inside.is_empty() || !inside.iter().all(plausible) {
+    let has_empty_label = inside.windows(2).any(|pair| pair == b"..");
+    if inside.is_empty() || has_empty_label || !inside.iter().all(plausible) {
         return Err(UriError::Host);
     }
     Ok(close + 1)
