@@ -4,7 +4,8 @@
 use sealane_sys::socket::set_buffers;
 use sealane_tests::http2::{Client, Frame, INITIAL_WINDOW, code, flag, kind};
 use sealane_tests::origin::{Answer, Origin};
-use sealane_tests::{Server, Site, random::Random};
+use sealane_tests::wire::Connection;
+use sealane_tests::{Server, Site, random::Random, wait_for};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -96,14 +97,22 @@ fn frames_are_no_longer_than_the_location_says() {
     let server = serve(
         &site,
         "location /long/ { http2_chunk_size 16k; alias html/; }
+         location /longer/ { http2_chunk_size 64k; alias html/; }
          location /short/ { http2_chunk_size 100; alias html/; }",
     );
     let mut client = wide_open(server.port("plain"));
-    for (path, longest) in [
-        ("/k.bin", 8192),
-        ("/long/k.bin", 16_383),
-        ("/short/k.bin", 100),
+    // SETTINGS_MAX_FRAME_SIZE: at first its default, 16384.
+    for (path, allowed, longest) in [
+        ("/k.bin", None, 8192),
+        ("/long/k.bin", None, 16_384),
+        ("/longer/k.bin", None, 16_384),
+        ("/longer/k.bin", Some(20_000), 20_000),
+        ("/longer/k.bin", Some(1 << 20), 65_536),
+        ("/short/k.bin", None, 100),
     ] {
+        if let Some(bytes) = allowed {
+            client.settings(&[(5, bytes)]);
+        }
         client.get(path);
         let mut body = Vec::new();
         let mut most = 0;
@@ -336,6 +345,44 @@ fn shutdown_waits_for_streams() {
         assert!(client.end().is_none_or(|code| code == code::NO_ERROR));
     }
     assert!(server.stop("QUIT").success());
+}
+
+#[test]
+fn what_lasts_too_long_at_the_end_is_logged() {
+    let (site, origin) = (Site::new(), Origin::answering(|_| Answer::Silence));
+    let server = site.serve_with(
+        "worker_shutdown_timeout 1s;",
+        "",
+        &format!(
+            "log_format short '$server_protocol $status'; access_log logs/access.log short;
+             server {{ listen 127.0.0.1:%plain%; http2 on;
+               location / {{ proxy_pass http://127.0.0.1:{}; }} }}",
+            origin.port()
+        ),
+    );
+    let mut new = Client::open(server.port("plain"), &[]);
+    new.get("/");
+    let mut old = Connection::open(server.port("plain"));
+    old.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    wait_for("both requests to get there", || {
+        (origin.connections() == 2).then_some(())
+    });
+    assert!(server.stop("QUIT").success());
+    let log = std::fs::read_to_string(site.path("logs/access.log")).expect("a log");
+    let mut lines: Vec<&str> = log.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["HTTP/1.1 499", "HTTP/2.0 499"]);
+}
+
+#[test]
+fn a_client_without_settings_is_kept_alive_too() {
+    let site = Site::new();
+    let server = serve(&site, "client_header_timeout 1s; keepalive_timeout 3s;");
+    let mut client = Client::silent(server.port("plain"));
+    client.is_polite = false;
+    client.send(sealane_http::h2::PREFACE);
+    assert_eq!(client.fetch("/a.txt").status, 200);
+    assert_eq!(client.end(), Some(code::NO_ERROR));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `proxy_http_version 2`: against nginx, and against origins that do what nginx would not.
 
+use sealane_tests::http2::Client;
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{
@@ -516,6 +517,31 @@ fn the_end_waits_for_no_window() {
             }
         }
     }
+}
+
+#[test]
+fn the_end_comes_with_the_last_bytes() {
+    let frames_of_body = Arc::new(AtomicUsize::new(0));
+    let counted = frames_of_body.clone();
+    let origin = Raw::start(&[], move |frames| {
+        let stream = frames.head()?;
+        loop {
+            let (kind, flags, _, _) = frames.next()?;
+            if kind == DATA {
+                counted.fetch_add(1, Ordering::Relaxed);
+                if flags & END_STREAM != 0 {
+                    return frames.answer(stream, b"fine");
+                }
+            }
+        }
+    });
+    let site = Site::new();
+    let server = front(&site, &[&origin], "proxy_request_buffering off; http2 on;");
+    let mut client = Client::open(server.port("front"), &[]);
+    let stream = client.request("POST", "/", &[], false);
+    client.frame(DATA, END_STREAM, stream, b"hello");
+    assert_eq!(client.response(stream).body, b"fine");
+    assert_eq!(frames_of_body.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -386,7 +386,7 @@ fn where_request_bodies_are_kept() {
 fn http2_settings_and_limits() {
     let http = http(
         "http2 on; http2_max_resets 50; http2_max_pings 7 rate=3; http2_recv_buffer_size 1m;
-         http2_chunk_size 100k;
+         http2_chunk_size 17m;
          server { http2_max_concurrent_streams 9; http2_body_preread_size 8m; http2_max_continuations 2;
                   http2_max_header_block_size 1m; http2_max_unread_replies 16;
                   location / { http2_chunk_size 100; } }
@@ -431,7 +431,7 @@ fn http2_settings_and_limits() {
     };
     assert_eq!(second.limits, untouched);
     assert_eq!(http.http2_recv_buffer_bytes, 1 << 20);
-    assert_eq!(http.servers[0].conf.http2_chunk_bytes, (1 << 14) - 1);
+    assert_eq!(http.servers[0].conf.http2_chunk_bytes, (1 << 24) - 1);
     let location = &http.servers[0].locations.prefix[0].conf;
     assert_eq!(location.http2_chunk_bytes, 100);
     assert!(

@@ -209,6 +209,13 @@ impl ClientLink {
         }
     }
 
+    /// Whether the body is known to be complete, and all of it has been read.
+    pub(crate) fn has_no_more(&self) -> bool {
+        let is_done =
+            |flow: &LinkState| flow.ended && flow.error.is_none() && flow.pieces.is_empty();
+        self.flow().as_deref().is_some_and(is_done)
+    }
+
     /// Ready when the client has gone: it closed the connection or reset the stream.
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut flow = self.flow();

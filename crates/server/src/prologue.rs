@@ -12,7 +12,7 @@ use crate::snapshot::{ListenerId, ServerId, Snapshot};
 use crate::values::Values;
 use crate::worker::Worker;
 use sealane_http::StatusCode;
-use sealane_http::h1::{Framing, RequestHead};
+use sealane_http::h1::{Framing, RequestHead, Version};
 use sealane_http::uri;
 use std::sync::Arc;
 use std::time::Instant;
@@ -97,6 +97,15 @@ pub(crate) async fn answer(exchange: &mut Exchange) {
         return pipeline::fail(exchange, StatusCode::BAD_REQUEST).await;
     }
     choose_server(exchange);
+    if is_wrong_protocol(exchange) {
+        log_request!(
+            exchange,
+            Info,
+            "client attempted to request the server name for which the negotiated protocol is \
+             disabled"
+        );
+        return pipeline::fail(exchange, StatusCode::MISDIRECTED_REQUEST).await;
+    }
     if let Err(status) = client_certificates::check(exchange).await {
         return pipeline::fail(exchange, status).await;
     }
@@ -138,6 +147,14 @@ fn choose_server(exchange: &mut Exchange) {
         exchange.server = names.find(&request.host, Some(&request.values));
         exchange.location = snapshot.server(exchange.server).default_location;
     }
+}
+
+/// Whether the request came by HTTP/2, on a connection that another server allowed, while the one
+/// that it names does not have it.
+fn is_wrong_protocol(exchange: &Exchange) -> bool {
+    exchange.request.head.version == Version::Http2
+        && !exchange.server().conf.http2.enabled
+        && !exchange.snapshot.listener(exchange.listener).options.http2
 }
 
 /// Whether the request is early data and may only be answered once a replay is ruled out

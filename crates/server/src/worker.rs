@@ -307,6 +307,7 @@ pub fn run(
                     "worker_shutdown_timeout has passed, closing the remaining connections"
                 ),
             );
+            close_connections(&process, &threads);
             break;
         }
         if threads.all_ended() {
@@ -322,6 +323,18 @@ pub fn run(
     let _ = tell.send(Asked::Abort);
     threads.join();
     Ok(())
+}
+
+/// Ends the remaining connections. Their requests are told that their clients have gone, and write
+/// their lines of the access log.
+fn close_connections(process: &Process, threads: &Threads) {
+    for worker in process.workers() {
+        worker.registry.shut_down(Asked::Abort);
+    }
+    let until = std::time::Instant::now() + LAST_WORDS;
+    while !threads.all_ended() && std::time::Instant::now() < until {
+        std::thread::sleep(SHUTDOWN_POLL);
+    }
 }
 
 /// The logs in use, flushed however the process ends.
@@ -387,6 +400,9 @@ impl Drop for HandshakePool {
         self.0.stop();
     }
 }
+
+/// How long connections that are closed at the end have for their last log lines.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long the process waits for its last log lines to be written.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);

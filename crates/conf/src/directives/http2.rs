@@ -13,7 +13,7 @@ const STATE_BUFFER_BYTES: u64 = 16;
 /// Largest flow-control window (RFC 9113, 6.9.1).
 const MAX_WINDOW_BYTES: u64 = (1 << 31) - 1;
 /// Longest frame that nginx sends, whatever the client allows.
-const MAX_CHUNK_BYTES: u64 = (1 << 14) - 1;
+const MAX_CHUNK_BYTES: u64 = (1 << 24) - 1;
 /// Window that every stream and connection begins with (RFC 9113, 6.9.2).
 const INITIAL_WINDOW_BYTES: u64 = (1 << 16) - 1;
 /// What an ordinary request's header fields fit in.
@@ -55,7 +55,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "8k",
-        "Maximum size of a response body chunk in one frame; less than 16k.",
+        "Maximum size of a response body chunk in one frame; over 16k only for clients that allow it.",
         chunk_size,
     ),
     Row::new(

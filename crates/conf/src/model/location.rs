@@ -244,8 +244,8 @@ pub struct LocationConf {
     pub resolver_timeout: Duration,
     /// `proxy_send_proxy_protocol` (Sealane's own); default off.
     pub send_proxy_protocol: SendProxyProtocol,
-    /// `http2_chunk_size`: longest DATA frame sent, at most 16 KiB - 1;
-    /// default 8k.
+    /// `http2_chunk_size`: longest DATA frame sent, at most 16 MiB - 1, and what
+    /// the client allows; default 8k.
     pub http2_chunk_bytes: u32,
 
     // Logs.

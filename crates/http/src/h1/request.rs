@@ -141,7 +141,7 @@ pub struct RequestHead {
     /// Header lines in the order sent, without the ignored ones.
     pub headers: SmallVec<[RawHeader; INLINE_HEADERS]>,
     /// Bytes of the buffer that the head takes, including empty lines before it; the body starts
-    /// there.
+    /// there. In HTTP/2, bytes of the header block as sent.
     pub head_bytes: usize,
     /// Whether the client wants the connection kept open.
     pub keep_alive: bool,

@@ -252,7 +252,10 @@ impl Connection {
     fn build_request(&mut self, block: &Block<'_>) -> Result<BuiltRequest, Fault> {
         let mut sink = RequestSink::new(self.settings.head);
         let (text, exceeded) = self.decode(block, &mut sink)?;
-        let built = sink.finish(text, exceeded, block.end_stream);
+        let mut built = sink.finish(text, exceeded, block.end_stream);
+        if let BuiltRequest::Good(request) | BuiltRequest::Refused(request, _) = &mut built {
+            request.head.head_bytes = block.bytes.len();
+        }
         let is_too_large = |error: &RequestError| {
             matches!(
                 error,
@@ -372,7 +375,8 @@ impl Connection {
             max_block_bytes: head
                 .large_buffer_bytes
                 .saturating_mul(head.large_buffer_count),
-            max_fields: head.max_headers.saturating_add(PSEUDO_FIELDS),
+            // One more, so that it is refused as a header too many.
+            max_fields: head.max_headers.saturating_add(PSEUDO_FIELDS + 1),
         };
         let room = (self.head_bytes + SPARE_HEAD_BYTES).max(FIRST_HEAD_BYTES);
         let mut text = Vec::with_capacity(room);

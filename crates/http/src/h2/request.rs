@@ -152,7 +152,9 @@ impl RequestSink {
 
     /// Adds a header to the list.
     fn push(&mut self, header: RawHeader) {
-        if self.head.headers.len() >= self.limits.max_headers {
+        // The authority is no header, although it is kept as one.
+        let others = self.head.headers.len() - usize::from(self.authority.is_some());
+        if others >= self.limits.max_headers {
             return self.refuse(RequestError::TooManyHeaders);
         }
         let seen = self.head.push_header(header);
@@ -279,7 +281,6 @@ impl RequestSink {
         self.head.version = Version::Http2;
         self.head.keep_alive = true;
         text.extend_from_slice(b"\r\n");
-        self.head.head_bytes = text.len();
         let request = Request {
             text,
             head: self.head,

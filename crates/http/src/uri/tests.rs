@@ -154,7 +154,18 @@ fn authorities() {
     assert_eq!(parts("a:0"), Ok(("a", Some(0))));
     assert_eq!(parts("a%2fB:1"), Ok(("a%2fB", Some(1))));
     for bad in [
-        "", ":80", ".", "a:b", "a:70000", "[::1", "::1", "a]", "u@h", "a/", "a b",
+        "",
+        ":80",
+        ".",
+        "a:b",
+        "a:70000",
+        "[::1",
+        "[a..b::1]",
+        "::1",
+        "a]",
+        "u@h",
+        "a/",
+        "a b",
     ] {
         assert_eq!(parts(bad), Err(UriError::Host), "{bad:?}");
     }

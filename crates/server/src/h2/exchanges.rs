@@ -63,7 +63,7 @@ impl Serving {
                     self.lose(stream, BodyError::Malformed);
                 }
             }
-            Event::Settings => self.input.has_settings = true,
+            Event::Settings => self.input.has_begun = true,
             // The client is still served on its streams; the rest concerns the other end of
             // connections.
             Event::GoAway { .. } | Event::Pong | Event::Interim { .. } | Event::Response { .. } => {
@@ -107,6 +107,8 @@ impl Serving {
         connection.worker.counters.requests.add(1);
         connection.facts.count_request();
         connection.begin_response();
+        // Some clients never send SETTINGS. What they are waited for is the next request.
+        self.input.has_begun = true;
         // `keepalive_timeout` begins anew behind it.
         self.timeouts.renew();
         let conf = default_conf(connection);

@@ -51,8 +51,8 @@ pub(super) struct Serving {
 /// The state of the client's input.
 #[derive(Default)]
 pub(super) struct ReceiveState {
-    /// The client's SETTINGS have come.
-    pub(super) has_settings: bool,
+    /// The client's SETTINGS, or a request, have come.
+    pub(super) has_begun: bool,
     /// Received bytes wait until the client has taken some of what is queued.
     held_back: bool,
     /// The client has finished sending.

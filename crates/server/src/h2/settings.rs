@@ -19,6 +19,8 @@ pub(crate) fn codec_settings(server: &Server, head: h1::Limits) -> Arc<Settings>
         max_stream_window_bytes: http2.max_stream_window_bytes,
         max_connection_window_bytes: http2.max_connection_window_bytes,
         head,
+        // `http2_chunk_size` of the location and the client's setting limit it.
+        data_frame_bytes: u32::MAX,
         limits: Limits {
             resets: allow(limits.resets),
             settings: allow(limits.settings),

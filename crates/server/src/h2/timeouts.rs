@@ -157,7 +157,7 @@ impl Serving {
             Awaiting::Busy
         } else if self.timeouts.announced_ms.is_some() {
             Awaiting::Farewell
-        } else if !self.input.has_settings
+        } else if !self.input.has_begun
             || !connection.buffer.is_empty()
             || self.framer.codec.is_within_head()
         {

@@ -196,8 +196,14 @@ impl Conversation {
                 };
                 match ready!(client.poll_body(cx)).map_err(Failure::Client)? {
                     Some(piece) => {
+                        // An end that is known goes with the last piece.
+                        let is_last = client.has_no_more();
                         let out = &mut self.out.body;
                         self.wire.frame_body(Segment::Memory(piece), out);
+                        if is_last {
+                            self.wire.end_body(out);
+                            self.upload = Upload::Done;
+                        }
                     }
                     None => {
                         self.wire.end_body(&mut self.out.body);
