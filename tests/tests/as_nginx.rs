@@ -4,7 +4,7 @@
 use sealane_tests::fastcgi::{self, FastCgiOrigin};
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::wire::{self, Connection, get, get_with};
-use sealane_tests::{PATIENCE, Site, command, wait_for};
+use sealane_tests::{PATIENCE, Site, command, http2, wait_for};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::mpsc;
@@ -270,6 +270,7 @@ fn the_beginning_of_a_broken_response_reaches_the_client() {
         proxy_http_version 1.1;
         server {{
             listen 127.0.0.1:%plain%;
+            http2 on;
             location / {{ proxy_pass http://127.0.0.1:{0}; }}
             location /filtered/ {{
                 proxy_pass http://127.0.0.1:{0}/;
@@ -306,6 +307,14 @@ fn the_beginning_of_a_broken_response_reaches_the_client() {
             };
             assert_eq!(String::from_utf8_lossy(&body), "unfinished", "{path}");
             assert_eq!(end, None, "{path}: no last chunk");
+            let mut client = http2::Client::open(server.port("plain"), &[]);
+            let response = client.fetch(path);
+            assert_eq!(response.reset, Some(2), "{path}: INTERNAL_ERROR");
+            assert_eq!(
+                String::from_utf8_lossy(&response.body),
+                "unfinished",
+                "{path}"
+            );
         }
     }
 }

@@ -38,11 +38,16 @@ impl Stream {
         };
         let count = frame_bytes(&sending.body, allowed);
         let is_all = u64::from(count) == sending.body.len() && sending.source.is_none();
-        let end = is_all && sending.trailers.is_empty();
+        let is_cut = sending.is_cut;
+        let end = is_all && sending.trailers.is_empty() && !is_cut;
+        let over = match is_cut {
+            true => FollowUp::Reset,
+            false => FollowUp::Finish,
+        };
         if count == 0 && !end {
             framer.codec.pause(grant.stream);
             return match is_all {
-                true => FollowUp::Finish,
+                true => over,
                 false => FollowUp::None,
             };
         }
@@ -56,7 +61,7 @@ impl Stream {
         self.moved_ms = time.now_ms;
         sending.sent += u64::from(count);
         if is_all {
-            return FollowUp::Finish;
+            return over;
         }
         if sending.source.is_none() {
             return FollowUp::None;

@@ -70,6 +70,8 @@ pub(super) struct StreamResponse {
     pub(super) exchange: Box<Exchange>,
     pub(super) body: OutputChain,
     pub(super) source: Option<Box<dyn BodySource>>,
+    /// The source has failed: what it gave before is sent, without an end.
+    pub(super) is_cut: bool,
     /// They follow the body.
     pub(super) trailers: HeaderList,
     /// Bytes of the body sent.
@@ -154,7 +156,15 @@ impl Stream {
                         }
                     }
                 }
-                Poll::Ready(Err(_)) => return FollowUp::Reset,
+                Poll::Ready(Err(_)) => {
+                    sending.cut();
+                    if sending.body.is_empty() {
+                        return FollowUp::Reset;
+                    }
+                    if sending.pause.is_none() {
+                        framer.codec.offer(reference);
+                    }
+                }
             }
         }
         FollowUp::None
@@ -189,6 +199,7 @@ impl StreamResponse {
         StreamResponse {
             body: std::mem::take(&mut exchange.response.body),
             source: source.map(PendingBody::into_source),
+            is_cut: false,
             trailers: exchange.response.trailers.clone(),
             sent: 0,
             rate: RateLimit::of(&exchange),
@@ -216,6 +227,15 @@ impl StreamResponse {
         // They stay there for the log.
         self.trailers = self.exchange.response.trailers.clone();
         source.conclude(&mut self.exchange, true);
+    }
+
+    /// The source has failed.
+    fn cut(&mut self) {
+        self.is_cut = true;
+        self.trailers.clear();
+        if let Some(source) = self.source.take() {
+            source.conclude(&mut self.exchange, false);
+        }
     }
 
     /// Writes what is known at the end to the log.
