@@ -16,7 +16,7 @@ use crate::request_log::{Text, log_request};
 use crate::temp_file::{Keep, TempFile, TempFileError};
 use bytes::Bytes;
 use sealane_conf::model::{BodyInFile, LocationConf};
-use sealane_http::h1::Framing;
+use sealane_http::h1::{Framing, Version};
 use sealane_http::{Method, StatusCode};
 use sealane_io::chain::OutputChain;
 use std::os::fd::AsFd;
@@ -272,7 +272,8 @@ async fn read(
     in_file: BodyInFile,
     is_noted: bool,
 ) -> Result<ReceivedBody, StatusCode> {
-    let mut spool = Spool::new(exchange.conf(), exchange.request.head.framing, in_file);
+    let head = &exchange.request.head;
+    let mut spool = Spool::new(exchange.conf(), head.version, head.framing, in_file);
     spool.is_noted = is_noted;
     loop {
         let written = match exchange.client.read_body().await {
@@ -307,12 +308,16 @@ struct Spool {
 }
 
 impl Spool {
-    fn new(conf: &LocationConf, framing: Framing, in_file: BodyInFile) -> Spool {
+    fn new(conf: &LocationConf, version: Version, framing: Framing, in_file: BodyInFile) -> Spool {
         let buffer_bytes = conf.client_body_buffer_bytes;
-        // As in nginx, a body of known length may be a quarter longer than the buffer.
+        // As in nginx, a body of known length may be a quarter longer than the buffer in HTTP/1.
         let (memory_bytes, goes_to_file, expected) = match framing {
             Framing::Length(len) => {
-                let limit = buffer_bytes.saturating_add(buffer_bytes / 4);
+                let more = match version {
+                    Version::Http2 => 1,
+                    _ => buffer_bytes / 4,
+                };
+                let limit = buffer_bytes.saturating_add(more);
                 (limit.saturating_sub(1), len >= limit, len)
             }
             Framing::Chunked | Framing::None => (buffer_bytes, false, 0),

@@ -365,11 +365,29 @@ fn without_a_directory_large_bodies_fail() {
 }
 
 #[test]
+fn a_body_by_http_2_has_no_quarter_more_than_the_buffer() {
+    let site = site(""); // a buffer of 1k
+    for (version, bytes, is_file) in [
+        (Version::Http11, 1279, false),
+        (Version::Http11, 1280, true),
+        (Version::Http2, 1024, false),
+        (Version::Http2, 1025, true),
+    ] {
+        let mut exchange = with_length(&site, bytes);
+        exchange.request.head.version = version;
+        feed_all(&exchange.client.feed(), &sample(bytes), 500);
+        let body = site.block_on(receive(&mut exchange)).expect("it is there");
+        assert_eq!(body.memory().is_none(), is_file, "{version:?} {bytes}");
+    }
+}
+
+#[test]
 fn a_full_disk_ends_the_request() {
     let site = site("");
     let exchange = with_length(&site, 100_000);
     let mut spool = Spool::new(
         exchange.conf(),
+        exchange.request.head.version,
         exchange.request.head.framing,
         BodyInFile::Off,
     );
