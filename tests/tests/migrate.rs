@@ -391,3 +391,33 @@ fn part_of_a_configuration_is_read_as_one_would_include_it() {
     let text = migrate(&site.write("sites/two", "server { }")).text();
     assert!(text.contains("part of a configuration"), "{text}");
 }
+
+#[test]
+fn what_is_not_built_yet_has_its_own_section() {
+    let site = Site::new();
+    let file = written(
+        &site,
+        "server { listen 443 ssl; ssl_certificate $host.pem; ssl_certificate_key a.key; }",
+    );
+    let text = migrate(&file).text();
+    assert!(text.contains("Not built yet"), "{text}");
+    assert!(!text.contains("Wrong, for nginx too"), "{text}");
+    let (report, status) = json(&file);
+    assert_eq!(
+        (status, &report["refused"][0]["kind"]),
+        (2, &Value::from("not_yet"))
+    );
+}
+
+#[test]
+fn a_test_of_the_configuration_tells_once_what_has_no_effect() {
+    let site = Site::new();
+    let file = written(&site, "server { listen 127.0.0.1:1; http3 on; }");
+    let prefix = site.path("").display().to_string();
+    let outcome = run(&["-t", "-p", &prefix, "-c", &file.display().to_string()]);
+    let told = outcome
+        .stderr
+        .matches("only HTTP/1.1 and HTTP/2 are supported")
+        .count();
+    assert_eq!(told, 1, "{}", outcome.stderr);
+}

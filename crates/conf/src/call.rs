@@ -25,6 +25,8 @@ pub(crate) struct Fault {
     pub(crate) message: String,
     pub(crate) help: Option<String>,
     pub(crate) place: FaultPlace,
+    /// It is right, and not supported yet.
+    pub(crate) not_yet: bool,
 }
 
 /// Which place a [`Fault`] is about.
@@ -45,6 +47,7 @@ impl Fault {
             message: message.into(),
             help: None,
             place: FaultPlace::Word(0),
+            not_yet: false,
         }
     }
 
@@ -54,6 +57,7 @@ impl Fault {
             message: message.into(),
             help: None,
             place: FaultPlace::Word(word),
+            not_yet: false,
         }
     }
 
@@ -63,6 +67,7 @@ impl Fault {
             message: message.into(),
             help: None,
             place: FaultPlace::Nowhere,
+            not_yet: false,
         }
     }
 
@@ -72,12 +77,19 @@ impl Fault {
             message: message.into(),
             help: None,
             place: FaultPlace::Origin(origin.clone()),
+            not_yet: false,
         }
     }
 
     /// The same, about one of the words.
     pub(crate) fn at_word(mut self, word: usize) -> Fault {
         self.place = FaultPlace::Word(word);
+        self
+    }
+
+    /// The same, about what nginx would take and is not supported yet.
+    pub(crate) fn not_yet(mut self) -> Fault {
+        self.not_yet = true;
         self
     }
 
@@ -280,7 +292,7 @@ impl<'a> Call<'a> {
     /// Checks arguments that no setter reads.
     pub(crate) fn check(&self, check: Check) -> Result<(), Fault> {
         match check {
-            Check::Any | Check::Text => Ok(()),
+            Check::Any | Check::Text | Check::By(_) => Ok(()),
             Check::Flag => self.on_off().map(drop),
             Check::Number => self.number(&mut None),
             Check::Between(low, high) => {

@@ -84,6 +84,10 @@ pub(crate) struct HttpDraft {
     pub(crate) limit_zones: Vec<LimitZoneDraft>,
     /// `zone`s of upstreams and their sizes.
     pub(crate) upstream_zones: HashMap<String, u64>,
+    /// Zones of `*_cache_path`, by the directive that uses them.
+    pub(crate) cache_zones: Vec<(&'static str, String)>,
+    /// The same, where they are used.
+    pub(crate) cache_zones_used: Vec<(&'static str, String)>,
     /// `shared:` zones and their sizes.
     pub(crate) zones: HashMap<String, u64>,
     /// `charset_map` blocks, and names of character sets so far.
@@ -97,6 +101,8 @@ pub(crate) struct UpstreamBlock {
     pub(crate) name: Box<str>,
     pub(crate) origin: Origin,
     pub(crate) servers: Vec<UpstreamServer>,
+    /// A `server` line was refused.
+    pub(crate) refused: bool,
     /// `None` until a method is written.
     pub(crate) method: Option<BalanceMethod>,
     /// Connections, and whether `local`.
@@ -176,6 +182,8 @@ pub(crate) struct ServerDraft {
     pub(crate) primary_name: Option<String>,
     /// A `listen` line was met.
     pub(crate) listens: bool,
+    /// `ssl`.
+    pub(crate) ssl: Option<bool>,
     pub(crate) client_header_timeout: Option<Duration>,
     pub(crate) client_header_buffer_bytes: Option<u64>,
     pub(crate) large_header_buffers: Option<(u32, u64)>,
@@ -218,7 +226,7 @@ pub(crate) struct TlsDraft {
     pub(crate) ciphers: Option<String>,
     pub(crate) conf_commands: Option<Vec<(String, String)>>,
     pub(crate) prefer_server_ciphers: Option<bool>,
-    pub(crate) ecdh_curve: Option<String>,
+    pub(crate) ecdh_curve: Option<(String, Origin)>,
     pub(crate) dhparam: Option<PathBuf>,
     pub(crate) buffer_bytes: Option<u64>,
     pub(crate) dyn_rec_enable: Option<bool>,

@@ -52,7 +52,7 @@ pub(crate) enum Origin {
 }
 
 /// Reads statements one by one.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lexer<'t> {
     text: &'t [u8],
     origin: Origin,

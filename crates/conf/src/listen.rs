@@ -25,6 +25,10 @@ struct Line {
     options_given: bool,
     /// It needs its own socket.
     bind: bool,
+    /// `quic`.
+    quic: bool,
+    /// The first parameter that excludes `quic`, as nginx names it.
+    excludes_quic: Option<&'static str>,
 }
 
 impl Line {
@@ -46,6 +50,8 @@ impl Line {
             default_server: false,
             options_given: false,
             bind: false,
+            quic: false,
+            excludes_quic: None,
         }
     }
 }
@@ -64,6 +70,14 @@ pub(crate) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let mut line = Line::new();
     for (index, option) in c.args().skip(1) {
         line_option(b, c, index, option, &mut line)?;
+    }
+    if line.quic {
+        if let Some(name) = line.excludes_quic {
+            let what = format!("\"{name}\" parameter is incompatible with \"quic\"");
+            return Err(Fault::new(format!("\"listen\" directive {what}")));
+        }
+        b.warn("HTTP/3 is not supported yet, \"listen ... quic\" is ignored");
+        return Ok(());
     }
     let server = b.server_index();
     for address in addresses {
@@ -201,21 +215,37 @@ fn line_option(
     let invalid = |what: &str| Fault::at(index, format!("invalid {what} \"{}\"", shown(option)));
     match option {
         b"default_server" | b"default" => line.default_server = true,
-        b"ssl" => line.options.ssl = true,
+        b"ssl" => {
+            line.options.ssl = true;
+            line.excludes_quic = Some("ssl");
+        }
         b"http2" => {
             b.warn(
                 "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive \
                  instead",
             );
             line.options.http2 = true;
+            line.excludes_quic = Some("http2");
         }
-        b"proxy_protocol" => line.options.proxy_protocol = true,
-        b"quic" | b"multipath" => {
+        b"proxy_protocol" => {
+            line.options.proxy_protocol = true;
+            line.excludes_quic = Some("proxy_protocol");
+        }
+        b"quic" => line.quic = true,
+        b"multipath" => {
             let message = format!("the \"{}\" parameter is not supported yet", shown(option));
             return Err(Fault::at(index, message));
         }
+        _ if option.starts_with(b"accept_filter=") => b.warn(format!(
+            "accept filters \"{}\" are not supported on this platform, ignored",
+            shown(option)
+        )),
         _ => {
             socket_option(c, index, option, line, &invalid)?;
+            let name = option.split(|byte| *byte == b'=').next();
+            let excluding = ["fastopen", "backlog", "deferred", "so_keepalive"];
+            let found = excluding.into_iter().find(|it| name == Some(it.as_bytes()));
+            line.excludes_quic = line.excludes_quic.or(found);
             line.options_given = true;
             line.bind = true;
         }

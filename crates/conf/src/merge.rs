@@ -44,6 +44,7 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
         Ok(servers) => servers,
         Err(fault) => return vec![fault],
     };
+    enable_ssl(b, &level);
     let mut faults = Vec::new();
     match upstreams::all(b, &level) {
         Ok(upstreams) => b.upstreams = upstreams,
@@ -51,6 +52,7 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
     }
     faults.extend(check_tls(b, &servers).err());
     faults.extend(undefined_variables(b));
+    faults.extend(crate::directives::check_cache_zones(b));
     if faults.is_empty() {
         // Its warnings are about a configuration that is right so far.
         faults.extend(servers::check_names(b, &servers).err());
@@ -110,6 +112,15 @@ fn undefined_variables(b: &Build<'_>) -> Vec<Fault> {
         Fault::whole(format!("unknown \"{name}\" variable")).help(help.join("; "))
     };
     b.names.undefined().map(fault).collect()
+}
+
+/// `ssl on` of files for nginx before 1.25.1: as there, the default server of an address decides
+/// for all of its connections.
+fn enable_ssl(b: &mut Build<'_>, level: &HttpLevel) {
+    for address in &mut b.http.addresses {
+        let server = &b.http.servers[address.default_server].server;
+        address.options.ssl |= server.ssl.or(level.server.ssl).unwrap_or(false);
+    }
 }
 
 /// Every address with `ssl` needs a certificate, or refuses handshakes.

@@ -1,6 +1,6 @@
 //! Reads files, follows includes and hands every directive to its row.
 
-use crate::build::{Build, Opening};
+use crate::build::{Build, Opening, Tuning};
 use crate::call::{Call, Fault, FaultPlace, shown};
 use crate::diagnostic::{Diagnostic, Failure, SourceLocation};
 use crate::directives::{self, Contexts, MAIN, Row, Setter, Support};
@@ -185,7 +185,9 @@ impl<'a> Parser<'a> {
         }
         let path = self.build.options.conf_path.clone();
         let text = self.read(&path, None)?;
-        self.whole_text(text, MAIN)
+        let result = self.whole_text(text, MAIN);
+        self.build.note_tuning();
+        result
     }
 
     /// Reads an included file in the given context; `place` is that of the `include`.
@@ -335,6 +337,10 @@ impl<'a> Parser<'a> {
             origin: text.origin(line),
         };
         self.build.place = Some(text.place(words[0].at, line));
+        if opens && row.contexts == MAIN && self.skip_if_empty(row, lexer) {
+            self.build.met.works(row);
+            return Ok(());
+        }
         if row.name == "include" {
             self.build.met.works(row);
             return self.include(text, line, context, &call);
@@ -391,9 +397,15 @@ impl<'a> Parser<'a> {
         (opens, kind): (bool, RefusalKind),
         fault: Fault,
     ) -> Result<(), Stop> {
+        let kind = if fault.not_yet {
+            RefusalKind::NotYet
+        } else {
+            kind
+        };
         let stop = text.fault(fault, words, lexer.line(), &[]);
         self.note(stop, kind, &shown(&words[0].bytes), opens)?;
         self.define_all_in(words);
+        self.stand_in_for(&words[0].bytes);
         match opens {
             true => self.skip_block(text, lexer, &words[0].bytes),
             false => Ok(()),
@@ -436,47 +448,6 @@ impl<'a> Parser<'a> {
                 Err(Text::emerg(message, self.build.place.clone(), None))
             }
             false => Ok(()),
-        }
-    }
-
-    /// Reads past a block without looking at what is in it.
-    fn skip_block(&mut self, text: &Text, lexer: &mut Lexer<'_>, name: &[u8]) -> Result<(), Stop> {
-        let unfinished =
-            |lexer: &Lexer<'_>| text.at_lexer(lexer, "unexpected end of file, expecting \"}\"");
-        if name.ends_with(b"_by_lua_block") {
-            return match lexer.skip_lua() {
-                true => Ok(()),
-                false => Err(unfinished(lexer)),
-            };
-        }
-        let mut depth = 1_usize;
-        while depth > 0 {
-            match lexer.next_item().map_err(|error| text.lex_error(error))? {
-                Item::Simple(words) => self.define_all_in(&words),
-                Item::BlockStart(words) if words[0].bytes.ends_with(b"_by_lua_block") => {
-                    if !lexer.skip_lua() {
-                        return Err(unfinished(lexer));
-                    }
-                }
-                Item::BlockStart(_) => depth += 1,
-                Item::BlockEnd => depth -= 1,
-                Item::End => return Err(unfinished(lexer)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Variables that a skipped directive names: it may be what defines them, and
-    /// reporting them as missing would add nothing.
-    fn define_all_in(&mut self, words: &[Word]) {
-        for word in words {
-            let name = std::str::from_utf8(&word.bytes).ok();
-            let name = name.and_then(|word| word.strip_prefix('$'));
-            let Some(name) = name.filter(|name| is_variable_name(name)) else {
-                continue;
-            };
-            // One that exists needs no other.
-            let _ = self.build.names.define_if_new(name);
         }
     }
 
@@ -523,19 +494,19 @@ impl<'a> Parser<'a> {
             Support::Later(check, missing) => {
                 self.check_only(call, check)?;
                 // What is switched off is off already.
-                let off = check == directives::Check::Flag && call.on_off() == Ok(false);
-                if off {
+                if matches!(check, directives::Check::Flag) && call.on_off() == Ok(false) {
                     self.build.met.works(row);
-                } else {
-                    let why = || missing.to_owned();
-                    self.build
-                        .met
-                        .is_idle(row, IdleReason::Later, why, &call.origin);
-                    let message = format!(
-                        "the \"{}\" directive has no effect yet: {missing}",
-                        row.name
-                    );
-                    self.build.warn_once(row.name, message);
+                    return Ok(());
+                }
+                let tuning = Tuning {
+                    row,
+                    missing,
+                    origin: call.origin.clone(),
+                    place: self.build.place.clone(),
+                };
+                match row.tunes {
+                    Some(_) => self.build.tuning.push(tuning),
+                    None => self.build.has_no_effect(tuning),
                 }
                 Ok(())
             }
@@ -546,8 +517,11 @@ impl<'a> Parser<'a> {
     }
 
     fn check_only(&mut self, call: &Call<'_>, check: directives::Check) -> Result<(), Fault> {
-        if check != directives::Check::Any && !self.build.first_here(call.row.name) {
-            return Err(call.refuse("is duplicate"));
+        match check {
+            directives::Check::Any => {}
+            directives::Check::By(set) => return (set.0)(&mut self.build, call),
+            _ if self.build.first_here(call.row.name) => {}
+            _ => return Err(call.refuse("is duplicate")),
         }
         call.check(check)
     }
@@ -614,15 +588,6 @@ impl<'a> Parser<'a> {
             }
         }
     }
-}
-
-/// Whether the text after a `$` is the name of a variable and nothing else.
-fn is_variable_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && !name.starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// The row for a directive, with nginx's complaints in nginx's order.
@@ -775,5 +740,6 @@ pub(crate) fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
+mod skipping;
 #[cfg(test)]
 mod tests;

@@ -43,6 +43,8 @@ pub struct Refusal {
 pub enum RefusalKind {
     /// Sealane has no such thing.
     Unsupported,
+    /// Sealane has the directive, but not these arguments of it, which nginx takes.
+    NotYet,
     /// Nobody knows the name.
     Unknown,
     /// It is in the wrong context; nginx would report that too.

@@ -252,7 +252,7 @@ fn name_servers_are_inherited() {
         "resolver 192.0.2.1; resolver_timeout 1s;",
         "resolver 192.0.2.2;",
         "",
-        "resolver 192.0.2.3 status_zone=dns; resolver_timeout 2s;",
+        "resolver 192.0.2.3; resolver_timeout 2s;",
     );
     let first = |conf: &LocationConf| {
         let resolver = conf.resolver.as_ref().expect("there are name servers");

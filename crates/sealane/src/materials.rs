@@ -56,7 +56,7 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
         add(materials, path, |error| {
             format!("cannot load DH parameters \"{}\": {error}", path.display())
         })?;
-        require_pem(materials, path, "DH PARAMETERS")?;
+        require_pem(materials, path, &DH_LABELS)?;
     }
     let store = tls.session_store.as_deref();
     let key_file = store.and_then(|store| store.key_file.as_ref());
@@ -68,7 +68,7 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
         })?;
     }
     match ca_file {
-        Some(path) => require_pem(materials, path, "CERTIFICATE"),
+        Some(path) => require_pem(materials, path, &["CERTIFICATE"]),
         None => Ok(()),
     }
 }
@@ -135,11 +135,17 @@ fn read_certificate(
     Ok(())
 }
 
-fn require_pem(materials: &Reading<'_>, path: &Path, label: &str) -> Result<(), Diagnostic> {
-    if is_pem(materials.materials.get(path).unwrap_or_default(), label) {
+/// Blocks that `openssl dhparam` writes; the second one with `-dsaparam`.
+const DH_LABELS: [&str; 2] = ["DH PARAMETERS", "X9.42 DH PARAMETERS"];
+
+/// Fails unless the file has a PEM block with one of the labels.
+fn require_pem(materials: &Reading<'_>, path: &Path, labels: &[&str]) -> Result<(), Diagnostic> {
+    let text = materials.materials.get(path).unwrap_or_default();
+    if labels.iter().any(|label| is_pem(text, label)) {
         return Ok(());
     }
     let path = path.display();
+    let label = labels.first().copied().unwrap_or_default();
     Err(refusal(format!(
         "\"{path}\" contains no PEM block \"{label}\""
     )))
@@ -270,6 +276,21 @@ mod tests {
             "DH PARAMETERS"
         ));
         assert!(!is_pem(b"", "DH PARAMETERS"));
+    }
+
+    #[test]
+    fn parameters_that_openssl_writes_for_dsa_are_taken_too() {
+        let path = Path::new("dh.pem");
+        let label = "X9.42 DH PARAMETERS";
+        let text = format!("-----BEGIN {label}-----\nMIIBCAKC+/=\n-----END {label}-----\n");
+        let guard = Guard::default();
+        let mut reading = Reading {
+            materials: Materials::default(),
+            guard: &guard,
+        };
+        reading.materials.insert(path.to_owned(), text.into_bytes());
+        assert!(require_pem(&reading, path, &DH_LABELS).is_ok());
+        assert!(require_pem(&reading, path, &["CERTIFICATE"]).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::paths::Places;
 use crate::startup;
 use crate::terminal::say;
 use sealane_conf::diagnostic::printable;
-use sealane_conf::met::{Idle, Met};
+use sealane_conf::met::{Idle, IdleReason, Met};
 use std::fmt::Write;
 
 /// The lines for a configuration that works.
@@ -16,7 +16,11 @@ pub(crate) fn lines(met: &Met) -> String {
     let mut text = String::new();
     let head = head(met, differing.len());
     writeln!(text, "sealane: {head}").expect("writing to a string does not fail");
-    let mut idle = met.idle.as_slice();
+    // A warning has told the others.
+    let silent = met.idle.iter();
+    let silent = silent.filter(|idle| idle.reason == IdleReason::Meaningless);
+    let silent: Vec<&Idle> = silent.collect();
+    let mut idle = silent.as_slice();
     while let Some(first) = idle.first() {
         // One reason for several directives is printed once.
         let same = idle.iter().take_while(|one| one.why == first.why).count();
@@ -57,12 +61,12 @@ fn head(met: &Met, differing: usize) -> String {
     head
 }
 
-fn idle_line(first: &Idle, group: &[Idle]) -> String {
+fn idle_line(first: &Idle, group: &[&Idle]) -> String {
     let names: Vec<String> = group
         .iter()
         .map(|idle| format!("\"{}\"", idle.name))
         .collect();
-    let count: usize = group.iter().map(Idle::count).sum();
+    let count: usize = group.iter().map(|idle| idle.count()).sum();
     let place = first.places.first().map_or(String::new(), |place| {
         format!(" in {}:{}", place.file.display(), place.line)
     });
@@ -128,8 +132,6 @@ mod tests {
             [
                 "sealane: 4 directives work, 4 are without effect; 1 default differs from nginx's",
                 "sealane: \"lock_file\" in /c\\x1B:1: Connections are accepted without a lock",
-                "sealane: \"http3\", \"quic_retry\" in /c\\x1B:3 and 2 other places: only HTTP/1.1 and HTTP/2 are \
-                 supported",
                 "sealane: pid: logs/sealane.pid unless written (nginx: logs/nginx.pid)",
             ]
         );

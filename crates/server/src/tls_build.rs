@@ -13,7 +13,7 @@ use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::snapshot::{ServerId, Snapshot};
 use sealane_conf::Config;
-use sealane_conf::diagnostic::Diagnostic;
+use sealane_conf::diagnostic::{Diagnostic, SourceLocation};
 use sealane_conf::model::{self, CertificateSource, Http, Listener, LogLevel, Server, Tls};
 use sealane_tls::{
     AcceleratorChoice, Acceptor, AsyncMode, ClientVerification, HandshakeSettings, Identity,
@@ -103,8 +103,10 @@ impl<'a> TlsBuilder<'a> {
             return Ok(None);
         };
         let settings = self.settings(server, tls, http2)?;
-        let (built, warnings) =
-            ServerTls::build(&settings).map_err(|error| emerg(error.to_string()))?;
+        let (built, warnings) = ServerTls::build(&settings).map_err(|error| Diagnostic {
+            place: place_of(&error.to_string(), tls),
+            ..emerg(error.to_string())
+        })?;
         for warning in warnings {
             self.warn(warning.to_string());
         }
@@ -286,6 +288,18 @@ impl<'a> TlsBuilder<'a> {
             });
         }
     }
+}
+
+/// The line that a message is about, where it is known: that of `ssl_ecdh_curve`.
+fn place_of(message: &str, tls: &Tls) -> Option<SourceLocation> {
+    let about = format!("SSL_CTX_set1_curves_list(\"{}\")", tls.ecdh_curve);
+    let origin = tls.ecdh_curve_origin.as_ref()?;
+    message.starts_with(&about).then(|| SourceLocation {
+        file: Some(origin.file.clone()),
+        line: origin.line,
+        column: 1,
+        source_line: String::new(),
+    })
 }
 
 /// The lines of a file with passwords.

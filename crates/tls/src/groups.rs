@@ -94,7 +94,9 @@ impl GroupList {
         add_all(text, text, &mut groups, warnings)?;
         if groups.is_empty() {
             return Err(SettingsError::new(format!(
-                "SSL_CTX_set1_curves_list(\"{text}\") failed: AWS-LC supports none of these groups"
+                "SSL_CTX_set1_curves_list(\"{text}\") failed: AWS-LC supports none of these \
+                 groups, use \"{}\"",
+                instead_of(text)
             )));
         }
         Ok(Self(groups))
@@ -156,6 +158,14 @@ fn add_all(
     Ok(())
 }
 
+/// A group that is supported, in place of a list of which none is.
+fn instead_of(text: &str) -> &'static str {
+    match text.to_ascii_uppercase().contains("MLKEM") {
+        true => "X25519MLKEM768",
+        false => "auto",
+    }
+}
+
 fn find(name: &str) -> Option<Group> {
     let (_, library_name, _) = NAMES
         .iter()
@@ -198,6 +208,17 @@ mod tests {
             names("secp384r1:X25519").expect("valid"),
             ["P-384", "X25519"]
         );
+    }
+
+    #[test]
+    fn a_list_without_a_supported_group_is_refused_with_one_that_is() {
+        for (text, instead) in [("MLKEM768", "X25519MLKEM768"), ("X448", "auto")] {
+            let message = names(text).expect_err("not supported").to_string();
+            assert!(
+                message.ends_with(&format!("use \"{instead}\"")),
+                "{message}"
+            );
+        }
     }
 
     #[test]

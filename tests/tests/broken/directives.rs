@@ -246,6 +246,6 @@ fn valid_arguments(row: &Row) -> Option<String> {
         Check::Buffers => "4 1k".to_owned(),
         Check::Time | Check::Seconds => "1s".to_owned(),
         Check::OneOf(words) => words.first()?.to_string(),
-        Check::Any | Check::Text => return None,
+        Check::Any | Check::Text | Check::By(_) => return None,
     })
 }

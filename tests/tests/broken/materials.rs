@@ -370,7 +370,7 @@ fn said_about_tls() -> [(&'static str, Expected, Lines); 5] {
                 "ssl_certificate certificates/rsa.pem; ssl_certificate_key certificates/other.key;",
                 "ssl_certificate certificates/$no_such_variable.pem; ssl_certificate_key certificates/rsa.key;",
                 "ssl_certificate data:nonsense; ssl_certificate_key certificates/rsa.key;",
-                "ssl on;",
+                "ssl maybe;",
             ],
         ),
         (

@@ -268,13 +268,13 @@ const ROWS: &[Row] = &[
         "stream",
         MAIN,
         Arity::Between(0, 0),
-        "only HTTP is supported so far; keep the block in nginx",
+        "only HTTP is supported so far, and an empty block is accepted; keep the block in nginx",
     ),
     Row::unsupported_block(
         "mail",
         MAIN,
         Arity::Between(0, 0),
-        "only HTTP is supported so far; keep the block in nginx",
+        "only HTTP is supported so far, and an empty block is accepted; keep the block in nginx",
     ),
 ];
 

@@ -578,11 +578,6 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     },
     Elsewhere {
         module: "earlier versions of nginx",
-        names: &["ssl"],
-        instead: "write `ssl` on the `listen` lines; nginx dropped the directive in 1.25.1",
-    },
-    Elsewhere {
-        module: "earlier versions of nginx",
         names: &["limit_zone"],
         instead: "use `limit_conn_zone KEY zone=NAME:SIZE`",
     },

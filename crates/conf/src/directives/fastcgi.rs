@@ -4,7 +4,9 @@ use super::proxying::{
     self, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream, param,
     reaching_rows, send_lowat_row, temp_path, upstream,
 };
-use super::proxying_cache::{CACHE, STORE, cache_rows};
+use super::proxying_cache::{
+    CACHE, STORE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
+};
 use super::{Arity, Check, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
 use crate::call::Fault;
 

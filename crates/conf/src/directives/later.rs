@@ -8,7 +8,7 @@ const NO_HTTP3: &str = "only HTTP/1.1 and HTTP/2 are supported";
 
 pub(super) const HTTP3: Module = Module {
     title: "HTTP/3",
-    doc: "Not supported yet; `listen ... quic` is an error.",
+    doc: "Not supported yet; `listen ... quic` is ignored with a warning.",
     rows: &[
         Row::later("http3", HS, ONE, Flag, NO_HTTP3),
         Row::later("http3_hq", HS, ONE, Flag, NO_HTTP3),

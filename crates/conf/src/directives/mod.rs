@@ -65,6 +65,7 @@ pub use self::headers::parse_expires;
 pub(crate) use self::http_routing::add_media_type;
 pub(crate) use self::log::combined;
 pub(crate) use self::proxy_rewrites::default_redirect;
+pub(crate) use self::proxying_cache::check_cache_zones;
 pub(crate) use self::upstream::end_upstream;
 
 use crate::build::Build;
@@ -137,7 +138,7 @@ impl Arity {
 pub(crate) const ONE: Arity = Arity::Between(1, 1);
 
 /// What the arguments of a directive must look like when no setter reads them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Check {
     /// Anything.
     Any,
@@ -161,6 +162,8 @@ pub enum Check {
     Seconds,
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// What this finds right.
+    By(SetterOf),
 }
 
 /// Carries out a directive.
@@ -217,6 +220,8 @@ pub struct Row {
     /// Arguments with which it does nothing, accepted whatever its `support`
     /// (`ssl_verify_client off`).
     pub inert: &'static [&'static str],
+    /// It has no effect unless this directive is there.
+    pub tunes: Option<&'static str>,
     /// Not in nginx.
     pub own: bool,
 }
@@ -307,6 +312,7 @@ impl Row {
             doc,
             support,
             inert: &[],
+            tunes: None,
             own: false,
         }
     }
@@ -328,6 +334,7 @@ impl Row {
             doc,
             support,
             inert: &[],
+            tunes: None,
             own: false,
         }
     }
@@ -349,6 +356,7 @@ impl Row {
             doc: "",
             support,
             inert: &[],
+            tunes: None,
             own: false,
         }
     }
@@ -368,6 +376,7 @@ impl Row {
             doc: "",
             support,
             inert: &[],
+            tunes: None,
             own: false,
         }
     }
@@ -389,6 +398,7 @@ impl Row {
             doc: "",
             support,
             inert: &[],
+            tunes: None,
             own: false,
         }
     }
@@ -409,6 +419,7 @@ impl Row {
             doc: "",
             support,
             inert: &[],
+            tunes: None,
             own: false,
         }
     }
@@ -429,6 +440,7 @@ impl Row {
             doc: "",
             support,
             inert: &[],
+            tunes: None,
             own: false,
         }
     }
@@ -436,6 +448,12 @@ impl Row {
     /// The row with arguments that are accepted because they change nothing.
     pub(crate) const fn inert(mut self, inert: &'static [&'static str]) -> Row {
         self.inert = inert;
+        self
+    }
+
+    /// The row as one that only tunes what another one enables.
+    pub(crate) const fn tunes(mut self, enabling: &'static str) -> Row {
+        self.tunes = Some(enabling);
         self
     }
 

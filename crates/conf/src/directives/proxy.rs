@@ -4,7 +4,9 @@ use super::proxying::{
     self, Scheme, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream,
     reaching_rows, send_lowat_row, set_header, temp_path, upstream,
 };
-use super::proxying_cache::{CACHE, STORE, cache_rows};
+use super::proxying_cache::{
+    CACHE, STORE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
+};
 use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
 use super::{
     Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row, proxy_rewrites,

@@ -25,7 +25,7 @@ pub(super) const MODULE: Module = Module {
             "",
             "Addresses or names of name servers, queried in round-robin order; the default port is \
              53. `valid=` overrides the TTL of answers. `ipv4=off` and `ipv6=off` disable lookups \
-             of A and AAAA records. `status_zone=` is accepted but has no effect.",
+             of A and AAAA records.",
             |b, c| {
                 c.once(&b.location().resolver)?;
                 let resolver = parse(b, c)?;
@@ -65,7 +65,11 @@ pub(super) fn parse(b: &mut Build<'_>, c: &Call<'_>) -> Result<Arc<Resolver>, Fa
             resolver.ipv4 = on_off(value)?;
         } else if let Some(value) = word.strip_prefix(b"ipv6=") {
             resolver.ipv6 = on_off(value)?;
-        } else if !word.starts_with(b"status_zone=") {
+        } else if word.starts_with(b"status_zone=") {
+            let message = format!("host not found in resolver \"{}\"", shown(word));
+            let help = "\"status_zone\" belongs to nginx's commercial edition: remove it";
+            return Err(Fault::at(index, message).help(help));
+        } else {
             add_server(b, index, word, &mut resolver.servers)?;
         }
     }

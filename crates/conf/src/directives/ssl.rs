@@ -1,9 +1,10 @@
 //! ngx_http_ssl_module, first part: certificates, protocols, ciphers, records.
 
-use super::{Arity, Check, HS, Module, ONE, Row};
+use super::{Arity, Check, HS, Module, ONE, Row, SetterOf};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::model::{KtlsMode, TlsProtocols};
+use crate::values;
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: certificates, protocols and records",
@@ -16,6 +17,21 @@ pub(super) const MODULE: Module = Module {
 const MIN_KEY_RECORDS: u64 = 16;
 
 const ROWS: &[Row] = &[
+    Row::new(
+        "ssl",
+        HS,
+        ONE,
+        "off",
+        "In files for nginx before 1.25.1: with `on`, the addresses of the server have the parameter \
+         `ssl`. The default server of an address decides. Accepted with a warning.",
+        |b, c| {
+            c.flag(&mut b.server().ssl)?;
+            b.warn(
+                "the \"ssl\" directive is deprecated, use the \"listen ... ssl\" directive instead",
+            );
+            Ok(())
+        },
+    ),
     Row::new(
         "ssl_certificate",
         HS,
@@ -103,7 +119,7 @@ const ROWS: &[Row] = &[
         "Key exchange groups, separated by colons; `auto` starts with X25519MLKEM768.",
         |b, c| {
             c.once(&b.server().tls.ecdh_curve)?;
-            b.server().tls.ecdh_curve = Some(c.text(1)?.to_owned());
+            b.server().tls.ecdh_curve = Some((c.text(1)?.to_owned(), c.origin.clone()));
             Ok(())
         },
     ),
@@ -307,7 +323,7 @@ const ROWS: &[Row] = &[
         "ssl_certificate_cache",
         HS,
         Arity::Between(1, 3),
-        Check::Any,
+        Check::By(SetterOf(certificate_cache)),
         "Certificates are loaded with the configuration; their file names cannot contain \
          variables.",
     ),
@@ -320,14 +336,16 @@ fn certificate(c: &Call<'_>) -> Result<String, Fault> {
     if written.contains('$') {
         return Err(
             Fault::at(1, format!("variables in \"{name}\" are not supported yet"))
-                .help("write one \"server\" for each certificate"),
+                .help("write one \"server\" for each certificate")
+                .not_yet(),
         );
     }
     if written.starts_with("engine:") || written.starts_with("store:") {
         return Err(Fault::at(
             1,
             format!("keys outside files are not supported yet in \"{name}\""),
-        ));
+        )
+        .not_yet());
     }
     Ok(written.to_owned())
 }
@@ -367,6 +385,39 @@ pub(super) fn more_protocols(
         }
     }
     Ok(set)
+}
+
+/// Nothing is cached; what is written must be right all the same.
+fn certificate_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    if !b.first_here(c.row.name) {
+        return Err(c.refuse("is duplicate"));
+    }
+    let (mut max, mut off) = (None, false);
+    for (index, word) in c.args() {
+        let equals = memchr::memchr(b'=', word).map_or(word.len(), |at| at + 1);
+        let right = match word.split_at(equals) {
+            (b"max=", value) => {
+                max = values::number(value).filter(|max| *max > 0);
+                max.is_some()
+            }
+            (b"inactive=" | b"valid=", value) => values::seconds(value).is_some(),
+            (b"off", _) => {
+                off = true;
+                true
+            }
+            _ => false,
+        };
+        if !right {
+            return Err(c.invalid_parameter(index));
+        }
+    }
+    match off || max.is_some() {
+        true => Ok(()),
+        false => Err(Fault::new(format!(
+            "\"{}\" must have the \"max\" parameter",
+            c.row.name
+        ))),
+    }
 }
 
 fn conf_command(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

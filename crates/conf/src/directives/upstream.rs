@@ -207,6 +207,7 @@ fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         name: name.into(),
         origin: c.origin.clone(),
         servers: Vec::new(),
+        refused: false,
         method: None,
         keepalive: None,
         keepalive_requests: None,
@@ -221,12 +222,31 @@ fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 
 /// At the end of an `upstream` block.
 pub(crate) fn end_upstream(b: &mut Build<'_>) -> Result<(), Fault> {
-    let block = b.http.open_upstream.take().expect("an upstream was open");
+    let mut block = b.http.open_upstream.take().expect("an upstream was open");
+    if block.servers.is_empty() && block.refused {
+        block.servers.push(stand_in());
+    }
     if block.servers.is_empty() {
         return Err(Fault::new("no servers are inside upstream"));
     }
     b.http.upstreams.push(block);
     Ok(())
+}
+
+/// A server in the place of those that were refused, so that their group exists while the rest is
+/// read.
+fn stand_in() -> UpstreamServer {
+    let address = SocketAddr::from(([0, 0, 0, 0], DEFAULT_PORT));
+    UpstreamServer {
+        name: "".into(),
+        peers: UpstreamPeers::Fixed(vec![PeerAddress::Inet(address)]),
+        weight: 1,
+        max_fails: 1,
+        fail_timeout: Duration::from_secs(10),
+        max_conns: None,
+        backup: false,
+        down: true,
+    }
 }
 
 /// The parameters of a `server` line after the address.
@@ -308,7 +328,7 @@ fn parameters<'a>(b: &mut Build<'_>, c: &Call<'a>) -> Result<Parameters<'a>, Fau
             b"slow_start=" => return Err(invalid().help(COMMERCIAL)),
             b"route=" | b"drain" | b"sid=" => {
                 let message = format!("the \"{}\" parameter is not supported yet", shown(word));
-                return Err(Fault::at(index, message).help(STICKY));
+                return Err(Fault::at(index, message).help(STICKY).not_yet());
             }
             _ => return Err(invalid()),
         }

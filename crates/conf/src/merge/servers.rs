@@ -82,7 +82,7 @@ impl ServerDraft {
     /// Names and listens belong to one server and are not inherited.
     fn inherit(&mut self, outer: &ServerDraft) {
         inherit!(self, outer;
-            client_header_timeout client_header_buffer_bytes large_header_buffers
+            ssl client_header_timeout client_header_buffer_bytes large_header_buffers
             connection_pool_bytes max_headers
             ignore_invalid_headers underscores_in_headers merge_slashes);
         self.http2.inherit(&outer.http2);
@@ -180,7 +180,14 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
             .unwrap_or_else(|| "HIGH:!aNULL:!MD5".into()),
         conf_commands: draft.conf_commands.clone().unwrap_or_default(),
         prefer_server_ciphers: draft.prefer_server_ciphers.unwrap_or(false),
-        ecdh_curve: draft.ecdh_curve.clone().unwrap_or_else(|| "auto".into()),
+        ecdh_curve: match &draft.ecdh_curve {
+            Some((groups, _)) => groups.clone(),
+            None => "auto".into(),
+        },
+        ecdh_curve_origin: match &draft.ecdh_curve {
+            Some((groups, origin)) if groups != "auto" => Some(origin.clone()),
+            _ => None,
+        },
         dhparam: draft.dhparam.clone(),
         buffer_bytes: number(draft.buffer_bytes, 16 << 10),
         dynamic_records,

@@ -1,6 +1,6 @@
 //! The `ssl_*` directives of one server.
 
-use super::SessionStore;
+use super::{Origin, SessionStore};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub struct Tls {
     pub prefer_server_ciphers: bool,
     /// `ssl_ecdh_curve`; default `auto`.
     pub ecdh_curve: String,
+    /// Where `ssl_ecdh_curve` is written.
+    pub ecdh_curve_origin: Option<Origin>,
     /// `ssl_dhparam`: read and checked, but DHE is not offered.
     pub dhparam: Option<PathBuf>,
     /// `ssl_buffer_size`; default 16384.

@@ -112,17 +112,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         case: Case(
             Location,
-            "fastcgi_cache_lock on; fastcgi_cache_lock off; fastcgi_cache_key a; foo;",
-            "[warn] the \"fastcgi_cache_lock\" directive has no effect yet: responses are not \
-             cached; every request is passed to a server in FILE:5\n\
-             [emerg] \"fastcgi_cache_lock\" directive is duplicate in FILE:5",
-        ),
-        nginx: r#"[emerg] "fastcgi_cache_lock" directive is duplicate in FILE:5"#,
-        why: WARNED,
-    },
-    Difference {
-        case: Case(
-            Location,
             "proxy_store on;\nfoo;",
             r#"[emerg] "proxy_store" directive is not supported in FILE:5"#,
         ),

@@ -30,6 +30,7 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
         page.message(end);
     }
     page.refused("Does not work", &report.refused, Kind::Unsupported);
+    page.refused("Not built yet", &report.refused, Kind::NotYet);
     page.refused("Unknown", &report.refused, Kind::Unknown);
     page.refused("Wrong, for nginx too", &report.refused, Kind::Wrong);
     page.messages("Could not be read", &report.unread);

@@ -70,6 +70,8 @@ pub(super) struct Refused {
 pub(super) enum Kind {
     /// nginx, or a module for it, has it; Sealane does not.
     Unsupported,
+    /// Sealane has the directive, but does not take these arguments of it yet.
+    NotYet,
     /// Nobody knows the name.
     Unknown,
     /// nginx would refuse it too.
@@ -236,6 +238,7 @@ fn grouped(refusals: &[Refusal]) -> Vec<Refused> {
                 directive: refusal.name.clone(),
                 kind: match refusal.kind {
                     RefusalKind::Unsupported => Kind::Unsupported,
+                    RefusalKind::NotYet => Kind::NotYet,
                     RefusalKind::Unknown => Kind::Unknown,
                     RefusalKind::Misplaced | RefusalKind::Wrong => Kind::Wrong,
                 },

@@ -1,0 +1,112 @@
+//! Blocks that are read past.
+
+use super::{Parser, Stop, Text, path_of};
+use crate::directives::{Row, Support};
+use crate::lexer::{Item, Lexer, Word};
+
+impl Parser<'_> {
+    /// Reads past the block of a server that is not supported (`stream`, `mail`), if there
+    /// is nothing in it; false otherwise.
+    pub(super) fn skip_if_empty(&mut self, row: &'static Row, lexer: &mut Lexer<'_>) -> bool {
+        if !matches!(row.support, Support::UnsupportedBlock(_)) || !self.build.first_here(row.name)
+        {
+            return false;
+        }
+        let mut ahead = lexer.clone();
+        loop {
+            match ahead.next_item() {
+                Ok(Item::BlockEnd) => {
+                    *lexer = ahead;
+                    return true;
+                }
+                Ok(Item::Simple(words)) if self.includes_nothing(&words) => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Whether this is an `include` with a pattern that no file has.
+    fn includes_nothing(&mut self, words: &[Word]) -> bool {
+        let [name, pattern] = words else {
+            return false;
+        };
+        let path = self.build.options.beside_conf(path_of(&pattern.bytes));
+        let is_pattern = pattern.bytes.iter().any(|byte| b"*?[".contains(byte));
+        name.bytes == b"include"
+            && is_pattern
+            && path
+                .to_str()
+                .and_then(|pattern| self.build.loader.glob(pattern).ok())
+                .is_some_and(|files| files.is_empty())
+    }
+
+    /// Has something in the place of what was refused where its absence would be a second fault.
+    pub(super) fn stand_in_for(&mut self, name: &[u8]) {
+        if let Some(upstream) = &mut self.build.http.open_upstream {
+            upstream.refused |= name == b"server";
+            return;
+        }
+        let tls = &mut self.build.server().tls;
+        let files = match name {
+            b"ssl_certificate" => &mut tls.certificates,
+            b"ssl_certificate_key" => &mut tls.certificate_keys,
+            _ => return,
+        };
+        files.get_or_insert_default().push(String::new());
+    }
+
+    /// Reads past a block without looking at what is in it.
+    pub(super) fn skip_block(
+        &mut self,
+        text: &Text,
+        lexer: &mut Lexer<'_>,
+        name: &[u8],
+    ) -> Result<(), Stop> {
+        let unfinished =
+            |lexer: &Lexer<'_>| text.at_lexer(lexer, "unexpected end of file, expecting \"}\"");
+        if name.ends_with(b"_by_lua_block") {
+            return match lexer.skip_lua() {
+                true => Ok(()),
+                false => Err(unfinished(lexer)),
+            };
+        }
+        let mut depth = 1_usize;
+        while depth > 0 {
+            match lexer.next_item().map_err(|error| text.lex_error(error))? {
+                Item::Simple(words) => self.define_all_in(&words),
+                Item::BlockStart(words) if words[0].bytes.ends_with(b"_by_lua_block") => {
+                    if !lexer.skip_lua() {
+                        return Err(unfinished(lexer));
+                    }
+                }
+                Item::BlockStart(_) => depth += 1,
+                Item::BlockEnd => depth -= 1,
+                Item::End => return Err(unfinished(lexer)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Variables that a skipped directive names: it may be what defines them, and
+    /// reporting them as missing would add nothing.
+    pub(super) fn define_all_in(&mut self, words: &[Word]) {
+        for word in words {
+            let name = std::str::from_utf8(&word.bytes).ok();
+            let name = name.and_then(|word| word.strip_prefix('$'));
+            let Some(name) = name.filter(|name| is_variable_name(name)) else {
+                continue;
+            };
+            // One that exists needs no other.
+            let _ = self.build.names.define_if_new(name);
+        }
+    }
+}
+
+/// Whether the text after a `$` is the name of a variable and nothing else.
+fn is_variable_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+}

@@ -1,0 +1,207 @@
+//! What files of real sites contain: lines for what is not built yet, and for older versions of
+//! nginx.
+
+use sealane_conf::model::Config;
+use sealane_conf::survey::{RefusalKind, survey};
+use sealane_conf::{MemoryLoader, Options, parse};
+
+fn read(text: &str) -> Result<Config, String> {
+    let mut files = MemoryLoader::new().with("/etc/nginx.conf", text);
+    let options = Options::new("/etc/nginx.conf", "/srv");
+    parse(&options, &mut files).map_err(|failure| failure.error.message)
+}
+
+/// The configuration with these lines in `http`, or the message that refuses it.
+fn http(inside: &str) -> Result<Config, String> {
+    read(&format!("events {{}} http {{ {inside} }}"))
+}
+
+fn warnings(config: &Config) -> Vec<&str> {
+    let warnings = config.warnings.iter();
+    warnings.map(|warning| warning.message.as_str()).collect()
+}
+
+/// The addresses that are listened on, and whether with TLS.
+fn listeners(config: &Config) -> Vec<(String, bool)> {
+    let http = config.http.as_ref().expect("there is an http block");
+    let listeners = http.listeners.iter();
+    listeners
+        .map(|listener| (listener.address.to_string(), listener.options.ssl))
+        .collect()
+}
+
+const CERTIFICATE: &str = "ssl_certificate c; ssl_certificate_key k;";
+
+#[test]
+fn blocks_of_other_servers_may_be_there_if_they_are_empty() {
+    for block in ["stream", "mail"] {
+        for inside in ["", "# nothing\n", "include stream.d/*.conf;"] {
+            let text = format!("events {{}} {block} {{ {inside} }} http {{}}");
+            assert!(read(&text).is_ok(), "{text}");
+        }
+        let refusal = read(&format!("events {{}} {block} {{ server {{}} }}"));
+        let message = format!("\"{block}\" directive is not supported");
+        assert_eq!(refusal.expect_err("it does something"), message);
+        let one = format!("{block} {{ include one.conf; }}");
+        assert!(
+            read(&one).is_err(),
+            "a file that is named has something in it"
+        );
+    }
+}
+
+#[test]
+fn quic_beside_ssl_is_ignored_with_a_warning() {
+    let text = format!(
+        "server {{ listen 8443 quic reuseport; listen 8443 ssl; http3 on; quic_retry on; {CERTIFICATE} }}"
+    );
+    let config = http(&text).expect("it is taken");
+    assert_eq!(listeners(&config), [("0.0.0.0:8443".to_owned(), true)]);
+    let about = warnings(&config);
+    assert!(
+        about[0].contains("\"listen ... quic\" is ignored"),
+        "{about:?}"
+    );
+    assert_eq!(about.len(), 3, "{about:?}");
+    for (other, name) in [
+        ("ssl", "ssl"),
+        ("http2", "http2"),
+        ("proxy_protocol", "proxy_protocol"),
+        ("backlog=9", "backlog"),
+        ("deferred", "deferred"),
+    ] {
+        let refusal = http(&format!("server {{ listen 8443 quic {other}; }}"));
+        assert_eq!(
+            refusal.expect_err("nginx refuses it"),
+            format!("\"listen\" directive \"{name}\" parameter is incompatible with \"quic\"")
+        );
+    }
+}
+
+#[test]
+fn ssl_on_is_what_the_parameter_of_listen_is() {
+    let text = format!(
+        "server {{ listen 8443; ssl on; {CERTIFICATE} }} server {{ listen 8080; ssl off; }}"
+    );
+    let config = http(&text).expect("it is taken");
+    let expected = [("0.0.0.0:8443", true), ("0.0.0.0:8080", false)];
+    let expected = expected.map(|(address, ssl)| (address.to_owned(), ssl));
+    assert_eq!(listeners(&config), expected);
+    let deprecated =
+        "the \"ssl\" directive is deprecated, use the \"listen ... ssl\" directive instead";
+    assert_eq!(warnings(&config), [deprecated, deprecated]);
+    // As with the parameter, a certificate is required.
+    assert!(http("server { listen 8443; ssl on; }").is_err());
+    // The default server of an address decides.
+    let other =
+        format!("server {{ listen 8080; }} server {{ listen 8080; ssl on; {CERTIFICATE} }}");
+    let config = http(&other).expect("it is taken");
+    assert_eq!(listeners(&config), [("0.0.0.0:8080".to_owned(), false)]);
+}
+
+#[test]
+fn accept_filters_are_ignored_as_on_linux() {
+    let config = http("server { listen 8080 accept_filter=httpready; }").expect("it is taken");
+    assert!(
+        warnings(&config)[0].starts_with("accept filters \"accept_filter=httpready\""),
+        "{:?}",
+        warnings(&config)
+    );
+}
+
+#[test]
+fn what_caches_is_checked_before_it_works() {
+    const PATH: &str = "proxy_cache_path /c keys_zone=a:1m";
+    for (lines, message) in [
+        (
+            "proxy_cache_path /c keys_zone=a:BAD;",
+            "invalid keys zone size \"keys_zone=a:BAD\"",
+        ),
+        (
+            "proxy_cache_path /c keys_zone=a;",
+            "invalid keys zone size \"keys_zone=a\"",
+        ),
+        (
+            "proxy_cache_path /c keys_zone=a:1m levels=9:9;",
+            "invalid \"levels\" \"levels=9:9\"",
+        ),
+        (
+            "proxy_cache_path /c keys_zone=a:1m purger=on;",
+            "invalid parameter \"purger=on\"",
+        ),
+        (
+            "proxy_cache_path /c keys_zone=a:1m inactive=x;",
+            "invalid inactive value \"inactive=x\"",
+        ),
+        (
+            "proxy_cache_path /c levels=1:2;",
+            "\"proxy_cache_path\" must have \"keys_zone\" parameter",
+        ),
+        ("proxy_cache a;", "\"proxy_cache\" zone \"a\" is unknown"),
+        ("proxy_cache_key $made_up;", "unknown \"made_up\" variable"),
+        ("proxy_no_cache $made_up;", "unknown \"made_up\" variable"),
+        (
+            "fastcgi_cache_bypass $made_up;",
+            "unknown \"made_up\" variable",
+        ),
+        ("proxy_cache_valid 99 1m;", "invalid status \"99\""),
+        ("proxy_cache_valid 200 soon;", "invalid time value \"soon\""),
+        (
+            "proxy_cache_use_stale sometimes;",
+            "invalid value \"sometimes\"",
+        ),
+        (
+            "fastcgi_cache_use_stale http_502;",
+            "invalid value \"http_502\"",
+        ),
+        ("proxy_cache_methods PUT;", "invalid value \"PUT\""),
+        (
+            "ssl_certificate_cache inactive=1m;",
+            "\"ssl_certificate_cache\" must have the \"max\" parameter",
+        ),
+        (
+            "resolver 127.0.0.1 status_zone=z;",
+            "host not found in resolver \"status_zone=z\"",
+        ),
+    ] {
+        assert_eq!(http(lines).expect_err(lines), message, "{lines}");
+    }
+    for lines in [
+        "levels=1:2 max_size=1g min_free=1m inactive=1d use_temp_path=off loader_files=9; proxy_cache a;",
+        "; proxy_cache $host; proxy_cache_valid any 1m; proxy_cache_use_stale error http_504 updating;",
+        "; server { proxy_cache a; proxy_cache_key $uri$arg_x; proxy_cache_bypass $cookie_a $arg_b; }",
+    ] {
+        let lines = format!("{PATH} {lines}");
+        assert!(http(&lines).is_ok(), "{lines}: {:?}", http(&lines).err());
+    }
+}
+
+#[test]
+fn what_tunes_a_cache_is_warned_about_only_where_there_is_one() {
+    let tuning = "server { location / { proxy_cache_bypass $http_upgrade; proxy_no_cache 1; } }";
+    let config = http(tuning).expect("it is taken");
+    assert_eq!(warnings(&config), [""; 0]);
+    assert_eq!(config.met.idle_count(), 0);
+    let cached = format!("{tuning} proxy_cache_path /c keys_zone=a:1m; proxy_cache a;");
+    let config = http(&cached).expect("it is taken");
+    assert_eq!(warnings(&config).len(), 4, "{:?}", warnings(&config));
+}
+
+#[test]
+fn what_is_not_built_yet_is_not_called_wrong() {
+    let text = "events {} http {
+        upstream u { server 127.0.0.1:1 made_up=1; }
+        server { location / { proxy_pass http://u; } }
+        server { listen 8443 ssl; ssl_certificate $host.pem; ssl_certificate_key k; }
+    }";
+    let mut files = MemoryLoader::new().with("/etc/nginx.conf", text);
+    let survey = survey(&Options::new("/etc/nginx.conf", "/srv"), &mut files);
+    let of = |name: &str| {
+        let refusals = survey.refusals.iter();
+        let kinds = refusals.filter(|refusal| refusal.name == name);
+        kinds.map(|refusal| refusal.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(of("ssl_certificate"), [RefusalKind::NotYet]);
+    assert_eq!(of("server"), [RefusalKind::Wrong]);
+    assert_eq!(survey.refusals.len(), 2, "{:?}", survey.refusals);
+}
