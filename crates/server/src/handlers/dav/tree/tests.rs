@@ -124,9 +124,10 @@ fn nothing_is_copied_or_moved_into_itself() {
             "{to}: {refused:?}"
         );
     }
-    assert_eq!(
-        dir.order(true, "a", "a").expect("nothing to do"),
-        Done::File
+    let refused = dir.order(true, "a", "a");
+    assert!(
+        matches!(refused, Err(CopyRefusal::SamePlace)),
+        "{refused:?}"
     );
     assert_eq!(dir.text("a"), "a");
     assert_eq!(dir.text("tree/inner/deep/d"), "tree/inner/deep/d");
