@@ -449,3 +449,41 @@ fn header_buffers_may_be_as_small_as_connection_pools() {
     assert_eq!(get_with(server.port("plain"), "/", &line(200)).status, 204);
     assert_eq!(get_with(server.port("plain"), "/", &line(300)).status, 400);
 }
+
+/// `server_tokens` takes any text, for scripts and monitors that look for one.
+#[test]
+fn the_server_may_have_another_name() {
+    let site = Site::new();
+    let server = site.serve(
+        r#"
+        server {
+            listen 127.0.0.1:%plain%;
+            http2 on;
+            server_tokens nginx;
+            location / { return 404; }
+            location /variable { server_tokens "one of $arg_name"; return 404; }
+            location /none { server_tokens ""; return 404; }
+            location /off { server_tokens off; return 404; }
+        }"#,
+    );
+    for (path, name) in [
+        ("/", "nginx"),
+        ("/variable?name=mine", "one of mine"),
+        ("/off", "sealane"),
+    ] {
+        let response = get(server.port("plain"), path);
+        assert_eq!(response.header("Server"), Some(name));
+        let line = format!("<hr><center>{name}</center>");
+        assert!(response.text().contains(&line), "{}", response.text());
+        let mut client = http2::Client::open(server.port("plain"), &[]);
+        assert_eq!(client.fetch(path).field("server"), Some(name));
+    }
+    let response = get(server.port("plain"), "/none");
+    assert_eq!(response.header("Server"), None);
+    assert!(
+        response
+            .text()
+            .ends_with("</center>\r\n</body>\r\n</html>\r\n")
+    );
+    assert!(!response.text().contains("<hr>"));
+}

@@ -2,23 +2,26 @@
 
 use crate::clock;
 use crate::exchange::Exchange;
+use crate::filters::without_line_breaks;
+use crate::template;
 use sealane_conf::model::ServerTokens;
 use sealane_http::date::ImfDate;
 use sealane_http::h1::{ConnectionHeader, ResponseHead, encode_response_head, push_fields};
 use sealane_http::headers::{FieldValue, HeaderList, KnownHeader};
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 /// `Server` and the last line of built-in pages, with `server_tokens on`.
-const NAME_AND_VERSION: FieldValue<'_> =
-    FieldValue::from_static(concat!("sealane/", env!("CARGO_PKG_VERSION")));
+const NAME_AND_VERSION: &[u8] = concat!("sealane/", env!("CARGO_PKG_VERSION")).as_bytes();
 /// The same with `server_tokens off`.
-const NAME: FieldValue<'_> = FieldValue::from_static("sealane");
+const NAME: &[u8] = b"sealane";
 
-/// The server's name as `server_tokens` allows.
-pub(crate) fn server_name(exchange: &Exchange) -> FieldValue<'static> {
-    match exchange.conf().server_tokens {
-        ServerTokens::On | ServerTokens::Build => NAME_AND_VERSION,
-        ServerTokens::Off => NAME,
+/// The server's name as `server_tokens` allows, without line breaks; empty if there is to be none.
+pub(crate) fn server_name(exchange: &Exchange) -> Cow<'_, [u8]> {
+    match &exchange.conf().server_tokens {
+        ServerTokens::On | ServerTokens::Build => NAME_AND_VERSION.into(),
+        ServerTokens::Off => NAME.into(),
+        ServerTokens::Text(text) => without_line_breaks(template::evaluate(text, exchange)),
     }
 }
 
@@ -65,7 +68,8 @@ pub(crate) fn with_head<T>(
             .filter(|_| response.location_made_absolute);
         let mut head = ResponseHead::new(exchange.request.head.version, response.status, ordered);
         let valid = |text| FieldValue::new(text).ok();
-        head.server = Some(server_name(exchange));
+        let server = server_name(exchange);
+        head.server = valid(&server).filter(|_| !server.is_empty());
         head.date = Some(date.as_value());
         let content_type = response.content_type.as_ref();
         head.content_type = content_type.and_then(|text| valid(text.as_bytes()));

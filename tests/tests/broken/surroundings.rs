@@ -391,7 +391,7 @@ const EVERYDAY: &[(Contexts, &str)] = &[
     (SERVER, "keepalive_requests x;"),
     (SERVER, "send_timeout 1y1y;"),
     (SERVER, "lingering_close perhaps;"),
-    (SERVER, "server_tokens perhaps;"),
+    (SERVER, "server_tokens of;"),
     (SERVER, "open_file_cache;"),
     (SERVER, "open_file_cache max=0;"),
     (SERVER, "open_file_cache inactive=10s;"),

@@ -1,8 +1,10 @@
 //! ngx_http_core_module, fourth part: the contents of responses and how they are sent.
 
-use super::{Arity, Check, HSL, LOCATION_IF, Module, ONE, Row};
-use crate::build::Opening;
+use super::{Arity, Check, HSL, LOCATION_IF, Module, ONE, Row, distance};
+use crate::build::{Build, Opening};
+use crate::call::{Call, Fault};
 use crate::model::{IfModifiedSince, ServerTokens};
+use crate::template;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: responses",
@@ -61,14 +63,9 @@ const ROWS: &[Row] = &[
         ONE,
         "on",
         "Whether the Server header field and error pages show the version: `on`, `off`, or \
-         `build`. A custom string requires nginx's commercial edition and is not supported.",
-        |b, c| {
-            use ServerTokens::{Build, Off, On};
-            c.choice(
-                &mut b.location().server_tokens,
-                &[("off", Off), ("on", On), ("build", Build)],
-            )
-        },
+         `build`. Any other text takes the place of the name, and an empty one removes it; it may \
+         contain variables.",
+        server_tokens,
     ),
     Row::new(
         "chunked_transfer_encoding",
@@ -179,3 +176,24 @@ const ROWS: &[Row] = &[
         "No current browser needs a refresh instead of a redirect.",
     ),
 ];
+
+fn server_tokens(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    use ServerTokens::{Off, On, Text};
+    let words = [("off", Off), ("on", On), ("build", ServerTokens::Build)];
+    let text = c.arg(1);
+    let is_word = words
+        .iter()
+        .any(|(word, _)| word.as_bytes().eq_ignore_ascii_case(text));
+    // A word with one letter wrong is not meant as a name.
+    let is_near = |word: &str| {
+        let lower = String::from_utf8_lossy(text).to_ascii_lowercase();
+        distance(word, &lower) == 1
+    };
+    if is_word || words.iter().any(|(word, _)| is_near(word)) {
+        return c.choice(&mut b.location().server_tokens, &words);
+    }
+    c.once(&b.location().server_tokens)?;
+    let text = template::compile(&mut b.names, text, 1, &c.origin)?;
+    b.location().server_tokens = Some(Text(text));
+    Ok(())
+}

@@ -417,6 +417,8 @@ pub enum ServerTokens {
     Off,
     /// `build`: with the build name.
     Build,
+    /// This text in place of the name (nginx's commercial edition); if it is empty, no name at all.
+    Text(Template),
 }
 
 /// `open_file_cache` and its options.

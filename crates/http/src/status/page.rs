@@ -45,7 +45,7 @@ impl ErrorPage {
     }
 
     /// Appends the page. `server` is the name in its last line, `nginx/1.29.3` or, with
-    /// `server_tokens off`, `nginx`. `msie_padding` asks for [`MSIE_PADDING`], which is added to
+    /// `server_tokens off`, `nginx`; without a name there is no such line. `msie_padding` asks for [`MSIE_PADDING`], which is added to
     /// 4xx and 5xx pages only; the caller decides based on the client's `User-Agent`.
     pub fn write(&self, out: &mut Vec<u8>, server: &[u8], msie_padding: bool) {
         let PageText {
@@ -64,10 +64,13 @@ impl ErrorPage {
             push(detail);
             push("</center>\r\n");
         }
-        push("<hr><center>");
-        out.extend_from_slice(server);
+        if !server.is_empty() {
+            out.extend_from_slice(b"<hr><center>");
+            out.extend_from_slice(server);
+            out.extend_from_slice(b"</center>\r\n");
+        }
         let mut push = |text: &str| out.extend_from_slice(text.as_bytes());
-        push("</center>\r\n</body>\r\n</html>\r\n");
+        push("</body>\r\n</html>\r\n");
         if msie_padding && self.status >= StatusCode::BAD_REQUEST {
             push(MSIE_PADDING);
         }

@@ -113,7 +113,7 @@ fn is_usual(status: StatusCode) -> bool {
 
 /// A client must not break a header line through a variable: line breaks and NUL
 /// become spaces, as in nginx 1.29.
-fn without_line_breaks(value: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+pub(crate) fn without_line_breaks(value: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     if memchr::memchr3(b'\r', b'\n', 0, &value).is_none() {
         return value;
     }

@@ -122,11 +122,7 @@ fn built_in(exchange: &mut Exchange, status: StatusCode) {
     exchange.features.error_page.status_override = Some(status.on_wire());
     let mut text = Vec::new();
     if let Some(page) = ErrorPage::of(status) {
-        page.write(
-            &mut text,
-            server_name(exchange).as_bytes(),
-            wants_padding(exchange),
-        );
+        page.write(&mut text, &server_name(exchange), wants_padding(exchange));
         exchange.response.content_type = ContentType::new(b"text/html");
     }
     let response = &mut exchange.response;
