@@ -487,3 +487,45 @@ fn the_server_may_have_another_name() {
     );
     assert!(!response.text().contains("<hr>"));
 }
+
+#[test]
+fn old_browsers_are_refreshed_where_that_is_configured() {
+    let site = Site::new();
+    let server = site.serve(
+        r#"
+        server {
+            listen 127.0.0.1:%plain%;
+            msie_refresh on;
+            location / { return 301 /elsewhere; }
+            location /odd { return 302 "/a b\"><script>"; }
+            location /page { error_page 404 http://other.test/; }
+            location /other { return 303 /elsewhere; }
+            location /off { msie_refresh off; return 301 /elsewhere; }
+        }"#,
+    );
+    let port = server.port("plain");
+    let ask = |path, agent| get_with(port, path, &format!("User-Agent: {agent}\r\n"));
+    const MSIE: &str = "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)";
+    for (path, url) in [
+        ("/", "http://localhost:PORT/elsewhere"),
+        ("/odd", "http://localhost:PORT/a%20b%22%3E%3Cscript%3E"),
+        ("/page", "http://other.test/"),
+    ] {
+        let response = ask(path, MSIE);
+        assert_eq!(response.status, 200, "{path}");
+        assert_eq!(response.header("Location"), None, "{path}");
+        assert_eq!(response.header("Content-Type"), Some("text/html"), "{path}");
+        let text = response.text();
+        let (_, rest) = text.split_once("content=\"0; URL=").expect("a refresh");
+        let (shown, _) = rest
+            .split_once("\"></head>")
+            .expect("the end of the attribute");
+        let url = url.replace("PORT", &port.to_string());
+        // A redirect within the server is absolute only in a header.
+        assert!(url.ends_with(shown), "{path}: {shown}");
+        assert!(!shown.is_empty());
+    }
+    assert_eq!(ask("/", "Mozilla/5.0 Firefox/140.0").status, 301);
+    assert_eq!(ask("/other", MSIE).status, 303);
+    assert_eq!(ask("/off", MSIE).status, 301);
+}

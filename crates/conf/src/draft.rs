@@ -318,6 +318,7 @@ pub(crate) struct LocationDraft {
     pub(crate) server_tokens: Option<ServerTokens>,
     pub(crate) chunked_transfer_encoding: Option<bool>,
     pub(crate) msie_padding: Option<bool>,
+    pub(crate) msie_refresh: Option<bool>,
     pub(crate) absolute_redirect: Option<bool>,
     pub(crate) server_name_in_redirect: Option<bool>,
     pub(crate) port_in_redirect: Option<bool>,

@@ -9,10 +9,14 @@ use sealane_conf::model::{
 use sealane_log::OsError;
 use sealane_server::Materials;
 use sealane_sys::guard::{Guard, Open};
+use sealane_sys::poll;
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Largest such file, in bytes. No certificate is this large; the path may be
 /// mistyped.
@@ -61,8 +65,15 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
     let store = tls.session_store.as_deref();
     let key_file = store.and_then(|store| store.key_file.as_ref());
     let ca_file = store.and_then(|store| store.tls.as_ref()?.ca_file.as_ref());
-    let files = tls.password_file.iter().chain(&tls.session_ticket_keys);
-    for path in files.chain(key_file).chain(ca_file) {
+    if let Some(path) = &tls.password_file {
+        add_passwords(materials, path)?;
+    }
+    for path in tls
+        .session_ticket_keys
+        .iter()
+        .chain(key_file)
+        .chain(ca_file)
+    {
         add(materials, path, |error| {
             format!("cannot read \"{}\": {error}", path.display())
         })?;
@@ -79,9 +90,7 @@ fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), D
         read_certificate(files, materials)?;
     }
     if let Some(path) = &tls.password_file {
-        add(materials, path, |error| {
-            format!("cannot read \"{}\": {error}", path.display())
-        })?;
+        add_passwords(materials, path)?;
     }
     // As in nginx, these are not used without verification.
     let verifying = [("certificate", &tls.trusted_certificate), ("CRL", &tls.crl)];
@@ -162,7 +171,7 @@ pub(crate) fn read_ticket_state(path: &Path, guard: &Guard) -> Result<Option<Vec
             return Ok(None);
         }
         Err(Unreadable::System(call, error)) => format!("{call}() failed ({})", OsError(&error)),
-        Err(Unreadable::NotAFile) => "it is not a regular file".to_owned(),
+        Err(Unreadable::NotAFile | Unreadable::Silent) => "it is not a regular file".to_owned(),
         Err(Unreadable::TooLarge) => format!("it is larger than {MAX_MATERIAL_BYTES} bytes"),
     };
     Err(format!(
@@ -177,10 +186,25 @@ fn add(
     path: &Path,
     message: impl FnOnce(&dyn fmt::Display) -> String,
 ) -> Result<(), Diagnostic> {
+    add_with(materials, path, message, read_file)
+}
+
+/// A file of passwords, which may be a FIFO: they need not lie on a disk then.
+fn add_passwords(materials: &mut Reading<'_>, path: &Path) -> Result<(), Diagnostic> {
+    let message = |error: &dyn fmt::Display| format!("cannot read \"{}\": {error}", path.display());
+    add_with(materials, path, message, read_file_or_fifo)
+}
+
+fn add_with(
+    materials: &mut Reading<'_>,
+    path: &Path,
+    message: impl FnOnce(&dyn fmt::Display) -> String,
+    read: impl FnOnce(&Path, &Guard) -> Result<Vec<u8>, Unreadable>,
+) -> Result<(), Diagnostic> {
     if materials.materials.get(path).is_some() {
         return Ok(());
     }
-    match read_file(path, materials.guard) {
+    match read(path, materials.guard) {
         Ok(bytes) => {
             materials.materials.insert(path.to_owned(), bytes);
             Ok(())
@@ -193,20 +217,80 @@ fn add(
         Err(Unreadable::TooLarge) => Err(refusal(message(&format_args!(
             "it is larger than {MAX_MATERIAL_BYTES} bytes"
         )))),
+        Err(Unreadable::Silent) => Err(refusal(message(&format_args!(
+            "nothing was written to this FIFO for {} s",
+            FIFO_PATIENCE.as_secs()
+        )))),
     }
 }
+
+/// How long the start waits for what is to be written to a FIFO.
+const FIFO_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The most that is read from a FIFO: what a pipe holds.
+const MAX_FIFO_BYTES: usize = 64 << 10;
 
 enum Unreadable {
     System(&'static str, io::Error),
     NotAFile,
     TooLarge,
+    /// Nobody has written to a FIFO.
+    Silent,
 }
 
 /// Reads a file into memory that is never reallocated, so that no copy of a
 /// secret stays behind.
 fn read_file(path: &Path, guard: &Guard) -> Result<Vec<u8>, Unreadable> {
-    let file = guard.open(path, Open::Read);
-    let file = file.map_err(|error| Unreadable::System("open", error))?;
+    read_whole(&open(path, guard)?)
+}
+
+/// The same, of a file or of a FIFO.
+fn read_file_or_fifo(path: &Path, guard: &Guard) -> Result<Vec<u8>, Unreadable> {
+    let file = open(path, guard)?;
+    let facts = file
+        .metadata()
+        .map_err(|error| Unreadable::System("fstat", error))?;
+    match facts.file_type().is_fifo() {
+        true => read_fifo(file),
+        false => read_whole(&file),
+    }
+}
+
+fn open(path: &Path, guard: &Guard) -> Result<File, Unreadable> {
+    guard
+        .open(path, Open::Read)
+        .map_err(|error| Unreadable::System("open", error))
+}
+
+/// Reads until the writers have closed a FIFO, which was opened without waiting for them.
+fn read_fifo(mut file: File) -> Result<Vec<u8>, Unreadable> {
+    let failed = |call| move |error| Unreadable::System(call, error);
+    let deadline = Instant::now() + FIFO_PATIENCE;
+    let mut bytes = vec![0; MAX_FIFO_BYTES];
+    let mut filled = 0;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let ready = poll::wait_readable(&[file.as_fd()], Some(left)).map_err(failed("poll"))?;
+        match ready.contains(&true) {
+            true => {}
+            // A signal ended the wait.
+            false if Instant::now() < deadline => continue,
+            false => return Err(Unreadable::Silent),
+        }
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) if filled == MAX_FIFO_BYTES => return Err(Unreadable::TooLarge),
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Unreadable::System("read", error)),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+fn read_whole(file: &File) -> Result<Vec<u8>, Unreadable> {
     let facts = file
         .metadata()
         .map_err(|error| Unreadable::System("fstat", error))?;
@@ -276,6 +360,26 @@ mod tests {
             "DH PARAMETERS"
         ));
         assert!(!is_pem(b"", "DH PARAMETERS"));
+    }
+
+    #[test]
+    fn passwords_may_come_through_a_fifo() {
+        let name = format!("sealane-passwords-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        let guard = Guard::default();
+        let there = path.clone();
+        // It waits for a reader.
+        let writer = std::thread::spawn(move || std::fs::write(there, "one\ntwo\n"));
+        let read = read_file_or_fifo(&path, &guard).ok();
+        assert_eq!(read.as_deref(), Some(&b"one\ntwo\n"[..]));
+        assert!(writer.join().is_ok_and(|written| written.is_ok()));
+        assert!(matches!(
+            read_file(&path, &guard),
+            Err(Unreadable::NotAFile)
+        ));
+        let _ = std::fs::remove_file(&path);
     }
 
     #[test]

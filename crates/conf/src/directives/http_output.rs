@@ -168,12 +168,14 @@ const ROWS: &[Row] = &[
         Check::Size,
         "the kernel's default read-ahead applies",
     ),
-    Row::meaningless(
+    Row::new(
         "msie_refresh",
         HSL,
         ONE,
-        Check::Flag,
-        "No current browser needs a refresh instead of a redirect.",
+        "off",
+        "Whether clients that call themselves MSIE get a page that refreshes itself in place of a \
+         redirect 301 or 302. No current browser needs that.",
+        |b, c| c.flag(&mut b.location().msie_refresh),
     ),
 ];
 

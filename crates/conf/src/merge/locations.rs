@@ -88,7 +88,7 @@ impl LocationDraft {
             autoindex_max_entries
             internal gzip_vary error_pages recursive_error_pages types default_type etag
             if_modified_since max_ranges expires add_header_inherit add_trailer_inherit
-            server_tokens chunked_transfer_encoding msie_padding absolute_redirect
+            server_tokens chunked_transfer_encoding msie_padding msie_refresh absolute_redirect
             server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
             open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors
             open_file_cache_content disable_symlinks tcp_nodelay limit_rate limit_rate_after
@@ -300,6 +300,7 @@ impl Inherited<'_> {
             server_tokens: draft.server_tokens.clone().unwrap_or(ServerTokens::On),
             chunked_transfer_encoding: draft.chunked_transfer_encoding.unwrap_or(true),
             msie_padding: draft.msie_padding.unwrap_or(true),
+            msie_refresh: draft.msie_refresh.unwrap_or(false),
             absolute_redirect: draft.absolute_redirect.unwrap_or(true),
             server_name_in_redirect: draft.server_name_in_redirect.unwrap_or(false),
             port_in_redirect: draft.port_in_redirect.unwrap_or(true),

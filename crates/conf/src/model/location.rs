@@ -144,6 +144,8 @@ pub struct LocationConf {
     pub chunked_transfer_encoding: bool,
     /// `msie_padding`; default on.
     pub msie_padding: bool,
+    /// `msie_refresh`; default off.
+    pub msie_refresh: bool,
 
     // Redirects.
     /// `absolute_redirect`; default on.

@@ -4,7 +4,7 @@ mod page;
 
 use std::fmt;
 
-pub use page::{ErrorPage, MSIE_PADDING};
+pub use page::{ErrorPage, MSIE_PADDING, write_refresh};
 
 /// A status code, three digits; also nginx's own codes that never reach the wire
 /// (444, 494 to 499).

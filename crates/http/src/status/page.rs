@@ -77,6 +77,22 @@ impl ErrorPage {
     }
 }
 
+/// Appends the page of `msie_refresh`, which leads to `location` by itself.
+pub fn write_refresh(out: &mut Vec<u8>, location: &[u8]) {
+    out.extend_from_slice(b"<html><head><meta http-equiv=\"Refresh\" content=\"0; URL=");
+    for &byte in location {
+        // What could end the attribute or the tag, and what no URL holds as it is.
+        if byte <= b' ' || byte >= 0x7f || b"\"'<>\\^`{|~".contains(&byte) {
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+            out.extend_from_slice(&[b'%', DIGITS[high], DIGITS[low]]);
+        } else {
+            out.push(byte);
+        }
+    }
+    out.extend_from_slice(b"\"></head><body></body></html>\r\n");
+}
+
 /// The pages of nginx's own codes, which are all sent as 400.
 fn own_code_text(status: StatusCode) -> Option<PageText> {
     let (title, detail) = match status.0 {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sealane_conf::model::{ErrorPage as Configured, ErrorPageStatus, ErrorPageTarget};
 use sealane_http::h1::Version;
 use sealane_http::headers::KnownHeader;
-use sealane_http::status::ErrorPage;
+use sealane_http::status::{ErrorPage, write_refresh};
 use sealane_http::{Method, StatusCode};
 
 /// What a request keeps for `error_page`.
@@ -118,9 +118,20 @@ pub(crate) fn split_args(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 
 /// The built-in page; an empty body for statuses that have none.
 fn built_in(exchange: &mut Exchange, status: StatusCode) {
+    let is_redirect = matches!(status, StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND);
+    let mut text = Vec::new();
+    let mut status = status;
+    if is_redirect
+        && exchange.conf().msie_refresh
+        && is_msie(exchange)
+        && let Some(location) = exchange.response.location.take()
+    {
+        status = StatusCode::OK;
+        write_refresh(&mut text, &location);
+        exchange.response.content_type = ContentType::new(b"text/html");
+    }
     // Clients and logs see nginx's own codes as 400.
     exchange.features.error_page.status_override = Some(status.on_wire());
-    let mut text = Vec::new();
     if let Some(page) = ErrorPage::of(status) {
         page.write(&mut text, &server_name(exchange), wants_padding(exchange));
         exchange.response.content_type = ContentType::new(b"text/html");
@@ -151,7 +162,16 @@ fn wants_padding(exchange: &Exchange) -> bool {
     if has(b"Opera") {
         return false;
     }
-    let msie = memchr::memmem::find(agent, b"MSIE ").is_some_and(|at| at + 7 < agent.len());
     // nginx takes `Gecko/` (not `like Gecko`) for Mozilla's browsers, which do not do that.
-    msie || (has(b"Chrome/") && !has(b"Gecko/"))
+    is_msie(exchange) || (has(b"Chrome/") && !has(b"Gecko/"))
+}
+
+/// Whether the client calls itself MSIE, and not Opera.
+fn is_msie(exchange: &Exchange) -> bool {
+    let Some(agent) = exchange.request.head.get(KnownHeader::UserAgent) else {
+        return false;
+    };
+    let agent = agent.of(&exchange.request.buffer);
+    let at = |word: &[u8]| memchr::memmem::find(agent, word);
+    at(b"MSIE ").is_some_and(|at| at + 7 < agent.len()) && at(b"Opera").is_none()
 }
