@@ -529,3 +529,36 @@ fn old_browsers_are_refreshed_where_that_is_configured() {
     assert_eq!(ask("/other", MSIE).status, 303);
     assert_eq!(ask("/off", MSIE).status, 301);
 }
+
+/// `listen ... multipath` comes and goes with a reload; the kernel may lack it, which is an error
+/// of its own.
+#[test]
+fn multipath_tcp_comes_and_goes_with_a_reload() {
+    let site = Site::new();
+    let configuration = |option: &str, text: &str| {
+        format!(
+            "worker_processes 2; pid logs/pid; events {{}} http {{ access_log off;
+             server {{ listen 127.0.0.1:%plain% {option}; return 200 {text}; }} }}"
+        )
+    };
+    let server = site.serve_whole(&configuration("", "one"));
+    let port = server.port("plain");
+    for (option, text) in [
+        ("multipath", "two"),
+        ("multipath reuseport", "three"),
+        ("", "four"),
+    ] {
+        let file = site.path("sealane.conf");
+        std::fs::write(&file, site.fill_in(&configuration(option, text))).expect("writable");
+        server.signal("HUP");
+        let without = "(93: Protocol not supported)";
+        let is_there = wait_for("the new configuration", || {
+            let is_new = get(port, "/").text() == text;
+            (is_new || server.error_log().contains(without)).then_some(is_new)
+        });
+        if !is_there {
+            server.expect_alert(without);
+            return;
+        }
+    }
+}

@@ -46,6 +46,7 @@ impl Line {
                 ipv6only: true,
                 so_keepalive: None,
                 fastopen: None,
+                multipath: false,
             },
             default_server: false,
             options_given: false,
@@ -232,10 +233,6 @@ fn line_option(
             line.excludes_quic = Some("proxy_protocol");
         }
         b"quic" => line.quic = true,
-        b"multipath" => {
-            let message = format!("the \"{}\" parameter is not supported yet", shown(option));
-            return Err(Fault::at(index, message));
-        }
         _ if option.starts_with(b"accept_filter=") => b.warn(format!(
             "accept filters \"{}\" are not supported on this platform, ignored",
             shown(option)
@@ -243,7 +240,13 @@ fn line_option(
         _ => {
             socket_option(c, index, option, line, &invalid)?;
             let name = option.split(|byte| *byte == b'=').next();
-            let excluding = ["fastopen", "backlog", "deferred", "so_keepalive"];
+            let excluding = [
+                "fastopen",
+                "backlog",
+                "deferred",
+                "so_keepalive",
+                "multipath",
+            ];
             let found = excluding.into_iter().find(|it| name == Some(it.as_bytes()));
             line.excludes_quic = line.excludes_quic.or(found);
             line.options_given = true;
@@ -269,6 +272,7 @@ fn socket_option(
     match name {
         b"bind" => {}
         b"deferred" => options.deferred = true,
+        b"multipath" => options.multipath = true,
         b"reuseport" => options.reuseport = true,
         b"backlog=" => {
             let backlog = number().filter(|backlog| *backlog != 0);

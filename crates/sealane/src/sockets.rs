@@ -302,6 +302,20 @@ impl Attempt<'_> {
         };
         let group = &known.group;
         let (have, first) = (group.sockets.len(), group.sockets.first());
+        if known.options.multipath != self.options.multipath
+            && let (BindAddress::Inet(_), Some(first)) = (&self.address, first)
+        {
+            // The protocol of a socket stays: others take its place.
+            let sockets =
+                socket::bind_beside(first.as_fd(), &self.address, &self.options, self.count)
+                    .map_err(|error| self.report_bind(&error))?;
+            self.listen(&sockets)?;
+            return Ok(Arc::new(Group {
+                sockets,
+                file: None,
+                foreign: false,
+            }));
+        }
         let (true, Some(first)) = (have < self.count, first) else {
             return Ok(Arc::clone(group));
         };
@@ -505,5 +519,6 @@ fn bind_options(options: &ListenOptions) -> BindOptions {
             count: keepalive.count,
         }),
         fastopen: options.fastopen,
+        multipath: options.multipath,
     }
 }

@@ -41,7 +41,7 @@ const ROWS: &[Row] = &[
         "Address that the server listens on: `port`, `address:port`, `[ipv6]:port`, a range of \
          ports, or `unix:path`. Parameters: `default_server`, `ssl`, `http2`, `proxy_protocol`, \
          `backlog=`, `rcvbuf=`, `sndbuf=`, `deferred`, `reuseport`, `bind`, `ipv6only=`, \
-         `so_keepalive=`, `fastopen=`. Without root privileges, the default port is 8000. If some \
+         `so_keepalive=`, `fastopen=`, `multipath`. Without root privileges, the default port is 8000. If some \
          server listens on `*:port`, `address:port` gets its own socket only with a socket option \
          or `bind`.",
         listen::listen,

@@ -113,6 +113,8 @@ pub struct ListenOptions {
     pub so_keepalive: Option<TcpKeepalive>,
     /// `fastopen=` queue length.
     pub fastopen: Option<u32>,
+    /// `multipath`: Multipath TCP.
+    pub multipath: bool,
 }
 
 /// `so_keepalive=on|off|[idle]:[interval]:[count]`.

@@ -35,6 +35,9 @@ pub struct BindOptions {
     pub keepalive: Option<Keepalive>,
     /// `TCP_FASTOPEN`: length of its queue.
     pub fastopen: Option<u32>,
+    /// Multipath TCP (RFC 8684); clients that do not offer it get ordinary connections. It cannot
+    /// be changed later.
+    pub multipath: bool,
 }
 
 /// `so_keepalive=on|off|[idle]:[interval]:[count]`.
@@ -98,7 +101,10 @@ fn bind_one(address: &BindAddress, options: &BindOptions, shared: bool) -> io::R
     let (domain, protocol, name) = match address {
         BindAddress::Inet(inet) => (
             Domain::for_address(*inet),
-            Some(Protocol::TCP),
+            Some(match options.multipath {
+                true => Protocol::MPTCP,
+                false => Protocol::TCP,
+            }),
             SockAddr::from(*inet),
         ),
         BindAddress::Unix(path) => (Domain::UNIX, None, unix_name(path)?),

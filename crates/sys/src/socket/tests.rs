@@ -14,6 +14,7 @@ const OPTIONS: BindOptions = BindOptions {
     ipv6only: true,
     keepalive: None,
     fastopen: None,
+    multipath: false,
 };
 
 /// Asks until there is an answer. A program that another test starts at this moment has the
@@ -212,6 +213,26 @@ fn listening_sockets_take_every_option() {
     assert_eq!(sock.tcp_keepalive_retries().unwrap(), 3);
     // The kernel doubles what was asked for.
     assert_eq!(sock.recv_buffer_size().unwrap(), 128 << 10);
+}
+
+#[test]
+fn listening_sockets_speak_multipath_tcp_if_the_kernel_does() {
+    let options = BindOptions {
+        multipath: true,
+        ..OPTIONS
+    };
+    let address = BindAddress::Inet("127.0.0.1:0".parse().unwrap());
+    let sockets = match bind_group(&address, &options, 2) {
+        Ok(sockets) => sockets,
+        Err(error) if error.raw_os_error() == Some(libc::EPROTONOSUPPORT) => return,
+        Err(error) => panic!("{error}"),
+    };
+    for socket in &sockets {
+        let failed = start_listening(socket.as_fd(), &address, &options).unwrap();
+        assert!(failed.is_empty(), "{failed:?}");
+        let protocol = socket2::SockRef::from(socket).protocol().unwrap();
+        assert_eq!(protocol, Some(socket2::Protocol::MPTCP));
+    }
 }
 
 #[test]
