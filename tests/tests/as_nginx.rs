@@ -562,3 +562,34 @@ fn multipath_tcp_comes_and_goes_with_a_reload() {
         }
     }
 }
+
+/// The buffers of connections to other servers; only their being set can be seen from outside.
+#[test]
+fn connections_to_other_servers_have_the_configured_buffers() {
+    let site = Site::new();
+    let origin = Origin::echo();
+    let server = site.serve(&format!(
+        r#"
+        server {{
+            listen 127.0.0.1:%plain%;
+            location / {{
+                proxy_pass http://127.0.0.1:{};
+                proxy_socket_rcvbuf 64k;
+                proxy_socket_sndbuf 96k;
+            }}
+        }}"#,
+        origin.port()
+    ));
+    assert_eq!(get(server.port("plain"), "/").status, 200);
+    // The idle connection, with `rb` and `tb`: the kernel doubles what was asked for.
+    let shown = command(
+        "ss",
+        &["-tnm", "dst", &format!("127.0.0.1:{}", origin.port())],
+        b"",
+    );
+    let text = shown.success().text();
+    assert!(
+        text.contains("rb131072") && text.contains("tb196608"),
+        "{text}"
+    );
+}

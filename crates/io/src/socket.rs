@@ -61,12 +61,11 @@ impl Socket {
         Socket::connect(socket, &address.into(), true).await
     }
 
-    /// Connects to a Unix socket.
+    /// Connects a Unix socket that has been prepared.
     ///
     /// # Errors
     /// The errno of connecting.
-    pub async fn connect_unix(path: &Path) -> io::Result<Socket> {
-        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    pub async fn connect_unix(socket: socket2::Socket, path: &Path) -> io::Result<Socket> {
         Socket::connect(socket, &socket2::SockAddr::unix(path)?, false).await
     }
 

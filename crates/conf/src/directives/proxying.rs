@@ -137,6 +137,24 @@ macro_rules! reaching_rows {
                 |b, c| c.flag(&mut upstream(b, c).socket_keepalive),
             ),
             Row::new(
+                concat!($family, "_socket_rcvbuf"),
+                HSL,
+                ONE,
+                "",
+                "Size of the receive buffer (SO_RCVBUF) of connections to servers; by default, \
+                 the system's.",
+                |b, c| c.size(&mut upstream(b, c).socket_rcvbuf),
+            ),
+            Row::new(
+                concat!($family, "_socket_sndbuf"),
+                HSL,
+                ONE,
+                "",
+                "Size of the send buffer (SO_SNDBUF) of connections to servers; by default, the \
+                 system's.",
+                |b, c| c.size(&mut upstream(b, c).socket_sndbuf),
+            ),
+            Row::new(
                 concat!($family, "_buffer_size"),
                 HSL,
                 ONE,

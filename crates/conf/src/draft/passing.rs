@@ -50,6 +50,8 @@ pub(crate) struct UpstreamDraft {
     /// `Some(None)`: `off`.
     pub(crate) bind: Option<Option<Bind>>,
     pub(crate) socket_keepalive: Option<bool>,
+    pub(crate) socket_rcvbuf: Option<u64>,
+    pub(crate) socket_sndbuf: Option<u64>,
     pub(crate) request_buffering: Option<bool>,
     pub(crate) pass_request_headers: Option<bool>,
     pub(crate) pass_request_body: Option<bool>,

@@ -66,7 +66,8 @@ impl UpstreamDraft {
     fn inherit(&mut self, outer: &UpstreamDraft) {
         inherit!(self, outer;
             connect_timeout send_timeout read_timeout next_upstream next_upstream_tries
-            next_upstream_timeout bind socket_keepalive request_buffering pass_request_headers
+            next_upstream_timeout bind socket_keepalive socket_rcvbuf socket_sndbuf request_buffering
+            pass_request_headers
             pass_request_body ignore_client_abort buffering buffer_size buffers busy_buffers_size
             temp_path max_temp_file_size temp_file_write_size limit_rate force_ranges
             intercept_errors ignore_headers hide_headers pass_headers params set_headers);
@@ -330,6 +331,9 @@ fn settings(
         next_upstream_timeout: d.next_upstream_timeout.unwrap_or(Duration::ZERO),
         bind: d.bind.clone().flatten(),
         socket_keepalive: d.socket_keepalive.unwrap_or(false),
+        // As in nginx, 0 is the system's size, too.
+        socket_rcvbuf_bytes: d.socket_rcvbuf.filter(|bytes| *bytes > 0),
+        socket_sndbuf_bytes: d.socket_sndbuf.filter(|bytes| *bytes > 0),
         tls,
         request_buffering: d.request_buffering.unwrap_or(true) && !grpc,
         pass_request_headers: d.pass_request_headers.unwrap_or(true),

@@ -34,6 +34,10 @@ pub struct UpstreamSettings {
     pub bind: Option<Bind>,
     /// `socket_keepalive`: SO_KEEPALIVE; default off.
     pub socket_keepalive: bool,
+    /// `socket_rcvbuf`: SO_RCVBUF; `None` is the system's size.
+    pub socket_rcvbuf_bytes: Option<u64>,
+    /// `socket_sndbuf`: SO_SNDBUF; `None` is the system's size.
+    pub socket_sndbuf_bytes: Option<u64>,
     /// `ssl_*`; `None` when TLS cannot be asked for.
     pub tls: Option<Arc<UpstreamTls>>,
 

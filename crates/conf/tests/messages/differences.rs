@@ -19,6 +19,11 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         why: NEWER,
     },
     Difference {
+        case: Case(Http, "server_tokens foo;", "OK"),
+        nginx: r#"[emerg] invalid value "foo" in FILE:3"#,
+        why: "any text is a name, as in nginx's commercial edition",
+    },
+    Difference {
         case: Case(Http, "http2 on;", "OK"),
         nginx: r#"[emerg] unknown directive "http2" in FILE:3"#,
         why: NEWER,

@@ -283,11 +283,6 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Http,
-        "server_tokens foo;",
-        r#"[emerg] invalid value "foo" in FILE:3"#,
-    ),
-    Case(
-        Http,
         "keepalive_disable foo;",
         r#"[emerg] invalid value "foo" in FILE:3"#,
     ),

@@ -216,10 +216,12 @@ async fn connect(
 ) -> io::Result<Socket> {
     let address = match address {
         PeerAddress::Ip(address) => *address,
-        PeerAddress::Unix(path) => return Socket::connect_unix(Path::new(path)).await,
+        PeerAddress::Unix(path) => {
+            let socket = with_buffers(settings, socket2::Domain::UNIX)?;
+            return Socket::connect_unix(socket, Path::new(path)).await;
+        }
     };
-    let domain = socket2::Domain::for_address(address);
-    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    let socket = with_buffers(settings, socket2::Domain::for_address(address))?;
     if settings.socket_keepalive {
         socket.set_keepalive(true)?;
     }
@@ -234,6 +236,22 @@ async fn connect(
     }
     socket.set_tcp_nodelay(true)?;
     Socket::connect_tcp(socket, address).await
+}
+
+/// A socket with the configured buffers.
+fn with_buffers(
+    settings: &UpstreamSettings,
+    domain: socket2::Domain,
+) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    let size = |bytes: u64| bytes.min(i32::MAX as u64) as usize;
+    if let Some(bytes) = settings.socket_rcvbuf_bytes {
+        socket.set_recv_buffer_size(size(bytes))?;
+    }
+    if let Some(bytes) = settings.socket_sndbuf_bytes {
+        socket.set_send_buffer_size(size(bytes))?;
+    }
+    Ok(socket)
 }
 
 /// Closes a connection that nobody uses any more, in good manners as far as that
