@@ -570,10 +570,11 @@ fn connections_to_other_servers_have_the_configured_buffers() {
     let origin = Origin::echo();
     let server = site.serve(&format!(
         r#"
+        upstream origin {{ server 127.0.0.1:{}; keepalive 4; }}
         server {{
             listen 127.0.0.1:%plain%;
             location / {{
-                proxy_pass http://127.0.0.1:{};
+                proxy_pass http://origin;
                 proxy_socket_rcvbuf 64k;
                 proxy_socket_sndbuf 96k;
             }}

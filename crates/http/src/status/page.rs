@@ -45,8 +45,9 @@ impl ErrorPage {
     }
 
     /// Appends the page. `server` is the name in its last line, `nginx/1.29.3` or, with
-    /// `server_tokens off`, `nginx`; without a name there is no such line. `msie_padding` asks for [`MSIE_PADDING`], which is added to
-    /// 4xx and 5xx pages only; the caller decides based on the client's `User-Agent`.
+    /// `server_tokens off`, `nginx`; without a name there is no such line. `msie_padding` asks for
+    /// [`MSIE_PADDING`], which is added to 4xx and 5xx pages only; the caller decides based on the
+    /// client's `User-Agent`.
     pub fn write(&self, out: &mut Vec<u8>, server: &[u8], msie_padding: bool) {
         let PageText {
             title,
