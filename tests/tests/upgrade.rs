@@ -294,7 +294,10 @@ fn an_old_master_that_has_ended_before_the_new_one_looks_is_nobody() {
     server.wait_for_end(orphan);
     fs::write(start, "").expect("writable");
     server.wait_for_log("of the old binary has exited");
-    assert_eq!(server.old_pid(), None);
+    // That is logged first.
+    wait_for("its pid file to go", || {
+        server.old_pid().is_none().then_some(())
+    });
     server.upgrade();
 }
 
