@@ -260,7 +260,10 @@ fn quit_does_not_end_the_server_when_the_upgrade_that_it_waits_for_fails() {
     server.wait_for_log("SIGQUIT is delayed until it does");
     fs::write(go, "").expect("writable");
     server.wait_for_log("SIGQUIT was delayed for");
-    assert_eq!((server.pid(), server.old_pid()), (old, None));
+    wait_for("the pid file to be back", || {
+        server.old_pid().is_none().then_some(())
+    });
+    assert_eq!(server.pid(), old);
     kept.are_served_by(worker_of(old));
     signal(old, "QUIT");
     server.wait_for_end(old);
