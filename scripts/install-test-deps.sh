@@ -9,6 +9,7 @@
 #   nginx-light         the server that differential tests compare with
 #   procps util-linux   prlimit, kill, ps
 #   nghttp2-client      nghttp and h2load, an independent HTTP/2 client
+#   wrk                 load while the server is reloaded and upgraded
 #   binutils gdb        make calls inside a worker, resolve the frames of a crash
 #   strace              counts system calls per request
 #   redis-server        the session store of all nodes (with redis-cli)
@@ -24,7 +25,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 ./install-build-deps.sh
 source ./packages.sh
 
-packages=(binutils gdb curl wget openssl chromium nginx-light procps util-linux nghttp2-client strace redis-server faketime
+packages=(binutils gdb curl wget openssl chromium nginx-light procps util-linux nghttp2-client wrk strace redis-server faketime
   php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-websockets)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"
