@@ -15,8 +15,8 @@
 #   SEALANE_CACHE          where to build and keep the result (default: <repository>/.cache)
 #   SEALANE_PEER_OPENSSL   400 (OpenSSL 4.0) or 300 (OpenSSL 3.6): the series of the crate
 #                          openssl-src; without it 400, and 300 if nginx does not build with 400
-#   SEALANE_PEER_NGINX     sid or crate: where nginx's source comes from; without it sid,
-#                          then crate
+#   SEALANE_PEER_NGINX     sid, crate, or the directory of a checkout of nginx: where nginx's
+#                          source comes from; without it sid, then crate
 #
 # The result is <cache>/peers/nginx-reference/sbin/nginx; `nginx -V` prints both
 # versions, and the benchmark carries them into every ratio it prints.
@@ -53,7 +53,8 @@ say() { printf 'build-nginx: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 [[ $openssl_series =~ ^(auto|400|300)$ ]] || die "SEALANE_PEER_OPENSSL must be 400 (OpenSSL 4.0) or 300 (OpenSSL 3.6), not '$openssl_series'"
-[[ $nginx_from =~ ^(auto|sid|crate)$ ]] || die "SEALANE_PEER_NGINX must be sid or crate, not '$nginx_from'"
+[[ $nginx_from =~ ^(auto|sid|crate)$ || -f $nginx_from/src/core/nginx.h ]] ||
+  die "SEALANE_PEER_NGINX must be sid, crate or the directory of a checkout of nginx, not '$nginx_from'"
 
 # The stamp names everything that decides what comes out, so that an edit of
 # this script or another choice of sources leads to a new build.
@@ -137,7 +138,11 @@ MANIFEST
 fetch_nginx() {
   local version
   rm -rf "$work/nginx"
-  if [[ $nginx_from != crate ]] && fetch_nginx_from_sid; then
+  if [[ -d $nginx_from ]]; then
+    mkdir -p "$work/nginx"
+    cp -r "$nginx_from" "$work/nginx/source"
+    say "nginx from $nginx_from"
+  elif [[ $nginx_from != crate ]] && fetch_nginx_from_sid; then
     say "nginx from sid's source package"
   elif [[ $nginx_from != sid ]]; then
     [[ $nginx_from == crate ]] || say "sid's source package cannot be had from this machine's mirror (see $work/apt.log); using the crate nginx-src"

@@ -356,10 +356,30 @@ fn listening_addresses(configuration: &str) -> Vec<String> {
     addresses
 }
 
-/// Debian's nginx, or another one that `SEALANE_TEST_NGINX` names.
+/// The nginx of comparisons: the one that `SEALANE_TEST_NGINX` names, else what
+/// `scripts/peers/build-nginx.sh` has built if it is as new as the documentation, else Debian's.
 pub fn nginx_binary() -> PathBuf {
-    std::env::var_os("SEALANE_TEST_NGINX")
-        .map_or_else(|| PathBuf::from("/usr/sbin/nginx"), PathBuf::from)
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY
+        .get_or_init(|| match std::env::var_os("SEALANE_TEST_NGINX") {
+            Some(path) => path.into(),
+            None => built_nginx().unwrap_or_else(|| "/usr/sbin/nginx".into()),
+        })
+        .clone()
+}
+
+/// The result of `scripts/peers/build-nginx.sh`, from 1.31 on.
+fn built_nginx() -> Option<PathBuf> {
+    let cache = std::env::var_os("SEALANE_CACHE").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache"),
+        PathBuf::from,
+    );
+    let path = cache.join("peers/nginx-reference/sbin/nginx");
+    let shown = Command::new(&path).arg("-v").output().ok()?;
+    let shown = String::from_utf8_lossy(&shown.stderr);
+    let version = shown.split_once("nginx/")?.1.trim();
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+    ((numbers.next()??, numbers.next()??) >= (1, 31)).then_some(path)
 }
 
 /// The binary under test: `SEALANE_BINARY`, or the one of this build profile,

@@ -21,8 +21,8 @@ use crate::model::{
     Charsets, ContentHandler, CpuAffinity, DavMethods, DisableSymlinks, EnvVar, ErrorLog,
     ErrorPage, Expires, FrameAllowance, GroupRef, IfModifiedSince, KeepaliveDisable, KtlsMode,
     Landlock, LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher,
-    Op, Origin, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens,
-    SessionStore, SetVariable, TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types,
+    Op, Origin, PeerNetwork, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName,
+    ServerTokens, SessionStore, SetVariable, TempPath, Template, TlsProtocols, TryFiles, Types,
     UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
@@ -57,6 +57,7 @@ pub(crate) struct EventsDraft {
     pub(crate) worker_connections: Option<u64>,
     pub(crate) multi_accept: Option<bool>,
     pub(crate) accept_mutex: Option<bool>,
+    pub(crate) debug_connections: Vec<PeerNetwork>,
 }
 
 /// What belongs to the `http` block as a whole.
@@ -342,7 +343,7 @@ pub(crate) struct LocationDraft {
     pub(crate) client_body_temp_path: Option<Arc<TempPath>>,
     pub(crate) client_body_in_file_only: Option<BodyInFile>,
     pub(crate) client_body_in_single_buffer: Option<bool>,
-    pub(crate) real_ip_from: Option<List<TrustedPeer>>,
+    pub(crate) real_ip_from: Option<List<PeerNetwork>>,
     pub(crate) real_ip_header: Option<RealIpHeader>,
     pub(crate) real_ip_recursive: Option<bool>,
     /// `Some(None)`: `off`.

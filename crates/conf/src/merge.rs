@@ -296,6 +296,7 @@ fn events_of(draft: &EventsDraft) -> Result<Events, String> {
         worker_connections,
         multi_accept: draft.multi_accept.unwrap_or(false),
         accept_mutex: draft.accept_mutex.unwrap_or(false),
+        debug_connections: draft.debug_connections.as_slice().into(),
     })
 }
 

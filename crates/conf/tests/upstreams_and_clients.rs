@@ -4,7 +4,7 @@
 
 use sealane_conf::model::{
     BalanceMethod, BodyInFile, FrameAllowance, Http, Http2Limits, LocationConf, PeerAddress,
-    RealIpHeader, SendProxyProtocol, TempPath, TrustedPeer, UpstreamPeers, Variable,
+    PeerNetwork, RealIpHeader, SendProxyProtocol, TempPath, UpstreamPeers, Variable,
 };
 use sealane_conf::variables::Builtin;
 use sealane_conf::{MemoryLoader, Options, parse};
@@ -290,7 +290,7 @@ fn whose_word_is_taken() {
         2,
         "a list of its own replaces the outer one"
     );
-    assert_eq!(of(&inner).from[0], TrustedPeer::Unix);
+    assert_eq!(of(&inner).from[0], PeerNetwork::Unix);
     assert!(of(&inner).trusts_unix() && of(&inner).trusts(address("127.0.0.1")));
     assert!(!of(&inner).trusts(address("10.1.2.3")));
     let [nobody, ..] = conf("real_ip_header X-Real-IP;", "", "", "");

@@ -38,6 +38,16 @@ impl Logger {
         Logger::new(Vec::new())
     }
 
+    /// The same destinations, each with all levels.
+    pub fn with_all_levels(&self) -> Logger {
+        let sinks = self.sinks.iter();
+        Logger::new(
+            sinks
+                .map(|(_, to)| (LogLevel::Debug, Arc::clone(to)))
+                .collect(),
+        )
+    }
+
     /// Whether a line at this level would be written anywhere.
     #[inline]
     pub fn enabled(&self, level: LogLevel) -> bool {

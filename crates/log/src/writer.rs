@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Turns that may follow each other without gathering, after a pause: whoever has just made a
-/// request finds its line in the log, and that of the next one, too.
-const PROMPT_TURNS: u32 = 32;
+/// request finds its line in the log, and that of the next one, too. Debug lines come one by one
+/// and take a turn each.
+const PROMPT_TURNS: u32 = 256;
 
 /// Runs until the queue is told to finish. `notices` receives the writer's messages about the logs
 /// themselves, until the queue names another logger.
@@ -190,7 +191,9 @@ impl Writer<'_> {
         };
         let name = lane.name();
         match lane.losses_to_report(finishing) {
-            Some((lost, Some(reason))) => self.tell(
+            // A datagram that nobody takes is what syslog over UDP has to live with.
+            Some((lost, Some(reason))) => self.tell_at(
+                LogLevel::Error,
                 number,
                 format_args!("{lost} lines for {name} were lost, the last one because {reason}"),
             ),
@@ -226,11 +229,15 @@ impl Writer<'_> {
     /// Reports something about log `number`, in the main error log if that can be written,
     /// otherwise on stderr.
     fn tell(&self, number: usize, message: fmt::Arguments<'_>) {
-        let line = error::format_line(LogLevel::Alert, None, message);
+        self.tell_at(LogLevel::Alert, number, message);
+    }
+
+    fn tell_at(&self, level: LogLevel, number: usize, message: fmt::Arguments<'_>) {
+        let line = error::format_line(level, None, message);
         let mut told = false;
-        for to in self.notices.destinations(LogLevel::Alert) {
+        for to in self.notices.destinations(level) {
             if !self.has_failed(to.lane) {
-                to.append_line(LogLevel::Alert as u8 - 1, &line);
+                to.append_line(level as u8 - 1, &line);
                 told |= to.lane != number;
             }
         }

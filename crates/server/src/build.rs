@@ -85,6 +85,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         compression_memory_bytes: (config.http.as_ref())
             .map_or(0, |http| http.compression_memory_bytes),
         multi_accept: config.events.multi_accept,
+        debug_connections: Arc::clone(&config.events.debug_connections),
         handshake_queue: limits.map_or(u32::MAX, |limits| limits.queue),
         handshake_threads: HandshakeThreads::of(config),
         handshakes: Arc::clone(materials.handshakes()),

@@ -17,6 +17,7 @@ use self::moving::PendingMove;
 pub(crate) use self::moving::adopt;
 use crate::acceptor::ListenerRef;
 use crate::client_link::ClientLink;
+use crate::debug_log;
 use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
@@ -25,7 +26,7 @@ use crate::proxy_protocol;
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::transport::{ClientEndpoint, Transport, TransportError};
 use crate::worker::Worker;
-use sealane_conf::model::{LingeringClose, LogLevel};
+use sealane_conf::model::{LingeringClose, ListenAddress, LogLevel};
 use sealane_io::Received;
 use sealane_io::buffers;
 use sealane_io::deadline::Deadline;
@@ -33,6 +34,7 @@ use sealane_io::registry::{Asked, ConnectionPhase, Entry};
 use sealane_io::socket::Socket;
 use sealane_io::stream::Sealed;
 use sealane_sys::time::monotonic_coarse_ms;
+use std::fmt;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -54,9 +56,11 @@ pub(crate) async fn serve(
     peer: PeerAddress,
 ) {
     let number = worker.process.next_connection();
-    let facts = Arc::new(ConnectionFacts::new(number, peer, socket));
+    let facts = ConnectionFacts::new(number, peer, socket);
+    let facts = Arc::new(facts.debugged_by(&listener.snapshot.debug_connections));
     let listener = listener.of_connection(&facts);
     let mut connection = Connection::new(worker, listener, facts);
+    connection.debug(format_args!("accepted on {}", connection.listen_address()));
     if connection.open().await {
         connection.serve_requests().await;
     }
@@ -64,6 +68,7 @@ pub(crate) async fn serve(
         Box::pin(connection.linger()).await;
     }
     connection.count_ktls();
+    connection.debug(format_args!("close connection"));
 }
 
 /// A client's connection.
@@ -604,13 +609,27 @@ impl Connection {
             .snapshot
             .location(self.server().default_location)
             .logger;
-        if logger.enabled(level) {
-            logger.log(
+        if logger.enabled(level) || self.facts.is_debugged() {
+            debug_log::logger_for(&self.facts, logger).log(
                 level,
                 Some(self.facts.number),
                 format_args!("{message}{}", self.log_tail()),
             );
         }
+    }
+
+    /// Writes a debug line about this connection.
+    pub(crate) fn debug(&self, message: fmt::Arguments<'_>) {
+        let location = self.server().default_location;
+        let logger = &self.snapshot.location(location).logger;
+        if logger.enabled(LogLevel::Debug) || self.facts.is_debugged() {
+            self.log(LogLevel::Debug, &message.to_string());
+        }
+    }
+
+    /// The address of its listener, as it was configured.
+    fn listen_address(&self) -> &ListenAddress {
+        &self.snapshot.listener(self.listener).address
     }
 
     /// Logs why a connection broke, at a high level only if it is not the client's doing.
@@ -629,8 +648,7 @@ impl Connection {
             PeerAddress::Inet(address) => address.ip().to_string(),
             PeerAddress::Unix => "unix:".to_owned(),
         };
-        let listener = self.snapshot.listener(self.listener);
-        format!(", client: {client}, server: {}", listener.address)
+        format!(", client: {client}, server: {}", self.listen_address())
     }
 }
 

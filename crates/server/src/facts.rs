@@ -2,6 +2,7 @@
 
 use crate::client_certificates::ClientFacts;
 use crate::proxy_protocol::ProxyHeader;
+use sealane_conf::model::PeerNetwork;
 use sealane_io::socket::Socket;
 use sealane_tls::Ktls;
 use std::net::SocketAddr;
@@ -24,6 +25,8 @@ pub struct ConnectionFacts {
     pub(crate) socket: Socket,
     /// The local address, looked up on first use (a listener may be a wildcard).
     local: OnceLock<Option<SocketAddr>>,
+    /// `debug_connection` names the client: lines about it are logged at every level.
+    is_debugged: bool,
     /// Requests so far.
     requests: AtomicU64,
     /// Set once the TLS handshake is done; a plain request on a TLS port leaves it unset.
@@ -98,6 +101,7 @@ impl ConnectionFacts {
             accepted: Instant::now(),
             socket,
             local: OnceLock::new(),
+            is_debugged: false,
             requests: AtomicU64::new(0),
             secure: AtomicBool::new(false),
             ktls: AtomicU8::new(KTLS_UNKNOWN),
@@ -121,6 +125,27 @@ impl ConnectionFacts {
             requests: AtomicU64::new(requests),
             ..ConnectionFacts::new(number, peer, socket)
         }
+    }
+
+    /// The same, with what `debug_connection` says of the client.
+    pub(crate) fn debugged_by(self, listed: &[PeerNetwork]) -> ConnectionFacts {
+        let is_debugged = listed.iter().any(|listed| match (listed, self.peer) {
+            (PeerNetwork::Unix, PeerAddress::Unix) => true,
+            (PeerNetwork::Network(network), PeerAddress::Inet(address)) => {
+                network.contains(address.ip())
+            }
+            _ => false,
+        });
+        ConnectionFacts {
+            is_debugged,
+            ..self
+        }
+    }
+
+    /// Whether `debug_connection` names the client.
+    #[inline]
+    pub(crate) fn is_debugged(&self) -> bool {
+        self.is_debugged
     }
 
     /// The local address; `None` for a Unix socket, or when the connection is gone.

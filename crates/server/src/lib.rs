@@ -38,6 +38,7 @@ pub mod client_certificates;
 pub mod client_link;
 pub mod counters;
 pub mod current;
+mod debug_log;
 pub mod exchange;
 pub mod facts;
 pub mod materials;

@@ -11,11 +11,12 @@
 //! [`Outcome::Declined`] leads to the next one, a status that is not answered yet goes
 //! through `error_page` and ends in a built-in page at the latest.
 
+use crate::debug_log::debug_request;
 use crate::exchange::{Exchange, RequestBody, Response};
 use crate::handlers::{self, Outcome};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
-use crate::{access, access_log, filters, limits, real_ip, rewrite, subrequest};
+use crate::{access, access_log, debug_log, filters, limits, real_ip, rewrite, subrequest};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
 use std::time::Duration;
@@ -69,6 +70,7 @@ pub(crate) async fn answer_instead(exchange: &mut Exchange, status: StatusCode) 
 
 /// Writes the lines that the location's `access_log` asks for.
 pub(crate) fn log_access(exchange: &Exchange) {
+    debug_log::end(exchange);
     access_log::log(exchange);
 }
 
@@ -111,7 +113,7 @@ async fn finish(exchange: &mut Exchange, first: Outcome) {
                 let applied = filters::apply(exchange);
                 put_response_time(exchange, time);
                 match applied {
-                    Ok(()) => return,
+                    Ok(()) => return debug_log::response(exchange),
                     Err(status) => Outcome::Status(status),
                 }
             }
@@ -146,6 +148,7 @@ async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Option<Vec<u8>>) 
     if let Some(outcome) = count_redirect(exchange, "while internally redirecting to", &uri) {
         return outcome;
     }
+    debug_request!(exchange, "internal redirect: \"{}\"", Text(&uri));
     exchange.request.uri = uri;
     exchange.request.args = args;
     exchange.request.uri_replaced = true;
@@ -303,6 +306,7 @@ fn enter(exchange: &mut Exchange) {
     if exchange.conf().keepalive_timeout.is_zero() {
         exchange.request.head.keep_alive = false;
     }
+    debug_log::location(exchange);
 }
 
 /// NGX_HTTP_PREACCESS_PHASE: the client's address, and limits.

@@ -3,6 +3,7 @@
 
 use crate::client_certificates;
 use crate::client_link::ClientLink;
+use crate::debug_log;
 use crate::exchange::{Exchange, Request, RequestBody, Response, Transfer};
 use crate::facts::ConnectionFacts;
 use crate::features::Features;
@@ -97,6 +98,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) {
         return pipeline::fail(exchange, StatusCode::BAD_REQUEST).await;
     }
     choose_server(exchange);
+    debug_log::request(exchange);
     if is_wrong_protocol(exchange) {
         log_request!(
             exchange,

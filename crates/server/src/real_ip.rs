@@ -151,14 +151,14 @@ fn decimal(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealane_conf::model::{IpNetwork, TrustedPeer};
+    use sealane_conf::model::{IpNetwork, PeerNetwork};
 
     /// Proxies in 10/8 and fd00::/8 are trusted.
     fn real_ip(recursive: bool) -> RealIp {
         let network = |text: &str, bits| {
             let address = text.parse().expect("an address");
             let (network, _) = IpNetwork::new(address, bits).expect("not too many bits");
-            TrustedPeer::Network(network)
+            PeerNetwork::Network(network)
         };
         RealIp {
             from: [network("10.0.0.0", 8), network("fd00::", 8)]

@@ -1,5 +1,6 @@
 //! Writes error-log lines about a request.
 
+use crate::debug_log;
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
 use sealane_conf::model::LogLevel;
@@ -18,10 +19,12 @@ pub(crate) struct RequestLogState {
 /// counted, unless it is for debugging.
 pub(crate) fn log(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<'_>) {
     let logger = &exchange.snapshot.location(exchange.location).logger;
-    if !logger.enabled(level) {
+    let facts = &exchange.connection;
+    if !logger.enabled(level) && !facts.is_debugged() {
         return;
     }
-    let number = exchange.connection.number;
+    let logger = &*debug_log::logger_for(facts, logger);
+    let number = facts.number;
     let (doing, tail) = (exchange.features.request_log.doing, Tail(exchange));
     if level > LogLevel::Notice {
         logger.log(level, Some(number), format_args!("{message}{doing}{tail}"));

@@ -15,8 +15,8 @@ use crate::tls_build::{HandshakeThreads, SharedRing};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
-    Charsets, ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template,
-    UserVariable,
+    Charsets, ListenAddress, ListenOptions, Location, LocationConf, LogFormat, PeerNetwork, Server,
+    Template, UserVariable,
 };
 use sealane_http::Method;
 use sealane_log::{AccessLogger, LogSet, Logger};
@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub compression_memory_bytes: u64,
     /// `multi_accept`.
     pub multi_accept: bool,
+    /// `debug_connection`.
+    pub(crate) debug_connections: Arc<[PeerNetwork]>,
     /// `ssl_handshake_queue`, per worker thread.
     pub handshake_queue: u32,
     /// `ssl_async_threads`, and whether any server uses them.

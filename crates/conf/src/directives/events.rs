@@ -1,6 +1,6 @@
 //! The `events` block.
 
-use super::{Arity, Check, EVENTS, MAIN, Module, ONE, Row};
+use super::{Arity, Check, EVENTS, MAIN, Module, ONE, Row, real_ip};
 use crate::build::Opening;
 use crate::call::Fault;
 use crate::values;
@@ -83,13 +83,19 @@ const ROWS: &[Row] = &[
             }
         },
     ),
-    Row::later(
+    Row::new(
         "debug_connection",
         EVENTS,
         ONE,
-        Check::Any,
-        "debug messages cannot be limited to selected clients; `error_log ... debug` logs those of \
-         all clients",
+        "",
+        "Clients whose connections are logged at level `debug`, whatever the level of the error \
+         logs is: an address, a network (`192.0.2.0/24`, `2001:db8::/32`), a host name, or \
+         `unix:`. The address of the connection counts, not that of `real_ip_header`.",
+        |b, c| {
+            let peers = real_ip::peers(b, c)?;
+            b.events().debug_connections.extend(peers);
+            Ok(())
+        },
     ),
     Row::meaningless(
         "epoll_events",

@@ -7,8 +7,8 @@ use crate::call::{Call, Fault, shown};
 use crate::lexer::Word;
 use crate::lists::ListBlock;
 use crate::model::{
-    Geo, Getter, IpNetwork, List, Origin, RealIp, RealIpHeader, Share, Spans, SplitClients,
-    Template, TrustedPeer, Variable,
+    Geo, Getter, IpNetwork, List, Origin, PeerNetwork, RealIp, RealIpHeader, Share, Spans,
+    SplitClients, Template, Variable,
 };
 use crate::template;
 use std::collections::{BTreeMap, HashMap};
@@ -61,7 +61,7 @@ struct OpenGeo {
     /// `ranges`: first address, then the last one and the value.
     ranges: Option<BTreeMap<u32, (u32, u32)>>,
     range_default: Option<u32>,
-    proxies: List<TrustedPeer>,
+    proxies: List<PeerNetwork>,
     proxy_recursive: bool,
     volatile: bool,
 }
@@ -112,7 +112,7 @@ impl ListBlock for OpenGeo {
         match key {
             b"proxy" => {
                 self.proxies
-                    .push(TrustedPeer::Network(parse_network(b, value)?));
+                    .push(PeerNetwork::Network(parse_network(b, value)?));
                 Ok(())
             }
             _ if self.ranges.is_some() => self.range_line(b, key, value),

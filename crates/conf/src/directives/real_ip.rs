@@ -4,7 +4,7 @@ use super::{HSL, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::input::addresses_of;
-use crate::model::{IpNetwork, RealIpHeader, TrustedPeer};
+use crate::model::{IpNetwork, PeerNetwork, RealIpHeader};
 use crate::values;
 use std::net::IpAddr;
 
@@ -42,36 +42,41 @@ pub(super) const MODULE: Module = Module {
 };
 
 fn set_real_ip_from(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let trusted = peers(b, c)?;
+    let from = b.location().real_ip_from.get_or_insert_default();
+    for peer in trusted {
+        from.push(peer);
+    }
+    Ok(())
+}
+
+/// The peers that the directive's first argument means: an address, a network, a host name, or
+/// `unix:`.
+pub(super) fn peers(b: &mut Build<'_>, c: &Call<'_>) -> Result<Vec<PeerNetwork>, Fault> {
     let written = c.arg(1);
-    let mut trusted = Vec::new();
     if written == b"unix:" {
-        trusted.push(TrustedPeer::Unix);
-    } else if let Some((network, cut)) = network(written) {
+        return Ok(vec![PeerNetwork::Unix]);
+    }
+    if let Some((network, cut)) = network(written) {
         if cut {
             b.warn(format!(
                 "low address bits of {} are meaningless",
                 c.shown(1)
             ));
         }
-        trusted.push(TrustedPeer::Network(network));
-    } else {
-        let host = std::str::from_utf8(written).unwrap_or_default();
-        let found = match host.is_empty() {
-            true => Vec::new(),
-            false => addresses_of(b.loader, host),
-        };
-        if found.is_empty() {
-            let message = format!("host not found in set_real_ip_from \"{}\"", c.shown(1));
-            return Err(Fault::at(1, message));
-        }
-        let networks = found.into_iter().map(IpNetwork::of);
-        trusted.extend(networks.map(TrustedPeer::Network));
+        return Ok(vec![PeerNetwork::Network(network)]);
     }
-    let from = b.location().real_ip_from.get_or_insert_default();
-    for peer in trusted {
-        from.push(peer);
+    let host = std::str::from_utf8(written).unwrap_or_default();
+    let found = match host.is_empty() {
+        true => Vec::new(),
+        false => addresses_of(b.loader, host),
+    };
+    if found.is_empty() {
+        let message = format!("host not found in {} \"{}\"", c.row.name, c.shown(1));
+        return Err(Fault::at(1, message));
     }
-    Ok(())
+    let networks = found.into_iter().map(IpNetwork::of);
+    Ok(networks.map(PeerNetwork::Network).collect())
 }
 
 /// An address or a network, and whether bits behind the prefix were set.

@@ -1,7 +1,8 @@
 //! The `main` and `events` contexts.
 
-use super::ErrorLog;
+use super::{ErrorLog, PeerNetwork};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Directives of the `main` context.
@@ -112,4 +113,6 @@ pub struct Events {
     pub multi_accept: bool,
     /// `accept_mutex`. Parsed; meaningless here.
     pub accept_mutex: bool,
+    /// `debug_connection`: whose connections are logged at level `debug`.
+    pub debug_connections: Arc<[PeerNetwork]>,
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RealIp {
     /// `set_real_ip_from`: whose word is taken; never empty.
-    pub from: List<TrustedPeer>,
+    pub from: List<PeerNetwork>,
     /// `real_ip_header`; default X-Real-IP.
     pub header: RealIpHeader,
     /// `real_ip_recursive`: use the last address that is not trusted itself,
@@ -20,21 +20,21 @@ impl RealIp {
     /// Whether a peer with this address is trusted.
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.from.iter().any(|trusted| match trusted {
-            TrustedPeer::Network(network) => network.contains(address),
-            TrustedPeer::Unix => false,
+            PeerNetwork::Network(network) => network.contains(address),
+            PeerNetwork::Unix => false,
         })
     }
 
     /// Whether peers on Unix sockets are trusted.
     pub fn trusts_unix(&self) -> bool {
-        self.from.contains(&TrustedPeer::Unix)
+        self.from.contains(&PeerNetwork::Unix)
     }
 }
 
-/// One `set_real_ip_from`.
+/// Connections by the address of the other side: one `set_real_ip_from` or `debug_connection`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TrustedPeer {
-    /// `unix:`: every peer on a Unix socket.
+pub enum PeerNetwork {
+    /// `unix:`: everyone on a Unix socket.
     Unix,
     /// An address or a network.
     Network(IpNetwork),

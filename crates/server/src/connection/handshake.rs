@@ -44,6 +44,7 @@
 use super::Connection;
 use crate::admission::{self, Refused};
 use crate::client_certificates::ClientFacts;
+use crate::debug_log;
 use crate::snapshot::ServerId;
 use sealane_conf::model::LogLevel;
 use sealane_io::registry::Asked;
@@ -142,6 +143,7 @@ impl Connection {
             .snapshot
             .location(self.server().default_location)
             .logger;
+        let logger = &*debug_log::logger_for(&self.facts, logger);
         self.transport.endpoint_mut().set_debug_log(logger);
         let settled = poll_fn(|cx| {
             if let Poll::Ready(done) = self.transport.poll_settle_ktls(cx) {
@@ -189,6 +191,15 @@ impl Connection {
         if info.session_reused() == "r" {
             self.worker.counters.handshakes_resumed.add(1);
         }
+        self.debug(format_args!(
+            "SSL: {}, cipher: \"{}\", {}",
+            info.protocol(),
+            info.cipher(),
+            match info.session_reused() {
+                "r" => "session reused",
+                _ => "new session",
+            }
+        ));
         if self.snapshot.uses_tls_facts {
             self.facts.set_tls(crate::tls_facts::collect(&info, times));
         }

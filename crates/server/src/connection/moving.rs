@@ -51,7 +51,7 @@ pub(crate) async fn adopt(worker: Arc<Worker>, mut moved: MovedConnection) {
     {
         return;
     }
-    let facts = Arc::new(facts);
+    let facts = Arc::new(facts.debugged_by(&listener.snapshot.debug_connections));
     let listener = listener.of_connection(&facts);
     worker.counters.active.add(1);
     let mut connection = Connection::new(worker, listener, facts);

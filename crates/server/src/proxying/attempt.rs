@@ -12,6 +12,7 @@ use super::tls_settings::Secured;
 use super::wire::{UpstreamHead, Wire, WireEvent};
 use super::{PassRuntime, Target};
 use crate::client_link::Interim;
+use crate::debug_log::{self, debug_request};
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
 use crate::request_log::{self, log_request};
@@ -225,8 +226,14 @@ async fn ask_peer(
 ) -> Result<(Box<UpstreamHead>, Box<Conversation>), AttemptError> {
     let begun = last_attempt(exchange).map_or_else(Instant::now, |attempt| attempt.started);
     let (connection, connect_time) = match lease.take_idle(begun) {
-        Some(connection) => (connection, Duration::ZERO),
+        Some(connection) => {
+            let name = lease.picked().peer().name();
+            debug_request!(exchange, "reusing connection to {name}");
+            (connection, Duration::ZERO)
+        }
         None => {
+            let name = lease.picked().peer().name();
+            debug_request!(exchange, "connect to {name}");
             let opened = Box::pin(connect(exchange, pass, secured, lease)).await?;
             (opened, begun.elapsed())
         }
@@ -268,7 +275,10 @@ async fn ask_peer(
         }
     }
     match answered {
-        Ok(head) => Ok((head, conversation)),
+        Ok(head) => {
+            debug_log::upstream_head(exchange, &head);
+            Ok((head, conversation))
+        }
         Err(AttemptError::ClientGone(doing, _)) => {
             Err(AttemptError::ClientGone(doing, conversation.abandon()))
         }

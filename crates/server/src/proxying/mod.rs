@@ -71,6 +71,7 @@ pub(crate) use runtime::PassRuntime;
 pub(crate) use states::{Attempt, UpstreamStates};
 pub(crate) use target::Target;
 pub(crate) use tls_settings::TlsSettings;
+pub(crate) use wire::UpstreamHead;
 
 /// Responds with a peer's response.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
