@@ -594,3 +594,67 @@ fn connections_to_other_servers_have_the_configured_buffers() {
         "{text}"
     );
 }
+
+/// Another server is told how a request went, once it is over; the client hears nothing of it.
+#[test]
+fn another_server_learns_how_a_request_went() {
+    let site = Site::new();
+    site.write("html/page", "a page");
+    site.write("html/large", vec![b'x'; 64 << 20]);
+    let (sender, told) = mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    let origin = Origin::answering(move |asked| {
+        let head = String::from_utf8_lossy(&asked.head);
+        let line = head.lines().next().unwrap_or_default().to_owned();
+        sender
+            .lock()
+            .expect("no panic")
+            .send(line)
+            .expect("a reader");
+        Answer::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhidden".to_vec())
+    });
+    let server = site.serve(&format!(
+        r#"
+        upstream told {{ server 127.0.0.1:{}; }}
+        server {{
+            listen 127.0.0.1:%plain%;
+            root html;
+            post_action @done;
+            location @done {{
+                proxy_pass http://told/$status/$body_bytes_sent/$request_completion$uri;
+            }}
+            location /aside {{ post_action /told; return 204; }}
+            location = /told {{ internal; proxy_pass http://told; }}
+            location /quiet {{ post_action off; return 200; }}
+            location /closed {{ return 444; }}
+        }}"#,
+        origin.port()
+    ));
+    let told = || told.recv_timeout(PATIENCE).expect("it is told");
+    let mut connection = Connection::open(server.port("plain"));
+    for (path, status, line) in [
+        ("/page", 200, "GET /200/6/OK/page HTTP/1.1"),
+        ("/none", 404, "GET /404/"),
+        ("/aside", 204, "GET /told HTTP/1.1"),
+    ] {
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        let response = connection.response(false);
+        assert_eq!(response.status, status);
+        assert!(!response.text().contains("hidden"));
+        let told = told();
+        assert!(told.starts_with(line), "{told}");
+    }
+    assert_eq!(get(server.port("plain"), "/quiet").status, 200);
+    let mut closed = Connection::open(server.port("plain"));
+    closed.send("GET /closed HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(closed.is_closed());
+    // A client that leaves: the response was not complete.
+    let mut leaves = Connection::open(server.port("plain"));
+    leaves.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+    drop(leaves);
+    let line = told();
+    assert!(
+        line.starts_with("GET /200/") && line.ends_with("//large HTTP/1.1"),
+        "{line}"
+    );
+}

@@ -21,9 +21,9 @@ use crate::model::{
     Charsets, ContentHandler, CpuAffinity, DavMethods, DisableSymlinks, EnvVar, ErrorLog,
     ErrorPage, Expires, FrameAllowance, GroupRef, IfModifiedSince, KeepaliveDisable, KtlsMode,
     Landlock, LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher,
-    Op, Origin, PeerNetwork, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName,
-    ServerTokens, SessionStore, SetVariable, TempPath, Template, TlsProtocols, TryFiles, Types,
-    UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
+    Op, Origin, PeerNetwork, PostAction, RealIpHeader, Resolver, Seccomp, SendProxyProtocol,
+    ServerName, ServerTokens, SessionStore, SetVariable, TempPath, Template, TlsProtocols,
+    TryFiles, Types, UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -352,6 +352,8 @@ pub(crate) struct LocationDraft {
     /// Empty: `off`.
     pub(crate) mirrors: Option<List<Arc<[u8]>>>,
     pub(crate) mirror_request_body: Option<bool>,
+    /// `Some(None)`: `off`.
+    pub(crate) post_action: Option<Option<PostAction>>,
     pub(crate) early_hints: Option<List<Template>>,
     pub(crate) resolver: Option<Arc<Resolver>>,
     pub(crate) resolver_timeout: Option<Duration>,

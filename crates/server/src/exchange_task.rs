@@ -274,7 +274,7 @@ async fn respond(
     keep_alive: bool,
 ) -> After {
     if exchange.response.drop_connection {
-        pipeline::log_access(exchange);
+        pipeline::conclude(exchange);
         return After::Closed;
     }
     connection.set_nodelay(exchange.conf().tcp_nodelay);
@@ -285,7 +285,7 @@ async fn respond(
     let head_bytes = exchange.request.head.head_bytes as u64;
     exchange.transfer.request_bytes = head_bytes + intake.received;
     exchange.transfer.completed = result.is_ok();
-    pipeline::log_access(exchange);
+    pipeline::conclude(exchange);
     let after = match result {
         Err(failure) => {
             sending::note_failure(connection, exchange, failure);

@@ -79,7 +79,9 @@ impl Features {
         Features {
             charset: CharsetState::of_subrequest(main),
             limits: match kind {
-                SubrequestKind::Mirror => of_main.limits.without_permits(),
+                SubrequestKind::Mirror | SubrequestKind::PostAction => {
+                    of_main.limits.without_permits()
+                }
                 SubrequestKind::Auth | SubrequestKind::Included | SubrequestKind::Slice => {
                     of_main.limits.shared()
                 }
@@ -88,9 +90,10 @@ impl Features {
             request_id: RequestIdState::of_subrequest(main),
             rewrite: match kind {
                 SubrequestKind::Slice => of_main.rewrite,
-                SubrequestKind::Auth | SubrequestKind::Included | SubrequestKind::Mirror => {
-                    RewriteState::default()
-                }
+                SubrequestKind::Auth
+                | SubrequestKind::Included
+                | SubrequestKind::Mirror
+                | SubrequestKind::PostAction => RewriteState::default(),
             },
             ssi: SsiState::of_subrequest(main),
             subrequest: SubrequestState::of_subrequest(main),

@@ -51,6 +51,12 @@ pub(crate) async fn handle_subrequest(exchange: &mut Exchange) {
     finish(exchange, outcome).await;
 }
 
+/// Processes a subrequest in the location `@name`.
+pub(crate) async fn handle_named(exchange: &mut Exchange, name: &str) {
+    let outcome = redirect_to_named(exchange, name).await;
+    finish(exchange, outcome).await;
+}
+
 /// Responds to an invalid request: 400, 408, 414, 494 to 497, 505. `error_page` of the server
 /// applies.
 pub(crate) async fn fail(exchange: &mut Exchange, status: StatusCode) {
@@ -72,6 +78,13 @@ pub(crate) async fn answer_instead(exchange: &mut Exchange, status: StatusCode) 
 pub(crate) fn log_access(exchange: &Exchange) {
     debug_log::end(exchange);
     access_log::log(exchange);
+}
+
+/// After the last byte of a response, or once there will be none: logs the request, and begins its
+/// `post_action`.
+pub(crate) fn conclude(exchange: &Exchange) {
+    log_access(exchange);
+    subrequest::post_action(exchange);
 }
 
 /// nginx refuses these before anything else, and closes the connection.

@@ -1,12 +1,14 @@
 //! Subrequests: `auth_request` asks whether a request may go on, `mirror` sends copies of it
-//! elsewhere, and some responses become part of another body.
+//! elsewhere, some responses become part of another body, and `post_action` follows a response.
 //!
 //! A subrequest is an exchange with a URI of its own. It passes through the pipeline like any
 //! other request, as an internal one, and is never sent to a client.
 
 mod answer;
+mod post_action;
 
 pub(crate) use answer::IncludedAnswer;
+pub(crate) use post_action::post_action;
 
 use crate::body_source::PendingBody;
 use crate::client_link::ClientLink;
@@ -37,6 +39,8 @@ pub(crate) enum SubrequestKind {
     Included,
     /// A copy for another server (`mirror`).
     Mirror,
+    /// What is done once the request is over (`post_action`).
+    PostAction,
     /// One of the pieces of a response (`slice`). They count only while they last, as their number
     /// depends on the length of the whole.
     Slice,
@@ -161,7 +165,7 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
         request_body::receive(exchange).await?;
     }
     for uri in &conf.mirrors {
-        if !has_room(exchange, uri) {
+        if !has_room(exchange, uri, "mirroring to") {
             continue;
         }
         let kind = SubrequestKind::Mirror;
@@ -182,21 +186,26 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
             client: ClientLink::default(),
         }
         .of(exchange);
-        // In the registry, so that shutdown waits for it, as nginx keeps the connection open.
-        let entry = Entry::new(exchange.worker.registry.clone());
-        entry.set_phase(ConnectionPhase::Busy, 0);
-        sealane_io::runtime::spawn(async move {
-            run(&mut copy).await;
-            drop(entry);
-        });
+        in_background(exchange, async move { run(&mut copy).await });
     }
     Ok(())
 }
 
-/// Whether another copy may be in progress. Clients and copies together are at most
-/// `worker_connections`, so that servers that do not answer cost no more than clients that do not
-/// leave.
-fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
+/// Does something that the request does not wait for. It is in the registry, so that shutdown waits
+/// for it, as nginx keeps the connection open.
+fn in_background(exchange: &Exchange, work: impl Future<Output = ()> + Send + 'static) {
+    let entry = Entry::new(exchange.worker.registry.clone());
+    entry.set_phase(ConnectionPhase::Busy, 0);
+    sealane_io::runtime::spawn(async move {
+        work.await;
+        drop(entry);
+    });
+}
+
+/// Whether another subrequest may be in progress in the background. Clients and these together are
+/// at most `worker_connections`, so that servers that do not answer cost no more than clients that
+/// do not leave.
+fn has_room(exchange: &Exchange, uri: &[u8], doing: &str) -> bool {
     let limit = exchange.snapshot.worker_connections as usize;
     if exchange.worker.registry.len() < limit {
         return true;
@@ -205,8 +214,8 @@ fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
     log_request!(
         exchange,
         Alert,
-        "{limit} worker_connections are not enough while mirroring to \"{uri}\", which gets \
-         no copy of this request. If that server is slow, shorten its time-outs"
+        "{limit} worker_connections are not enough while {doing} \"{uri}\", which is left out \
+         for this request. If that server is slow, shorten its time-outs"
     );
     false
 }
@@ -307,11 +316,16 @@ impl Subrequest<'_> {
 fn run(asked: &mut Exchange) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
     Box::pin(async move {
         pipeline::handle_subrequest(asked).await;
-        if let Some(source) = asked.response.source.take() {
-            PendingBody::into_source(source).conclude(asked, false);
-        }
-        if asked.conf().log_subrequest {
-            pipeline::log_access(asked);
-        }
+        conclude(asked);
     })
+}
+
+/// Drops the body of the response, and logs the subrequest if that is configured.
+fn conclude(asked: &mut Exchange) {
+    if let Some(source) = asked.response.source.take() {
+        PendingBody::into_source(source).conclude(asked, false);
+    }
+    if asked.conf().log_subrequest {
+        pipeline::log_access(asked);
+    }
 }

@@ -231,12 +231,6 @@ const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    Row::unsupported(
-        "post_action",
-        HSL | super::LOCATION_IF,
-        ONE,
-        "no requests are made after a response; nginx does not document the directive",
-    ),
 ];
 
 fn keepalive_timeout(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

@@ -1,11 +1,11 @@
-//! ngx_http_auth_request_module and ngx_http_mirror_module; `early_hints` of
-//! ngx_http_core_module and the sending of PROXY protocol headers, which also belong
+//! ngx_http_auth_request_module and ngx_http_mirror_module; `post_action` and `early_hints` of
+//! ngx_http_core_module, and the sending of PROXY protocol headers, which also belong
 //! to upstream servers but to no single protocol.
 
-use super::{Arity, HSL, Module, ONE, Row};
+use super::{Arity, HSL, LOCATION_IF, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
-use crate::model::{Getter, List, SendProxyProtocol, SetVariable, Variable};
+use crate::model::{Getter, List, PostAction, SendProxyProtocol, SetVariable, Variable};
 use crate::template::{self, Settable};
 
 pub(super) const MODULE: Module = Module {
@@ -50,6 +50,17 @@ const ROWS: &[Row] = &[
         "on",
         "Whether the request body is mirrored too; it is then read completely first.",
         |b, c| c.flag(&mut b.location().mirror_request_body),
+    ),
+    Row::new(
+        "post_action",
+        HSL | LOCATION_IF,
+        ONE,
+        "off",
+        "URI or location `@name` of a subrequest that is made once the response has been sent, or \
+         once it could not be. Its response is ignored; `$status`, `$body_bytes_sent`, \
+         `$bytes_sent`, `$request_completion` and `$request_time` in it are those of the request. \
+         The next request of the connection does not wait for it.",
+        post_action,
     ),
     Row::new(
         "max_subrequests",
@@ -121,6 +132,19 @@ fn mirror(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         // `off` comes before it.
         (_, Some(list)) if list.is_empty() => return Err(c.refuse("is duplicate")),
         (uri, _) => mirrors.get_or_insert_default().push(uri.into()),
+    }
+    Ok(())
+}
+
+fn post_action(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let action = match c.arg(1) {
+        b"off" => None,
+        [b'@', name @ ..] => Some(PostAction::Named(c.utf8(1, name)?.into())),
+        uri @ [b'/', ..] => Some(PostAction::Uri(uri.into())),
+        _ => return Err(c.invalid(1)),
+    };
+    if b.location().post_action.replace(action).is_some() {
+        return Err(c.refuse("is duplicate"));
     }
     Ok(())
 }

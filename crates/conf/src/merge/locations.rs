@@ -96,7 +96,7 @@ impl LocationDraft {
             postpone_output client_max_body client_body_buffer client_body_timeout
             client_body_temp_path client_body_in_file_only client_body_in_single_buffer send_timeout
             real_ip_from real_ip_header real_ip_recursive auth_request auth_request_set mirrors
-            mirror_request_body early_hints resolver resolver_timeout send_proxy_protocol
+            mirror_request_body post_action early_hints resolver resolver_timeout send_proxy_protocol
             http2_chunk_size random_index slice mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame dav_methods dav_access min_delete_depth create_full_put_path
             keepalive_timeout keepalive_header keepalive_requests keepalive_time
             keepalive_min_timeout keepalive_disable lingering_close lingering_time
@@ -333,6 +333,7 @@ impl Inherited<'_> {
             limit_except: None,
             mirrors: draft.mirrors.clone().unwrap_or_default(),
             mirror_request_body: draft.mirror_request_body.unwrap_or(true),
+            post_action: draft.post_action.clone().flatten(),
             early_hints: draft.early_hints.clone().unwrap_or_default(),
             resolver: draft.resolver.clone(),
             resolver_timeout: draft.resolver_timeout.unwrap_or(RESOLVER_TIMEOUT),

@@ -237,6 +237,8 @@ pub struct LocationConf {
     pub mirrors: List<Arc<[u8]>>,
     /// `mirror_request_body`: the body is read before mirroring; default on.
     pub mirror_request_body: bool,
+    /// `post_action`; `None` when off.
+    pub post_action: Option<PostAction>,
     /// `early_hints`: 103 responses of upstream servers are passed to the client
     /// if one of these is neither empty nor `0`.
     pub early_hints: List<Template>,
@@ -324,6 +326,15 @@ pub enum ErrorPageStatus {
     Fixed(u16),
     /// `=` alone: what the target answers.
     FromTarget,
+}
+
+/// Where a `post_action` leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PostAction {
+    /// A URI, as written.
+    Uri(Arc<[u8]>),
+    /// The location `@name`, with the URI of the request.
+    Named(Arc<str>),
 }
 
 /// Where an `error_page` leads.

@@ -248,7 +248,7 @@ impl StreamResponse {
         exchange.transfer.request_bytes =
             exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
         exchange.transfer.sent_bytes = exchange.transfer.head_bytes + self.sent;
-        pipeline::log_access(exchange);
+        pipeline::conclude(exchange);
     }
 }
 
