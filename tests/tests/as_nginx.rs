@@ -658,3 +658,44 @@ fn another_server_learns_how_a_request_went() {
         "{line}"
     );
 }
+
+/// A body that is read first decides how its request is rewritten, over HTTP/1 and HTTP/2.
+#[test]
+fn a_body_may_be_read_before_the_first_rewrite() {
+    let site = Site::new();
+    let server = site.serve(
+        r#"
+        map $request_body $wanted { default no; "~word" yes; }
+        client_max_body_size 8;
+        server {
+            listen 127.0.0.1:%plain%;
+            http2 on;
+            client_body_early_read $arg_early $http_x_early;
+            if ($request_body = "words") { return 200 "words"; }
+            location / { return 200 "late: $wanted"; }
+        }"#,
+    );
+    let ask = |target: &str, headers: &str, body: &str| {
+        let mut connection = Connection::open(server.port("plain"));
+        connection.send(format!(
+            "POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n{headers}\r\n{body}",
+            body.len()
+        ));
+        connection.response(false)
+    };
+    assert_eq!(ask("/", "", "words").text(), "late: no");
+    assert_eq!(ask("/?early=0", "", "words").text(), "late: no");
+    assert_eq!(ask("/?early=1", "", "words").text(), "words");
+    assert_eq!(ask("/", "X-Early: on\r\n", "words").text(), "words");
+    assert_eq!(ask("/?early=1", "", "sword").text(), "late: yes");
+    assert_eq!(ask("/?early=1", "", "too many words").status, 413);
+    // In pieces, and as chunks.
+    let mut connection = Connection::open(server.port("plain"));
+    connection
+        .send("POST /?early=1 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nwo");
+    connection.send("\r\n3\r\nrds\r\n0\r\n\r\n");
+    assert_eq!(connection.response(false).text(), "words");
+    let url = format!("http://127.0.0.1:{}/?early=1", server.port("plain"));
+    let arguments = ["-sS", "--http2-prior-knowledge", "-d", "words", &url];
+    assert_eq!(command("curl", &arguments, b"").success().text(), "words");
+}

@@ -193,6 +193,7 @@ pub(crate) struct ServerDraft {
     pub(crate) ignore_invalid_headers: Option<bool>,
     pub(crate) underscores_in_headers: Option<bool>,
     pub(crate) merge_slashes: Option<bool>,
+    pub(crate) client_body_early_read: Option<List<Template>>,
     pub(crate) http2: Http2Draft,
     pub(crate) tls: TlsDraft,
 }

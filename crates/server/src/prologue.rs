@@ -1,5 +1,6 @@
 //! What happens before the pipeline, for HTTP/1 requests and HTTP/2 streams alike: making the
-//! exchange, choosing the server by name, normalising the URI, checking early data.
+//! exchange, choosing the server by name, normalising the URI, checking early data, reading a body
+//! that is wanted first.
 
 use crate::client_certificates;
 use crate::client_link::ClientLink;
@@ -8,8 +9,10 @@ use crate::exchange::{Exchange, Request, RequestBody, Response, Transfer};
 use crate::facts::ConnectionFacts;
 use crate::features::Features;
 use crate::pipeline::{self, PhaseState};
+use crate::request_body;
 use crate::request_log::log_request;
 use crate::snapshot::{ListenerId, ServerId, Snapshot};
+use crate::template;
 use crate::values::Values;
 use crate::worker::Worker;
 use sealane_http::StatusCode;
@@ -116,7 +119,25 @@ pub(crate) async fn answer(exchange: &mut Exchange) {
         exchange.features.early_data.refused = true;
         return pipeline::fail(exchange, StatusCode::TOO_EARLY).await;
     }
+    if !exchange.server().conf.client_body_early_read.is_empty()
+        && let Err(status) = Box::pin(read_body_early(exchange)).await
+    {
+        return pipeline::fail(exchange, status).await;
+    }
     pipeline::handle(exchange).await;
+}
+
+/// `client_body_early_read`: the body is there before the first variable is asked for it.
+///
+/// # Errors
+/// The status to respond with.
+async fn read_body_early(exchange: &mut Exchange) -> Result<(), StatusCode> {
+    let conf = &exchange.server().conf;
+    let mut conditions = conf.client_body_early_read.iter();
+    if conditions.any(|condition| template::is_true(condition, exchange)) {
+        request_body::receive(exchange).await?;
+    }
+    Ok(())
 }
 
 /// Finds the server of a refused request, whose error page it gets.

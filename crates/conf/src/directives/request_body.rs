@@ -1,11 +1,12 @@
-//! Where request bodies are kept: the `client_body_*` directives of
-//! ngx_http_core_module that are about files.
+//! Where request bodies are kept, and when they are read: the `client_body_*` directives of
+//! ngx_http_core_module that are no limits.
 
-use super::{Arity, HSL, Module, ONE, Row};
+use super::{Arity, HS, HSL, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::model::{BodyInFile, TempPath};
 use crate::parser::path_of;
+use crate::template;
 use crate::values;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ const MAX_LEVEL_DIGITS: u64 = 10;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: request bodies",
-    doc: "Where a request body is stored when it is read in advance. Its limits are \
+    doc: "Where a request body is stored when it is read in advance, and when it is. Its limits are \
           `client_body_buffer_size`, `client_max_body_size` and `client_body_timeout`.",
     rows: &[
         Row::new(
@@ -56,8 +57,27 @@ pub(super) const MODULE: Module = Module {
              `$request_body`.",
             |b, c| c.flag(&mut b.location().client_body_in_single_buffer),
         ),
+        Row::new(
+            "client_body_early_read",
+            HS,
+            Arity::AtLeast(1),
+            "",
+            "The request body is read before the first `rewrite`, if at least one of the values is \
+             neither empty nor `0`: `if`, `map` and `set` can use `$request_body` then. The limits \
+             on the level of the server apply.",
+            client_body_early_read,
+        ),
     ],
 };
+
+fn client_body_early_read(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    for (index, word) in c.args() {
+        let value = template::compile(&mut b.names, word, index, &c.origin)?;
+        let conditions = b.server().client_body_early_read.get_or_insert_default();
+        conditions.push(value);
+    }
+    Ok(())
+}
 
 /// The arguments of a `..._temp_path` directive whose value on this level is
 /// `slot` so far.

@@ -64,6 +64,7 @@ pub(super) fn server(
         ignore_invalid_headers: draft.ignore_invalid_headers.unwrap_or(true),
         underscores_in_headers: draft.underscores_in_headers.unwrap_or(false),
         merge_slashes: draft.merge_slashes.unwrap_or(true),
+        client_body_early_read: draft.client_body_early_read.unwrap_or_default(),
         http2,
         origin: block.origin.clone(),
     };
@@ -84,7 +85,7 @@ impl ServerDraft {
         inherit!(self, outer;
             ssl client_header_timeout client_header_buffer_bytes large_header_buffers
             connection_pool_bytes max_headers
-            ignore_invalid_headers underscores_in_headers merge_slashes);
+            ignore_invalid_headers underscores_in_headers merge_slashes client_body_early_read);
         self.http2.inherit(&outer.http2);
         self.tls.inherit(&outer.tls);
     }

@@ -1,8 +1,8 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    Charsets, HandshakeLimits, Http2, LimitZone, LocationConf, Locations, Script, Tls, Upstream,
-    UserVariable, VerifyClient,
+    Charsets, HandshakeLimits, Http2, LimitZone, List, LocationConf, Locations, Script, Template,
+    Tls, Upstream, UserVariable, VerifyClient,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -166,6 +166,8 @@ pub struct Server {
     pub underscores_in_headers: bool,
     /// `merge_slashes`; default on.
     pub merge_slashes: bool,
+    /// `client_body_early_read`: the body is read first if one of these is neither empty nor `0`.
+    pub client_body_early_read: List<Template>,
     /// `http2` and its limits.
     pub http2: Http2,
     /// File and line of the `server` block, for messages.
