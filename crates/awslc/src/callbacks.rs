@@ -12,6 +12,7 @@ use std::slice;
 use aws_lc_sys as sys;
 
 use crate::bio::Transfer;
+use crate::certificate_compression::CertificateCompression;
 use crate::context::Hooks;
 use crate::key_operation::{KeyOperation, KeyProgress};
 use crate::peer;
@@ -280,6 +281,28 @@ fn protocols(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
         list = &rest[name.len()..];
         Some(name)
     })
+}
+
+/// Compresses a Certificate message with the algorithm of this number.
+pub(crate) unsafe extern "C" fn compress_certificate<const ALGORITHM: u16>(
+    ssl: *mut sys::SSL,
+    out: *mut sys::CBB,
+    message: *const u8,
+    length: usize,
+) -> c_int {
+    // SAFETY: libssl passes its SSL, whose context has our hooks, `length` readable bytes and a
+    // buffer to append to.
+    unsafe {
+        let compressor = hooks_of(ssl).and_then(|hooks| hooks.compressor.as_ref());
+        let algorithm = CertificateCompression::from_wire(ALGORITHM);
+        let (Some(compressor), Some(algorithm)) = (compressor, algorithm) else {
+            return 0;
+        };
+        let message = slice::from_raw_parts(message, length);
+        let mut append = |bytes: &[u8]| sys::CBB_add_bytes(out, bytes.as_ptr(), bytes.len()) == 1;
+        let work = || compressor.compress(algorithm, message, &mut append);
+        c_int::from(guarded(ssl, false, work))
+    }
 }
 
 // ---- sessions --------------------------------------------------------------

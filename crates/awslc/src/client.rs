@@ -65,6 +65,11 @@ impl ClientContext {
 }
 
 impl ClientContextBuilder {
+    #[cfg(test)]
+    pub(crate) fn as_ptr(&self) -> *mut aws_lc_sys::SSL_CTX {
+        self.builder.as_ptr()
+    }
+
     /// See [`ContextBuilder::set_protocol_range`].
     ///
     /// # Errors

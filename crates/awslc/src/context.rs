@@ -12,6 +12,7 @@ use aws_lc_sys as sys;
 
 use crate::callbacks;
 use crate::certificate::CertificateChain;
+use crate::certificate_compression::{CertificateCompression, CertificateCompressor};
 use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr};
 use crate::group::Group;
@@ -87,6 +88,7 @@ pub(crate) struct Hooks {
     pub(crate) context_id: Box<[u8]>,
     /// Judges the peer's certificate; without it all are accepted.
     pub(crate) verifier: Option<Verifier>,
+    pub(crate) compressor: Option<Arc<dyn CertificateCompressor>>,
 }
 
 impl Hooks {
@@ -195,6 +197,7 @@ impl ContextBuilder {
                 sessions: None,
                 context_id: Box::default(),
                 verifier: None,
+                compressor: None,
             },
         };
         builder.set_protocol_range(ProtocolVersion::Tls12, ProtocolVersion::Tls13)?;
@@ -429,6 +432,38 @@ impl ContextBuilder {
                 ptr::null_mut(),
             )
         }
+    }
+
+    /// Compresses certificates for clients of TLS 1.3 that ask for it (RFC 8879), with the first of
+    /// the algorithms that they know.
+    ///
+    /// # Errors
+    ///
+    /// When libssl has no memory, or an algorithm is named twice.
+    pub fn set_certificate_compression(
+        &mut self,
+        algorithms: &[CertificateCompression],
+        compressor: Arc<dyn CertificateCompressor>,
+    ) -> Result<(), Error> {
+        use CertificateCompression::{Brotli, Zlib, Zstd};
+        for algorithm in algorithms {
+            let compress: sys::ssl_cert_compression_func_t = Some(match algorithm {
+                Zlib => callbacks::compress_certificate::<{ Zlib as u16 }>,
+                Brotli => callbacks::compress_certificate::<{ Brotli as u16 }>,
+                Zstd => callbacks::compress_certificate::<{ Zstd as u16 }>,
+            });
+            // SAFETY: the context is valid; the callback lives as long as the process.
+            check("SSL_CTX_add_cert_compression_alg", unsafe {
+                sys::SSL_CTX_add_cert_compression_alg(
+                    self.as_ptr(),
+                    *algorithm as u16,
+                    compress,
+                    None,
+                )
+            })?;
+        }
+        self.hooks.compressor = Some(compressor);
+        Ok(())
     }
 
     /// Sets the verifier for the peer's certificate. Without it a server asks for none, and a

@@ -22,6 +22,7 @@
 //! | `moving.rs` | a connection that continues in another process |
 //! | `peer.rs`, `verify.rs` | client certificates, and whether those of either side are trusted |
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
+//! | `certificate_compression.rs` | compressed certificates (RFC 8879) |
 //! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
 //! | `key_operation.rs` | the private-key operation of a handshake, computed wherever that is best |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
@@ -56,6 +57,7 @@ mod bio;
 mod blinding;
 mod callbacks;
 mod certificate;
+mod certificate_compression;
 mod cipher;
 mod client;
 mod connection;
@@ -88,6 +90,7 @@ mod wire_rules;
 pub use aead::Aead;
 pub use blinding::{RsaBlinding, RsaUnblinding};
 pub use certificate::{Certificate, CertificateChain, CertificateError};
+pub use certificate_compression::{CertificateCompression, CertificateCompressor};
 pub use cipher::{Cipher, all_ciphers};
 pub use client::{ClientConnection, ClientContext, ClientContextBuilder, ClientIdentity};
 pub use connection::{Connection, HandshakeStatus, ReadStatus};

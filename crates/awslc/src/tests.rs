@@ -1,10 +1,13 @@
 //! Keys, certificates, and behaviour at the boundary to C. `sealane-tls`, which builds servers,
 //! tests whole handshakes.
 
+use std::ffi::c_int;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+use aws_lc_sys as sys;
 
 use super::*;
 
@@ -433,4 +436,78 @@ fn the_library_says_what_it_is() {
         library_version()
     );
     assert!(all_ciphers().len() >= 20);
+}
+
+/// Says what it was asked for, and changes every byte.
+struct Inverting(Mutex<Vec<CertificateCompression>>);
+
+impl CertificateCompressor for Inverting {
+    fn compress(
+        &self,
+        algorithm: CertificateCompression,
+        message: &[u8],
+        output: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> bool {
+        self.0.lock().expect("no panic").push(algorithm);
+        let inverted: Vec<u8> = message.iter().map(|byte| !byte).collect();
+        output(&inverted[..10]) && output(&inverted[10..])
+    }
+}
+
+/// What [`Inverting`] makes.
+unsafe extern "C" fn invert(
+    _ssl: *mut sys::SSL,
+    out: *mut *mut sys::CRYPTO_BUFFER,
+    length: usize,
+    bytes: *const u8,
+    count: usize,
+) -> c_int {
+    assert_eq!(length, count, "as long as before");
+    // SAFETY: libssl passes `count` bytes, and takes the buffer.
+    unsafe {
+        let bytes = std::slice::from_raw_parts(bytes, count);
+        let message: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+        *out = sys::CRYPTO_BUFFER_new(message.as_ptr(), message.len(), std::ptr::null_mut());
+    }
+    1
+}
+
+#[test]
+fn certificates_are_compressed_for_clients_that_ask() {
+    use CertificateCompression::{Brotli, Zlib, Zstd};
+    let made = make(&rcgen::PKCS_ECDSA_P256_SHA256);
+    let asked_for = |offered: &[u16]| {
+        let compressor = Arc::new(Inverting(Mutex::default()));
+        let mut builder = server_builder(&made);
+        builder
+            .set_certificate_compression(&[Brotli, Zlib], Arc::clone(&compressor) as _)
+            .expect("memory");
+        let context = builder.build().expect("memory");
+        let asking = ClientContext::builder().expect("memory");
+        for algorithm in offered {
+            // SAFETY: the context is valid; the callback is a function.
+            let code = unsafe {
+                sys::SSL_CTX_add_cert_compression_alg(
+                    asking.as_ptr(),
+                    *algorithm,
+                    None,
+                    Some(invert),
+                )
+            };
+            assert_eq!(code, 1);
+        }
+        let asking = asking.build().expect("memory");
+        let mut client = ClientConnection::new(&asking, Some("a.test")).expect("memory");
+        let mut server = Connection::server(&context).expect("memory");
+        handshake(&mut client, &mut server).expect("both agree");
+        compressor.0.lock().expect("no panic").clone()
+    };
+    assert_eq!(
+        asked_for(&[Zlib as u16, Brotli as u16]),
+        [Brotli],
+        "the server's order"
+    );
+    assert_eq!(asked_for(&[Zlib as u16, Zstd as u16]), [Zlib]);
+    assert_eq!(asked_for(&[Zstd as u16]), [], "sent as it is");
+    assert_eq!(asked_for(&[]), []);
 }

@@ -250,6 +250,7 @@ pub(crate) struct TlsDraft {
     /// `Some(None)`: `off`.
     pub(crate) session_store: Option<Option<Arc<SessionStore>>>,
     pub(crate) early_data: Option<bool>,
+    pub(crate) certificate_compression: Option<bool>,
     pub(crate) early_data_methods: Option<Arc<[String]>>,
     pub(crate) early_data_register_bytes: Option<u64>,
     pub(crate) reject_handshake: Option<bool>,

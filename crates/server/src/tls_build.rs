@@ -196,6 +196,7 @@ impl<'a> TlsBuilder<'a> {
                 threshold: d.threshold,
                 timeout_ms: u64::try_from(d.timeout.as_millis()).unwrap_or(u64::MAX),
             }),
+            certificate_compression: tls.certificate_compression,
             remember_client_groups: self.remember_client_groups,
             ktls: self.ktls(tls.ktls),
             handshakes: self.handshakes(tls),

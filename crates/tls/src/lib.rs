@@ -43,6 +43,7 @@
 
 pub mod accelerator;
 mod acceptor;
+mod certificate_compression;
 mod choice;
 pub mod ciphers;
 pub mod client;

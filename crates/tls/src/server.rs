@@ -8,6 +8,7 @@ use sealane_awslc::{
 };
 
 use crate::accelerator::{self, Accelerator, AcceleratorChoice, KeyType, NotSuited, Report};
+use crate::certificate_compression::{self, KeptCertificates};
 use crate::choice::ChoiceRules;
 use crate::ciphers::{SecurityLevel, Suite};
 use crate::client_certificates::ClientVerifier;
@@ -321,6 +322,8 @@ struct Plan {
     groups: GroupList,
     level: Option<SecurityLevel>,
     tickets: bool,
+    /// `ssl_certificate_compression`: of all contexts.
+    compressor: Arc<KeptCertificates>,
 }
 
 impl Plan {
@@ -350,6 +353,7 @@ impl Plan {
             groups,
             level: parameters.level,
             tickets: parameters.tickets,
+            compressor: Arc::default(),
         })
     }
 
@@ -610,6 +614,12 @@ fn build_context(
         .map_err(library_error)?;
     if !settings.alpn.is_empty() {
         builder.set_alpn_select(&settings.alpn);
+    }
+    if settings.certificate_compression {
+        let compressor = Arc::clone(&plan.compressor) as _;
+        builder
+            .set_certificate_compression(&certificate_compression::ALGORITHMS, compressor)
+            .map_err(library_error)?;
     }
     builder.watch_messages();
     builder.set_chain(&identity.chain).map_err(library_error)?;

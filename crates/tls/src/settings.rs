@@ -74,6 +74,8 @@ pub struct ServerSettings {
     pub buffer_bytes: usize,
     /// Dynamic record sizes, off when `None`.
     pub dynamic_records: Option<DynamicRecords>,
+    /// `ssl_certificate_compression`.
+    pub certificate_compression: bool,
     /// Keep the client's list of groups for `$ssl_curves`: some 20 bytes per
     /// connection, so only when that variable is used.
     pub remember_client_groups: bool,
@@ -108,6 +110,7 @@ impl Default for ServerSettings {
             reject_handshake: false,
             buffer_bytes: DEFAULT_BUFFER_BYTES,
             dynamic_records: None,
+            certificate_compression: false,
             remember_client_groups: false,
             ktls: KtlsSettings::default(),
             handshakes: HandshakeSettings::default(),

@@ -305,12 +305,14 @@ const ROWS: &[Row] = &[
         Check::Any,
         "OCSP stapling is not supported",
     ),
-    Row::later(
+    Row::new(
         "ssl_certificate_compression",
         HS,
         ONE,
-        Check::Flag,
-        "certificates are not compressed",
+        "off",
+        "Whether certificates are sent compressed (RFC 8879) to clients of TLS 1.3 that ask for \
+         it, by Brotli, Zstandard or zlib. Each chain is compressed once.",
+        |b, c| c.flag(&mut b.server().tls.certificate_compression),
     ),
     Row::later(
         "ssl_ech_file",

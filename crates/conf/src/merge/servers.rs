@@ -140,7 +140,7 @@ impl TlsDraft {
             dyn_rec_size_lo dyn_rec_size_hi dyn_rec_threshold ktls ktls_min_size ktls_key_records
             ktls_key_updates session_timeout session_tickets
             session_ticket_keys session_builtin session_shared session_ticket_rotation
-            session_ticket_state session_store early_data early_data_methods
+            session_ticket_state session_store certificate_compression early_data early_data_methods
             early_data_register_bytes reject_handshake verify_client verify_depth client_certificate
             trusted_certificate crl async_mode accelerator handshake_timeout);
     }
@@ -208,6 +208,7 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
         session_ticket_state: draft.session_ticket_state.clone(),
         session_cache: session_cache(draft),
         session_store: draft.session_store.clone().flatten(),
+        certificate_compression: draft.certificate_compression.unwrap_or(false),
         early_data: EarlyData {
             enabled: draft.early_data.unwrap_or(false),
             methods: draft

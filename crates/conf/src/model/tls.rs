@@ -52,6 +52,8 @@ pub struct Tls {
     pub session_cache: SessionCache,
     /// `ssl_session_store`: what nodes share.
     pub session_store: Option<Arc<SessionStore>>,
+    /// `ssl_certificate_compression`; default off.
+    pub certificate_compression: bool,
     /// `ssl_early_data` and what belongs to it.
     pub early_data: EarlyData,
     /// How certificates of clients are judged.
