@@ -124,6 +124,7 @@ builtins! {
     SslCiphers "ssl_ciphers" "cipher suites that the client offers; new sessions only"
     SslCurve "ssl_curve" "group of the key exchange"
     SslCurves "ssl_curves" "groups that the client offers; new sessions only"
+    SslSigalgs "ssl_sigalgs" "signature algorithms that the client accepts"
     SslSigalg "ssl_sigalg" "signature algorithm of the server's certificate"
     SslSessionId "ssl_session_id" "identifier of the TLS session"
     SslSessionReused "ssl_session_reused" "`r` when the session was resumed, else `.`"

@@ -30,7 +30,12 @@ pub(crate) fn build(
     materials: &Materials,
     logs: &LogSet,
 ) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
-    let tls = TlsBuilder::new(materials, tls_build::uses_variable(config, "ssl_curves"));
+    let tls = TlsBuilder::new(
+        materials,
+        ["ssl_curves", "ssl_sigalgs"]
+            .iter()
+            .any(|name| tls_build::uses_variable(config, name)),
+    );
     let mut parts = Parts {
         logs,
         materials,

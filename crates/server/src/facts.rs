@@ -91,6 +91,8 @@ pub struct TlsFacts {
     pub client_ciphers: Box<str>,
     /// `$ssl_curves`.
     pub client_curves: Box<str>,
+    /// `$ssl_sigalgs`.
+    pub client_sigalgs: Box<str>,
 }
 
 impl ConnectionFacts {

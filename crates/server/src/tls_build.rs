@@ -68,17 +68,17 @@ pub(crate) fn offers_http2(http: &Http, server: usize) -> bool {
 pub(crate) struct TlsBuilder<'a> {
     materials: &'a Materials,
     sessions: SessionsBuilder<'a>,
-    /// Whether `$ssl_curves` is used somewhere.
-    remember_client_groups: bool,
+    /// Whether `$ssl_curves` or `$ssl_sigalgs` is used somewhere.
+    remember_client_offer: bool,
     warnings: Vec<Diagnostic>,
 }
 
 impl<'a> TlsBuilder<'a> {
-    pub(crate) fn new(materials: &'a Materials, remember_client_groups: bool) -> TlsBuilder<'a> {
+    pub(crate) fn new(materials: &'a Materials, remember_client_offer: bool) -> TlsBuilder<'a> {
         TlsBuilder {
             materials,
             sessions: SessionsBuilder::new(materials),
-            remember_client_groups,
+            remember_client_offer,
             warnings: Vec::new(),
         }
     }
@@ -197,7 +197,7 @@ impl<'a> TlsBuilder<'a> {
                 timeout_ms: u64::try_from(d.timeout.as_millis()).unwrap_or(u64::MAX),
             }),
             certificate_compression: tls.certificate_compression,
-            remember_client_groups: self.remember_client_groups,
+            remember_client_offer: self.remember_client_offer,
             ktls: self.ktls(tls.ktls),
             handshakes: self.handshakes(tls),
         })

@@ -23,5 +23,6 @@ pub(crate) fn collect(info: &Info<'_>, times: HandshakeTimes) -> TlsFacts {
         session_id: info.session_id().into(),
         client_ciphers: info.ciphers().into(),
         client_curves: info.curves().into(),
+        client_sigalgs: info.sigalgs().into(),
     }
 }

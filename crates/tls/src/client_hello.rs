@@ -157,6 +157,15 @@ impl<'a> Psk<'a> {
     }
 }
 
+/// What is remembered of a ClientHello for `$ssl_curves` and `$ssl_sigalgs`, if one is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientOffer {
+    /// Groups of the key exchange, by number.
+    pub(crate) groups: Box<[u16]>,
+    /// Signature schemes that the client accepts, by number.
+    pub(crate) schemes: Box<[u16]>,
+}
+
 impl<'a> ClientHello<'a> {
     /// Reads a whole message; `None` when it is not well formed.
     pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
@@ -200,6 +209,14 @@ impl<'a> ClientHello<'a> {
     /// The suites offered, most preferred first.
     pub(crate) fn suites(&self) -> impl Iterator<Item = u16> + use<'a> {
         numbers(self.cipher_suites)
+    }
+
+    /// What variables show of it.
+    pub(crate) fn offer(&self) -> ClientOffer {
+        ClientOffer {
+            groups: self.groups().into_iter().flatten().collect(),
+            schemes: self.signature_schemes().into_iter().flatten().collect(),
+        }
     }
 
     /// The groups offered; `None` without the extension.

@@ -27,6 +27,7 @@ use sealane_awslc::{HandshakeStatus, ReadStatus, Secret};
 use crate::accelerator::PendingJob;
 use crate::acceptor::Acceptor;
 use crate::client_certificates::ClientChain;
+use crate::client_hello::ClientOffer;
 use crate::error::Error;
 use crate::hello_records::{HelloRecords, LargeHello};
 use crate::info::Info;
@@ -58,7 +59,7 @@ pub struct Connection {
     /// See [`queue_time`](Self::queue_time).
     queue_time_us: u32,
     sizer: RecordSizer,
-    client_groups: Option<Box<[u16]>>,
+    client_offer: Option<Box<ClientOffer>>,
     session: SessionOutcome,
     ktls: ktls::KtlsState,
     /// In place once our own code seals the records instead of libssl.
@@ -113,7 +114,7 @@ impl Connection {
             identity: 0,
             queue_time_us: 0,
             sizer: RecordSizer::default(),
-            client_groups: None,
+            client_offer: None,
             session: SessionOutcome::default(),
             ktls: ktls::KtlsState::Pending,
             writer: None,
@@ -341,7 +342,7 @@ impl Connection {
     pub fn info(&self) -> Option<Info<'_>> {
         match &self.state {
             ConnectionState::Running(tls) => {
-                Some(Info::new(tls, self.client_groups.as_deref(), self.session))
+                Some(Info::new(tls, self.client_offer.as_deref(), self.session))
             }
             _ => None,
         }

@@ -173,9 +173,29 @@ fn find(name: &str) -> Option<Group> {
     group_by_name(library_name)
 }
 
+/// Groups that clients offer and AWS-LC does not have, by OpenSSL's names.
+const ELSEWHERE: [(u16, &str); 13] = [
+    (22, "secp256k1"),
+    (26, "brainpoolP256r1"),
+    (27, "brainpoolP384r1"),
+    (28, "brainpoolP512r1"),
+    (30, "X448"),
+    (256, "ffdhe2048"),
+    (257, "ffdhe3072"),
+    (258, "ffdhe4096"),
+    (259, "ffdhe6144"),
+    (260, "ffdhe8192"),
+    (512, "MLKEM512"),
+    (513, "MLKEM768"),
+    (514, "MLKEM1024"),
+];
+
 /// The name nginx prints in `$ssl_curve` and `$ssl_curves`.
 pub(crate) fn openssl_name(id: u16) -> Option<&'static str> {
-    let group = sealane_awslc::group_by_id(id)?;
+    let Some(group) = sealane_awslc::group_by_id(id) else {
+        let known = ELSEWHERE.iter().find(|(known, _)| *known == id);
+        return known.map(|(_, name)| *name);
+    };
     let (names, _, _) = NAMES.iter().find(|(_, name, _)| *name == group.name)?;
     names.first().copied()
 }

@@ -5,27 +5,29 @@ use std::fmt::Write;
 use sealane_awslc as awslc;
 
 use crate::ciphers::suite_name;
+use crate::client_hello::ClientOffer;
 use crate::groups::openssl_name;
 use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
+use crate::signatures;
 
 /// A view of what was negotiated, in nginx's notation.
 #[derive(Clone, Copy, Debug)]
 pub struct Info<'a> {
     tls: &'a awslc::Connection,
-    client_groups: Option<&'a [u16]>,
+    client_offer: Option<&'a ClientOffer>,
     session: SessionOutcome,
 }
 
 impl<'a> Info<'a> {
     pub(crate) fn new(
         tls: &'a awslc::Connection,
-        client_groups: Option<&'a [u16]>,
+        client_offer: Option<&'a ClientOffer>,
         session: SessionOutcome,
     ) -> Self {
         Self {
             tls,
-            client_groups,
+            client_offer,
             session,
         }
     }
@@ -62,10 +64,15 @@ impl<'a> Info<'a> {
     /// `$ssl_curves`: the groups that the client offered; empty unless the server's settings ask to
     /// remember them.
     pub fn curves(&self) -> String {
-        join(
-            self.client_groups.unwrap_or(&[]).iter().copied(),
-            openssl_name,
-        )
+        let groups = self.client_offer.map_or(&[][..], |offer| &offer.groups);
+        join(groups.iter().copied(), openssl_name)
+    }
+
+    /// `$ssl_sigalgs`: the signature schemes that the client accepts; empty unless the server's
+    /// settings ask to remember them.
+    pub fn sigalgs(&self) -> String {
+        let schemes = self.client_offer.map_or(&[][..], |offer| &offer.schemes);
+        join(schemes.iter().copied(), signatures::openssl_name)
     }
 
     /// `$ssl_sigalg`: the scheme of the server's signature, `rsa_pss_rsae_sha256`;

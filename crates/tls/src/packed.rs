@@ -18,6 +18,7 @@ use std::fmt;
 
 use sealane_awslc::{Secret, library_version};
 
+use crate::client_hello::ClientOffer;
 use crate::error::Error;
 use crate::ktls::{KernelCounts, Refusal};
 use crate::record_size::RecordSizer;
@@ -30,7 +31,7 @@ mod wire;
 pub use sealane_awslc::NotMovable as NotPackable;
 
 /// The longest input that [`Packed::from_bytes`] accepts. Most are shorter than 1 KiB; only the
-/// lists of suites and groups in its ClientHello let a client make it long.
+/// lists of suites, groups and schemes in its ClientHello let a client make it long.
 pub const MAX_PACKED_BYTES: usize = 256 << 10;
 
 /// The format that a process packs and unpacks. Two processes whose lines differ cannot hand
@@ -53,7 +54,7 @@ pub struct Packed {
     pub(crate) queue_time_us: u32,
     pub(crate) sizer: RecordSizer,
     pub(crate) session: SessionOutcome,
-    pub(crate) client_groups: Option<Box<[u16]>>,
+    pub(crate) client_offer: Option<Box<ClientOffer>>,
     pub(crate) sealer: Sealer,
     /// The call that failed on this very socket; the kernel is not asked again.
     pub(crate) refusal: Option<Refusal>,

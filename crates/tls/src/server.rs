@@ -45,7 +45,7 @@ pub struct ServerTls {
     rejects: bool,
     record_bytes: usize,
     dynamic_records: Option<DynamicRecords>,
-    remember_client_groups: bool,
+    remember_client_offer: bool,
     resumption: Resumption,
     /// Present when clients are asked for certificates.
     clients: Option<Arc<ClientVerifier>>,
@@ -149,7 +149,7 @@ impl ServerTls {
             rejects: settings.reject_handshake,
             record_bytes: settings.buffer_bytes.clamp(1, MAX_RECORD_BYTES),
             dynamic_records: settings.dynamic_records,
-            remember_client_groups: settings.remember_client_groups,
+            remember_client_offer: settings.remember_client_offer,
             resumption,
             clients: clients.map(Arc::new),
             ktls: KtlsPolicy {
@@ -277,8 +277,8 @@ impl ServerTls {
         self.dynamic_records.as_ref()
     }
 
-    pub(crate) fn remembers_client_groups(&self) -> bool {
-        self.remember_client_groups
+    pub(crate) fn remembers_client_offer(&self) -> bool {
+        self.remember_client_offer
     }
 
     pub(crate) fn resumption(&self) -> &Resumption {

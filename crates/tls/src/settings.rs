@@ -76,9 +76,9 @@ pub struct ServerSettings {
     pub dynamic_records: Option<DynamicRecords>,
     /// `ssl_certificate_compression`.
     pub certificate_compression: bool,
-    /// Keep the client's list of groups for `$ssl_curves`: some 20 bytes per
-    /// connection, so only when that variable is used.
-    pub remember_client_groups: bool,
+    /// Keep the client's lists of groups and signature schemes for `$ssl_curves` and
+    /// `$ssl_sigalgs`: some 80 bytes per connection, so only when one of them is used.
+    pub remember_client_offer: bool,
     /// Kernel TLS.
     pub ktls: KtlsSettings,
     /// Where handshakes are computed, and with what.
@@ -111,7 +111,7 @@ impl Default for ServerSettings {
             buffer_bytes: DEFAULT_BUFFER_BYTES,
             dynamic_records: None,
             certificate_compression: false,
-            remember_client_groups: false,
+            remember_client_offer: false,
             ktls: KtlsSettings::default(),
             handshakes: HandshakeSettings::default(),
         }

@@ -127,6 +127,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslCiphers
         | B::SslCurve
         | B::SslCurves
+        | B::SslSigalgs
         | B::SslSigalg
         | B::SslSessionId
         | B::SslSessionReused

@@ -91,9 +91,9 @@ impl Connection {
         if server.rejects() {
             return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
         }
-        if server.remembers_client_groups() {
-            let groups = hello.as_ref().and_then(ClientHello::groups);
-            self.client_groups = groups.map(Iterator::collect);
+        if server.remembers_client_offer() {
+            let offer = hello.as_ref().map(ClientHello::offer);
+            self.client_offer = offer.map(Box::new);
         }
         self.token = token;
         self.server = Some(Arc::clone(&server));

@@ -71,7 +71,7 @@ impl Connection {
             queue_time_us: self.queue_time_us,
             sizer: self.sizer,
             session: self.session,
-            client_groups: self.client_groups.take(),
+            client_offer: self.client_offer.take(),
             sealer,
             refusal: match &self.ktls {
                 ktls::KtlsState::Off(refusal @ Refusal::Call { .. }) => Some(refusal.clone()),
@@ -120,7 +120,7 @@ impl Connection {
                 ktls = ktls::KtlsState::On(Box::new(kernel));
             }
         }
-        let remembers_groups = server.remembers_client_groups();
+        let remembers_offer = server.remembers_client_offer();
         Ok(Self {
             state: ConnectionState::Running(tls),
             server: Some(server),
@@ -128,7 +128,7 @@ impl Connection {
             identity,
             queue_time_us: packed.queue_time_us,
             sizer: packed.sizer,
-            client_groups: packed.client_groups.filter(|_| remembers_groups),
+            client_offer: packed.client_offer.filter(|_| remembers_offer),
             session: packed.session,
             ktls,
             writer,

@@ -19,7 +19,10 @@ fn packed(sealer: Sealer) -> Packed {
             Some(Missed::StoreError),
             Some(EarlyVerdict::MethodRefused),
         ),
-        client_groups: Some([0x11ec, 29].into()),
+        client_offer: Some(Box::new(ClientOffer {
+            groups: [0x11ec, 29].into(),
+            schemes: [0x0403].into(),
+        })),
         sealer,
         refusal: Some(refusal("no")),
         tls: Secret::new(b"keys".to_vec()),
@@ -52,7 +55,7 @@ fn everything_arrives_as_it_left() {
         assert_eq!(there.server_name(), Some("name.test"));
         assert_eq!(there.certificate(), here.certificate());
         assert_eq!(there.queue_time_us, here.queue_time_us);
-        assert_eq!(there.client_groups, here.client_groups);
+        assert_eq!(there.client_offer, here.client_offer);
         assert_eq!(format!("{:?}", there.sizer), format!("{:?}", here.sizer));
         assert_eq!(
             format!("{:?}", there.session),
@@ -71,7 +74,7 @@ fn everything_arrives_as_it_left() {
 fn what_there_was_not_is_not_there() {
     let bytes = Packed {
         server_name: None,
-        client_groups: None,
+        client_offer: None,
         refusal: None,
         session: SessionOutcome::finished(None, None, None),
         ..packed(Sealer::Library)
@@ -79,7 +82,7 @@ fn what_there_was_not_is_not_there() {
     let there = bytes.into_bytes();
     let there = Packed::from_bytes(there.expose()).expect("of this version");
     assert_eq!(
-        (there.server_name(), &there.client_groups, &there.refusal),
+        (there.server_name(), &there.client_offer, &there.refusal),
         (None, &None, &None)
     );
     assert_eq!(there.session.resumed(), None);
@@ -89,15 +92,15 @@ fn what_there_was_not_is_not_there() {
 
 /// When this test fails, the format has changed: give it another number.
 #[test]
-fn the_bytes_of_format_1() {
+fn the_bytes_of_format_2() {
     let bytes = packed(SEALERS[2]).into_bytes();
     let library = library_version().as_bytes();
-    let mut expected = [&[0, 1, library.len() as u8], library].concat();
-    expected.extend_from_slice(&[0, 0, 0, 95]);
+    let mut expected = [&[0, 2, library.len() as u8], library].concat();
+    expected.extend_from_slice(&[0, 0, 0, 99]);
     expected.extend_from_slice(b"\0\x09name.test");
     expected.extend_from_slice(&[7; 32]);
     expected.extend_from_slice(&[0, 0, 3, 232, 0, 0, 0, 3, 0, 0, 1, 2, 3, 4, 5, 6]);
-    expected.extend_from_slice(&[4, 8, 13, 1, 0, 4, 0x11, 0xec, 0, 29]);
+    expected.extend_from_slice(&[4, 8, 13, 1, 0, 4, 0x11, 0xec, 0, 29, 0, 2, 4, 3]);
     expected.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1]);
     expected.extend_from_slice(b"\x02\0\x02no\0\0\0\x04keys");
     assert_eq!(bytes.expose(), expected);

@@ -3,7 +3,7 @@
 //! ```text
 //! format (2) | library version (1 + n) | length of the rest (4)
 //! server name (2 + n) | fingerprint (32) | queue time (4) | sizer (4 + 8)
-//! resumed (1) | missed (1) | early data (1) | groups: known (1), list (2 + n)
+//! resumed (1) | missed (1) | early data (1) | offer: known (1), groups (2 + n), schemes (2 + n)
 //! who seals: kind (1), what it needs | refusal: call (1), its text (2 + n)
 //! libssl and the rest (4 + n)
 //! ```
@@ -14,7 +14,7 @@
 use sealane_awslc::{Secret, library_version};
 
 use super::{MAX_PACKED_BYTES, Packed, Sealer, UnpackError};
-use crate::client_hello::normal_name;
+use crate::client_hello::{ClientOffer, normal_name};
 use crate::ktls::{CALLS, KernelCounts, Refusal};
 use crate::record_size::RecordSizer;
 use crate::server::Fingerprint;
@@ -22,7 +22,7 @@ use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
 /// Changes with every change of the bytes or of their meaning.
-pub(super) const FORMAT: u16 = 1;
+pub(super) const FORMAT: u16 = 2;
 
 /// The longest text of a failed call that is included.
 const MAX_REFUSAL_BYTES: usize = 200;
@@ -34,8 +34,11 @@ const WRITER: u8 = 1;
 const KERNEL: u8 = 2;
 
 pub(super) fn write(packed: &Packed) -> Secret {
-    let groups = packed.client_groups.as_deref().unwrap_or(&[]);
-    let room = FIXED_BYTES + 2 * groups.len() + packed.tls.expose().len();
+    let offer = packed.client_offer.as_deref();
+    let groups = offer.map_or(&[][..], |offer| &offer.groups);
+    let schemes = offer.map_or(&[][..], |offer| &offer.schemes);
+    let lists = 2 * (groups.len() + schemes.len());
+    let room = FIXED_BYTES + lists + packed.tls.expose().len();
     // Allocated at once, so that a growing vector leaves no secret behind.
     let mut body = Writer(Vec::with_capacity(room));
     body.0.extend_from_slice(&FORMAT.to_be_bytes());
@@ -54,10 +57,12 @@ pub(super) fn write(packed: &Packed) -> Secret {
     body.u8(place(&Resumed::ALL, packed.session.resumed()));
     body.u8(place(&Missed::ALL, packed.session.missed()));
     body.u8(place(&EarlyVerdict::ALL, packed.session.early_verdict()));
-    body.u8(packed.client_groups.is_some().into());
-    // They came in a list with such a length.
-    let groups: Vec<u8> = groups.iter().flat_map(|id| id.to_be_bytes()).collect();
-    body.list(&groups);
+    body.u8(offer.is_some().into());
+    for list in [groups, schemes] {
+        // They came in a list with such a length.
+        let list: Vec<u8> = list.iter().flat_map(|id| id.to_be_bytes()).collect();
+        body.list(&list);
+    }
     write_sealer(packed.sealer, &mut body);
     write_refusal(packed.refusal.as_ref(), &mut body);
     body.u32(length_of(packed.tls.expose()));
@@ -125,7 +130,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Packed, UnpackError> {
             body.one_of(&Missed::ALL)?,
             body.one_of(&EarlyVerdict::ALL)?,
         ),
-        client_groups: read_groups(&mut body)?,
+        client_offer: read_offer(&mut body)?,
         sealer: read_sealer(&mut body)?,
         refusal: read_refusal(&mut body)?,
         tls: {
@@ -149,15 +154,20 @@ fn read_name(body: &mut Reader<'_>) -> Result<Option<Box<str>>, UnpackError> {
     Ok(Some(normal.into()))
 }
 
-fn read_groups(body: &mut Reader<'_>) -> Result<Option<Box<[u16]>>, UnpackError> {
+fn read_offer(body: &mut Reader<'_>) -> Result<Option<Box<ClientOffer>>, UnpackError> {
     let known = body.flag()?;
-    let list = body.list()?;
-    if list.len() % 2 != 0 || (!known && !list.is_empty()) {
-        return Err(UnpackError::Malformed("the groups"));
-    }
-    let ids = list.chunks_exact(2);
-    let ids = ids.map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-    Ok(known.then(|| ids.collect()))
+    let mut read = || -> Result<Box<[u16]>, UnpackError> {
+        let list = body.list()?;
+        if list.len() % 2 != 0 || (!known && !list.is_empty()) {
+            return Err(UnpackError::Malformed("the client's offer"));
+        }
+        let ids = list.chunks_exact(2);
+        Ok(ids
+            .map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
+            .collect())
+    };
+    let (groups, schemes) = (read()?, read()?);
+    Ok(known.then(|| Box::new(ClientOffer { groups, schemes })))
 }
 
 fn read_sealer(body: &mut Reader<'_>) -> Result<Sealer, UnpackError> {

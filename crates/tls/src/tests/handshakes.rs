@@ -208,7 +208,7 @@ fn close_notify_both_ways() {
 #[test]
 fn variables() {
     let config = ServerSettings {
-        remember_client_groups: true,
+        remember_client_offer: true,
         ..settings(&[rsa()])
     };
     let server = server(&config);
@@ -241,6 +241,12 @@ fn variables() {
         info.ciphers()
     );
     assert_eq!(info.sigalg(), "rsa_pss_rsae_sha256");
+    assert!(
+        info.sigalgs()
+            .starts_with("ecdsa_secp256r1_sha256:rsa_pss_rsae_sha256"),
+        "{}",
+        info.sigalgs()
+    );
     assert_eq!(pair.client.signature_scheme(), Some(0x0804));
     assert_eq!((info.session_reused(), info.early_data()), (".", ""));
     assert_eq!(info.server_name(), "Name.Test");

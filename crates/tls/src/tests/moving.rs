@@ -103,7 +103,7 @@ const SUITES: [&str; 11] = [
 fn full_settings() -> ServerSettings {
     ServerSettings {
         alpn: vec![b"http/1.1"],
-        remember_client_groups: true,
+        remember_client_offer: true,
         ..settings(&[rsa(), p256()])
     }
 }
