@@ -5,7 +5,7 @@ use sealane_tls::{Connection, Packed, UnpackError, library_version};
 use crate::sessions;
 
 /// Number of the format whose seeds these are.
-const FORMAT: [u8; 2] = [0, 1];
+const FORMAT: [u8; 2] = [0, 2];
 
 /// `data` behind a head that fits: it is refused, or makes a connection that can be used in
 /// every way, whatever comes of that.
@@ -28,7 +28,13 @@ pub(crate) fn packed(data: &[u8]) {
     };
     let (mut output, mut plain) = (Vec::new(), [0; 100]);
     if let Some(info) = connection.info() {
-        let _ = (info.ciphers(), info.curves(), info.curve(), info.sigalg());
+        let _ = (
+            info.ciphers(),
+            info.curves(),
+            info.curve(),
+            info.sigalg(),
+            info.sigalgs(),
+        );
         let _ = (info.session_id(), info.server_name(), info.alpn());
     }
     let _ = connection.settle_ktls(true);
