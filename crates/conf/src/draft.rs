@@ -22,7 +22,7 @@ use crate::model::{
     ErrorPage, Expires, FrameAllowance, GroupRef, IfModifiedSince, KeepaliveDisable, KtlsMode,
     Landlock, LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher,
     Op, Origin, PeerNetwork, PostAction, RealIpHeader, Resolver, Seccomp, SendProxyProtocol,
-    ServerName, ServerTokens, SessionStore, SetVariable, TempPath, Template, TlsProtocols,
+    ServerName, ServerTokens, SessionStore, SetVariable, Sticky, TempPath, Template, TlsProtocols,
     TryFiles, Types, UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
@@ -85,6 +85,8 @@ pub(crate) struct HttpDraft {
     pub(crate) limit_zones: Vec<LimitZoneDraft>,
     /// `zone`s of upstreams and their sizes.
     pub(crate) upstream_zones: HashMap<String, u64>,
+    /// Zones of `sticky learn`, and the upstream that each belongs to.
+    pub(crate) sticky_zones: HashMap<String, String>,
     /// Zones of `*_cache_path`, by the directive that uses them.
     pub(crate) cache_zones: Vec<(&'static str, String)>,
     /// The same, where they are used.
@@ -112,6 +114,7 @@ pub(crate) struct UpstreamBlock {
     pub(crate) keepalive_time: Option<Duration>,
     pub(crate) keepalive_timeout: Option<Duration>,
     pub(crate) zone: Option<UpstreamZone>,
+    pub(crate) sticky: Option<Sticky>,
     pub(crate) resolver: Option<Arc<Resolver>>,
     pub(crate) resolver_timeout: Option<Duration>,
 }

@@ -473,11 +473,7 @@ fn listeners_with_http2_and_the_proxy_protocol() {
 #[test]
 fn what_is_not_there_says_so() {
     for (line, said) in [
-        (
-            "sticky cookie id;",
-            "session affinity by cookie is not supported",
-        ),
-        ("least_time header;", "commercial edition"),
+        ("session_sticky;", "\"sticky cookie NAME\" is"),
         ("queue 10;", "commercial edition"),
         ("state /x;", "commercial edition"),
         ("ntlm;", "commercial edition"),
@@ -486,10 +482,7 @@ fn what_is_not_there_says_so() {
             "active health checks are not supported",
         ),
         ("server 192.0.2.1 slow_start=30s;", "commercial edition"),
-        (
-            "server 192.0.2.1 route=a;",
-            "parameter is not supported yet",
-        ),
+        ("server 192.0.2.1 sid=a;", "parameter is not supported yet"),
         ("random two least_time=header;", "commercial edition"),
     ] {
         let text = refused(&format!("upstream u {{ {line} server 192.0.2.1; }}"));

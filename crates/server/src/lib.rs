@@ -58,6 +58,7 @@ mod build;
 mod clock;
 mod codings;
 mod connection;
+mod cookie_time;
 mod exchange_task;
 mod features;
 mod filters;

@@ -4,7 +4,7 @@
 
 mod connections;
 mod requests;
-mod zone;
+pub(crate) mod zone;
 
 pub(crate) use connections::ConnectionZone;
 pub(crate) use requests::RequestZone;

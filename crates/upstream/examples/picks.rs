@@ -118,10 +118,11 @@ fn run(group: &Group, thread: u32, picks: u32, now: Instant) {
         let asked = PickRequest {
             key: &number.to_le_bytes(),
             client: Some(IpAddr::V4(Ipv4Addr::from(number))),
+            server_id: None,
             thread,
             now,
         };
         let picked = group.pick(black_box(&asked), &mut Tried::new(0));
-        picked.expect("all peers are available").succeeded();
+        picked.expect("all peers are available").succeeded(now);
     }
 }

@@ -55,6 +55,11 @@ impl Peer {
         !self.down && !self.is_left_out(now_ms) && !self.is_full()
     }
 
+    /// Whether it may be picked for a client that belongs to it: also while it is drained.
+    pub(super) fn is_available_to_its_own(&self, now_ms: u64) -> bool {
+        (!self.down || self.drain) && !self.is_left_out(now_ms) && !self.is_full()
+    }
+
     fn is_left_out(&self, now_ms: u64) -> bool {
         let fails = self.fails.load(Ordering::Relaxed);
         if fails == 0 || self.max_fails == 0 || fails < self.max_fails {

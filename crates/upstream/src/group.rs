@@ -6,6 +6,7 @@ use super::peer::Peer;
 use super::peer_set::{LocalSet, PeerRef, PeerSet, ResolvedAddress, TierName};
 use super::picked::{NoPeer, Picked};
 use super::settings::{GroupSettings, KeepaliveSettings, Method, ServerSettings};
+use super::times::Stopwatch;
 use super::tried::Tried;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,9 @@ pub struct PickRequest<'a> {
     pub key: &'a [u8],
     /// The client, for `ip_hash`; `None` for a Unix-domain socket.
     pub client: Option<IpAddr>,
+    /// The server id of the peer that the client belongs to (`sticky`). It is picked whatever the
+    /// method, if it can be.
+    pub server_id: Option<&'a [u8]>,
     /// Number of the worker thread, from 0.
     pub thread: u32,
     /// The time.
@@ -133,7 +137,7 @@ impl Group {
         } = &mut *turn;
         tried.fit(set);
         if set.single {
-            return self.pick_single(set, tried);
+            return self.pick_single(set, ask, tried);
         }
         loop {
             let tier = set.tier(tried.tier);
@@ -141,7 +145,10 @@ impl Group {
                 TierName::Primary => (&mut *primary, self.method),
                 TierName::Backup => (&mut *backup, self.method.for_backup()),
             };
-            let found = balance::pick(method, tier, positions, ask, tried, now_ms);
+            let own = ask
+                .server_id
+                .and_then(|id| tier.place_of(id, tried, now_ms));
+            let found = own.or_else(|| balance::pick(method, tier, positions, ask, tried, now_ms));
             if let Some(place) = found {
                 let peer = &tier.peers[place];
                 if !peer.enter() {
@@ -149,7 +156,7 @@ impl Group {
                 }
                 peer.begin_window(now_ms);
                 tried.add(place, peer);
-                return Ok(self.picked(set, tried.tier, place));
+                return Ok(self.picked(set, tried.tier, place, now_ms));
             }
             if tried.tier == TierName::Backup {
                 return Err(NoPeer);
@@ -159,18 +166,30 @@ impl Group {
     }
 
     /// A peer without alternative is skipped only if the configuration says so.
-    fn pick_single(&self, set: &Arc<LocalSet>, tried: &mut Tried) -> Result<Picked, NoPeer> {
+    fn pick_single(
+        &self,
+        set: &Arc<LocalSet>,
+        ask: &PickRequest<'_>,
+        tried: &mut Tried,
+    ) -> Result<Picked, NoPeer> {
         let peer = set.all().next().ok_or(NoPeer)?;
-        if peer.down || !peer.enter() {
+        let is_own = peer.drain && ask.server_id == Some(peer.server_id());
+        if (peer.down && !is_own) || !peer.enter() {
             return Err(NoPeer);
         }
         tried.add(0, peer);
-        Ok(self.picked(set, TierName::Primary, 0))
+        let peer = PeerRef::new(set, TierName::Primary, 0);
+        Ok(Picked::new(peer, true, self.clock, None))
     }
 
     /// A peer for which the request has already been counted.
-    fn picked(&self, set: &Arc<LocalSet>, tier: TierName, place: usize) -> Picked {
-        Picked::new(PeerRef::new(set, tier, place), set.single, self.clock)
+    fn picked(&self, set: &Arc<LocalSet>, tier: TierName, place: usize, now_ms: u64) -> Picked {
+        let peer = PeerRef::new(set, tier, place);
+        let stopwatch = match self.method {
+            Method::LeastTime(rule) => Some(Stopwatch::start(rule, &peer.times, now_ms)),
+            _ => None,
+        };
+        Picked::new(peer, false, self.clock, stopwatch)
     }
 
     /// Sets new addresses for a `server` line, given by its number in the settings. Peers whose

@@ -14,6 +14,7 @@
 //! | [`group`](Group) | a group at run time: picks, other addresses |
 //! | [`peer`](Peer), `failures` | one address: what is under way, what failed |
 //! | `peer_set` | the peers of a group at one time, with the index that its method needs |
+//! | `times` | how long peers take, for `least_time` |
 //! | `tried`, `picked` | one request's way through the peers |
 //! | `balance` | the methods, one file each |
 //! | [`pool`] | idle connections |
@@ -44,6 +45,7 @@ mod group;
 mod peer;
 mod peer_set;
 mod picked;
+mod times;
 mod tried;
 
 #[cfg(test)]
@@ -55,5 +57,7 @@ pub use peer::{Peer, PeerAddress};
 pub use peer_set::{PeerRef, ResolvedAddress};
 pub use picked::{NoPeer, Picked};
 pub use pool::IdlePool;
-pub use settings::{GroupSettings, KeepaliveSettings, Method, ServerSettings};
+pub use settings::{
+    GroupSettings, KeepaliveSettings, LeastTime, Method, ServerSettings, TimeUntil,
+};
 pub use tried::Tried;

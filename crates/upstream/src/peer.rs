@@ -2,6 +2,8 @@
 
 use super::peer_set::ResolvedAddress;
 use super::settings::ServerSettings;
+use super::times::Times;
+use md5::{Digest, Md5};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +35,17 @@ impl fmt::Display for PeerAddress {
     }
 }
 
+/// The same ids as nginx's, so that a client keeps its server when nginx and Sealane share it.
+fn server_id(server: &ServerSettings, address: &PeerAddress) -> Box<[u8]> {
+    if let Some(route) = &server.route {
+        return route.clone();
+    }
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let hash = Md5::digest(address.to_string());
+    let digits = hash.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| DIGITS[usize::from(digit)]).collect()
+}
+
 /// Identifies a peer within its process; unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct PeerId(u64);
@@ -57,7 +70,12 @@ pub struct Peer {
     pub(super) max_conns: u32,
     pub(super) max_fails: u32,
     pub(super) fail_timeout_ms: u64,
+    /// `down`, or `drain`.
     pub(super) down: bool,
+    /// `drain`: picked for clients that belong to it.
+    pub(super) drain: bool,
+    /// What cookies and routes call it.
+    server_id: Box<[u8]>,
     /// State of `failures`: how often it failed,
     pub(super) fails: AtomicU32,
     /// when it failed last,
@@ -67,6 +85,8 @@ pub struct Peer {
     /// and the remaining weight.
     pub(super) effective_weight: AtomicI64,
     gone: AtomicBool,
+    /// For `least_time`.
+    pub(super) times: Times,
     traffic: Traffic,
 }
 
@@ -94,12 +114,15 @@ impl Peer {
             max_conns: server.max_conns,
             max_fails: server.max_fails,
             fail_timeout_ms: timeout_ms,
-            down: server.down,
+            down: server.down || server.drain,
+            drain: server.drain,
+            server_id: server_id(server, &resolved.address),
             fails: AtomicU32::new(0),
             failed_ms: AtomicU64::new(0),
             checked_ms: AtomicU64::new(0),
             effective_weight: AtomicI64::new(weight.max(1).into()),
             gone: AtomicBool::new(false),
+            times: Times::default(),
             traffic: Traffic::default(),
         }
     }
@@ -115,6 +138,7 @@ impl Peer {
         copy(&self.checked_ms, &before.checked_ms);
         let weight = before.effective_weight.load(Ordering::Relaxed);
         self.effective_weight.store(weight, Ordering::Relaxed);
+        self.times.take_over(&before.times);
         self
     }
 
@@ -131,6 +155,12 @@ impl Peer {
     /// The `server` line it comes from, as written, or the target of an SRV record.
     pub fn server(&self) -> &Arc<str> {
         &self.server
+    }
+
+    /// Its server id, by which clients belong to it: `route=`, or the MD5 of the address in
+    /// hexadecimal digits.
+    pub fn server_id(&self) -> &[u8] {
+        &self.server_id
     }
 
     /// Active requests, over all worker threads.
@@ -171,7 +201,9 @@ impl Peer {
         self.max_conns == server.max_conns
             && self.max_fails == server.max_fails
             && self.fail_timeout_ms == timeout_ms
-            && self.down == server.down
+            && self.down == (server.down || server.drain)
+            && self.drain == server.drain
+            && *self.server_id == *server_id(server, &self.address)
     }
 
     /// Whether `max_conns` has been reached.

@@ -3,6 +3,7 @@
 use super::balance::Index;
 use super::peer::{Peer, PeerAddress, PeerId};
 use super::settings::{Method, ServerSettings};
+use super::tried::Tried;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
@@ -190,6 +191,13 @@ impl fmt::Debug for PeerRef {
 }
 
 impl Tier {
+    /// The position of the peer with a server id, if it can be picked for a client of its own.
+    pub(super) fn place_of(&self, id: &[u8], tried: &Tried, now_ms: u64) -> Option<usize> {
+        let place = self.peers.iter().position(|peer| peer.server_id() == id)?;
+        let peer = &self.peers[place];
+        (!tried.has(place) && peer.is_available_to_its_own(now_ms)).then_some(place)
+    }
+
     fn new(peers: Vec<Arc<Peer>>, method: Method) -> Tier {
         let index = Index::new(&peers, method);
         Tier { peers, index }

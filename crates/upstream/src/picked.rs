@@ -2,6 +2,7 @@
 
 use super::failures::{Clock, Failure};
 use super::peer_set::PeerRef;
+use super::times::Stopwatch;
 use std::fmt;
 use std::time::Instant;
 
@@ -13,14 +14,22 @@ pub struct Picked {
     /// It is the only peer of its group, so failures are not recorded.
     single: bool,
     clock: Clock,
+    /// For `least_time`.
+    stopwatch: Option<Stopwatch>,
 }
 
 impl Picked {
-    pub(super) fn new(peer: PeerRef, single: bool, clock: Clock) -> Picked {
+    pub(super) fn new(
+        peer: PeerRef,
+        single: bool,
+        clock: Clock,
+        stopwatch: Option<Stopwatch>,
+    ) -> Picked {
         Picked {
             peer,
             single,
             clock,
+            stopwatch,
         }
     }
 
@@ -29,9 +38,19 @@ impl Picked {
         &self.peer
     }
 
+    /// The response head is there.
+    pub fn note_header(&mut self, now: Instant) {
+        if let Some(stopwatch) = &mut self.stopwatch {
+            stopwatch.note_header(&self.peer.times, self.clock.ms(now));
+        }
+    }
+
     /// The request is done and the peer worked properly. That includes responses that are passed to
     /// another peer because of their status (`proxy_next_upstream http_404` and `http_403`).
-    pub fn succeeded(self) {
+    pub fn succeeded(mut self, now: Instant) {
+        if let Some(stopwatch) = &mut self.stopwatch {
+            stopwatch.note_success(&self.peer.times, self.clock.ms(now));
+        }
         if self.single {
             self.peer.forgive();
         } else {
@@ -55,6 +74,10 @@ impl Picked {
 
 impl Drop for Picked {
     fn drop(&mut self) {
+        if let Some(stopwatch) = self.stopwatch.as_mut().filter(|watch| watch.is_running()) {
+            let now_ms = self.clock.ms(Instant::now());
+            stopwatch.stop(&self.peer.times, now_ms);
+        }
         self.peer.leave();
     }
 }

@@ -38,6 +38,10 @@ pub struct ServerSettings {
     pub backup: bool,
     /// `down`.
     pub down: bool,
+    /// `drain`: picked only for clients that belong to it.
+    pub drain: bool,
+    /// `route=`: its server id; by default that is made of the address.
+    pub route: Option<Box<[u8]>>,
 }
 
 impl ServerSettings {
@@ -53,6 +57,8 @@ impl ServerSettings {
             fail_timeout: Duration::from_secs(10),
             backup: false,
             down: false,
+            drain: false,
+            route: None,
         }
     }
 }
@@ -81,6 +87,26 @@ pub enum Method {
     Random,
     /// `random two [least_conn]`.
     RandomTwo,
+    /// `least_time`.
+    LeastTime(LeastTime),
+}
+
+/// `least_time header|last_byte [inflight]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeastTime {
+    /// The time that counts.
+    pub until: TimeUntil,
+    /// Requests that are under way count as well.
+    pub inflight: bool,
+}
+
+/// The end of the time that `least_time` compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeUntil {
+    /// Of the response head.
+    Header,
+    /// Of the whole response.
+    LastByte,
 }
 
 /// Idle connections to peers that are kept.

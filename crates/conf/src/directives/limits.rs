@@ -208,7 +208,8 @@ fn refer(b: &mut Build<'_>, name: &str, kind: LimitUse) -> Result<usize, Fault> 
     let known = zones.iter().position(|zone| *zone.name == *name);
     let taken = known.is_some_and(|at| zones[at].kind != kind)
         || http.zones.contains_key(name)
-        || http.upstream_zones.contains_key(name);
+        || http.upstream_zones.contains_key(name)
+        || http.sticky_zones.contains_key(name);
     if taken {
         return Err(Fault::new(format!(
             "the shared memory zone \"{name}\" is already declared for a different use"

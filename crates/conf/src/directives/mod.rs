@@ -51,6 +51,7 @@ mod ssl;
 mod ssl_client;
 mod ssl_handshakes;
 mod ssl_sessions;
+mod sticky;
 mod sub_filter;
 mod subrequests;
 mod syslog;

@@ -217,6 +217,11 @@ fn session_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn shared_zone(b: &mut Build<'_>, word: usize, name: &str, bytes: u64) -> Result<(), Fault> {
+    if b.http.sticky_zones.contains_key(name) {
+        let message =
+            format!("the shared memory zone \"{name}\" is already declared for a different use");
+        return Err(Fault::at(word, message));
+    }
     let declared = *b.http.zones.entry(name.to_owned()).or_insert(bytes);
     if declared != bytes {
         return Err(Fault::at(

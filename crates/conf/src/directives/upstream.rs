@@ -1,7 +1,7 @@
 //! ngx_http_upstream_module and the modules of its balancing methods, and
 //! Tengine's VNSWRR.
 
-use super::{Arity, HSL, HTTP, LOCATION, Module, ONE, Row, UPSTREAM, resolver};
+use super::{Arity, HSL, HTTP, LOCATION, Module, ONE, Row, UPSTREAM, resolver, sticky};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::draft::UpstreamBlock;
@@ -18,14 +18,16 @@ use std::time::Duration;
 
 /// Smallest shared zone, as in nginx: eight memory pages.
 const MIN_ZONE_BYTES: u64 = 8 * 4096;
+/// Longest `route=` of a server.
+const MAX_ROUTE_BYTES: usize = 32;
 /// Port of a server when none is written.
 const DEFAULT_PORT: u16 = 80;
 
 const NONE: Arity = Arity::Between(0, 0);
 
 const COMMERCIAL: &str = "it is only part of nginx's commercial edition";
-const STICKY: &str = "session affinity by cookie is not supported yet; \"hash $cookie_NAME \
-                      consistent\" is a partial replacement";
+const STICKY: &str = "session affinity by cookie is not supported in Tengine's words yet; nginx's \
+                      \"sticky cookie NAME\" is";
 const CHECKS: &str = "active health checks are not supported yet; \"max_fails\" and \
                       \"fail_timeout\" of \"server\" are passive checks";
 
@@ -55,7 +57,8 @@ const ROWS: &[Row] = &[
          1000000, default 1); `max_fails=` (default 1, 0 disables it) failures within \
          `fail_timeout=` (default 10s) make the server unavailable for that time; `max_conns=` \
          limits connections of all workers; `backup` servers are used when no other is available; \
-         `down`; `resolve` monitors changes of the name's addresses, which requires `zone` and \
+         `down`; `drain` admits only clients that \
+         belong to the server; `route=` is its name in `sticky`, at most 32 bytes; `resolve` monitors changes of the name's addresses, which requires `zone` and \
          `resolver`; `service=` uses SRV records.",
         server,
     ),
@@ -106,6 +109,30 @@ const ROWS: &[Row] = &[
         vnswrr,
     )
     .own(),
+    Row::new(
+        "least_time",
+        UPSTREAM,
+        Arity::Between(1, 2),
+        "",
+        "Selects the server with the least average response time and the fewest active \
+         connections, taking weights into account: the time to the response `header`, or to the \
+         `last_byte`. With `inflight`, requests that are under way count as well.",
+        least_time,
+    ),
+    Row::new(
+        "sticky",
+        UPSTREAM,
+        Arity::AtLeast(2),
+        "",
+        "Passes requests of a client to the server that it belongs to, as long as that is \
+         available. `cookie NAME [expires=TIME|max] [domain=] [path=] [httponly] [secure] \
+         [samesite=strict|lax|none|$variable]` sets a cookie with the server's `route=`, or the \
+         MD5 hash of its address; `route $variable ...` finds the route in the first variable that \
+         is not empty; `learn create=$variable lookup=$variable zone=NAME:SIZE [timeout=10m] \
+         [header]` remembers which server created a session. A reload keeps the sessions, another \
+         worker process starts without.",
+        sticky::sticky,
+    ),
     Row::new(
         "keepalive",
         UPSTREAM,
@@ -170,8 +197,6 @@ const ROWS: &[Row] = &[
         "Timeout for name resolution.",
         |b, c| c.time(&mut b.upstream().resolver_timeout),
     ),
-    Row::unsupported("sticky", UPSTREAM, Arity::AtLeast(2), STICKY),
-    Row::unsupported("least_time", UPSTREAM, Arity::Between(1, 2), COMMERCIAL),
     Row::unsupported("ntlm", UPSTREAM, NONE, COMMERCIAL),
     Row::unsupported("queue", UPSTREAM, Arity::Between(1, 2), COMMERCIAL),
     Row::unsupported("state", UPSTREAM, ONE, COMMERCIAL),
@@ -214,6 +239,7 @@ fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         keepalive_time: None,
         keepalive_timeout: None,
         zone: None,
+        sticky: None,
         resolver: None,
         resolver_timeout: None,
     })));
@@ -246,6 +272,8 @@ fn stand_in() -> UpstreamServer {
         max_conns: None,
         backup: false,
         down: true,
+        drain: false,
+        route: None,
     }
 }
 
@@ -257,6 +285,8 @@ struct Parameters<'a> {
     max_conns: u32,
     backup: bool,
     down: bool,
+    drain: bool,
+    route: Option<&'a [u8]>,
     resolve: bool,
     service: Option<&'a [u8]>,
 }
@@ -273,6 +303,8 @@ fn server(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         max_conns: Some(parameters.max_conns).filter(|limit| *limit > 0),
         backup: parameters.backup,
         down: parameters.down,
+        drain: parameters.drain,
+        route: parameters.route.map(Into::into),
     });
     Ok(())
 }
@@ -285,6 +317,8 @@ fn parameters<'a>(b: &mut Build<'_>, c: &Call<'a>) -> Result<Parameters<'a>, Fau
         max_conns: 0,
         backup: false,
         down: false,
+        drain: false,
+        route: None,
         resolve: false,
         service: None,
     };
@@ -321,12 +355,20 @@ fn parameters<'a>(b: &mut Build<'_>, c: &Call<'a>) -> Result<Parameters<'a>, Fau
                 }
                 parameters.backup = true;
             }
-            b"down" => parameters.down = true,
+            // As in nginx, the last of the two counts.
+            b"down" => (parameters.down, parameters.drain) = (true, false),
+            b"drain" => (parameters.down, parameters.drain) = (false, true),
+            b"route=" if value.is_empty() => return Err(Fault::at(index, "route is empty")),
+            b"route=" if value.len() > MAX_ROUTE_BYTES => {
+                let message = format!("route is longer than {MAX_ROUTE_BYTES}");
+                return Err(Fault::at(index, message));
+            }
+            b"route=" => parameters.route = Some(value),
             b"resolve" => parameters.resolve = true,
             b"service=" if value.is_empty() => return Err(Fault::at(index, "service is empty")),
             b"service=" => parameters.service = Some(value),
             b"slow_start=" => return Err(invalid().help(COMMERCIAL)),
-            b"route=" | b"drain" | b"sid=" => {
+            b"sid=" => {
                 let message = format!("the \"{}\" parameter is not supported yet", shown(word));
                 return Err(Fault::at(index, message).help(STICKY).not_yet());
             }
@@ -426,6 +468,19 @@ fn random(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+fn least_time(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let inflight = c.count() == 2;
+    let header = match c.arg(1) {
+        b"header" => true,
+        b"last_byte" => false,
+        _ => return Err(c.invalid(1)),
+    };
+    if inflight && c.arg(2) != b"inflight" {
+        return Err(c.invalid_parameter(2));
+    }
+    method(b, BalanceMethod::LeastTime { header, inflight })
+}
+
 fn vnswrr(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let max_init = match c.count() {
         0 => None,
@@ -474,7 +529,7 @@ fn zone(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             Some(size)
         }
     };
-    if b.http.zones.contains_key(name) {
+    if b.http.zones.contains_key(name) || b.http.sticky_zones.contains_key(name) {
         return Err(Fault::at(
             1,
             format!("the shared memory zone \"{name}\" is already declared for a different use"),

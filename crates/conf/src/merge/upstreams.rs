@@ -77,6 +77,7 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
             timeout: block.keepalive_timeout.unwrap_or(default.timeout),
         },
         zone: block.zone,
+        sticky: block.sticky,
         resolver,
         resolver_timeout: block
             .resolver_timeout
@@ -121,6 +122,8 @@ fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
             max_conns: None,
             backup: false,
             down: false,
+            drain: false,
+            route: None,
         }],
         method: BalanceMethod::RoundRobin,
         keepalive: UpstreamKeepalive {
@@ -128,6 +131,7 @@ fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
             ..UpstreamKeepalive::default()
         },
         zone: None,
+        sticky: None,
         resolver: None,
         resolver_timeout: RESOLVER_TIMEOUT,
         origin: group.origin.clone(),

@@ -1,7 +1,7 @@
 //! Groups of servers to pass requests to: `upstream` blocks, and those that
 //! `proxy_pass` and the like define by naming an address or a host.
 
-use super::{Origin, Resolver, Template};
+use super::{Origin, Resolver, Sticky, Template};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub struct Upstream {
     pub servers: Vec<UpstreamServer>,
     /// How a server is picked.
     pub method: BalanceMethod,
+    /// `sticky`: how clients belong to servers.
+    pub sticky: Option<Sticky>,
     /// `keepalive` and its limits.
     pub keepalive: UpstreamKeepalive,
     /// `zone`: counters and positions are shared by all workers.
@@ -58,6 +60,10 @@ pub struct UpstreamServer {
     pub backup: bool,
     /// `down`: never picked.
     pub down: bool,
+    /// `drain`: only clients that belong to it are passed to it.
+    pub drain: bool,
+    /// `route=`: what clients that belong to it call it; by default a hash of its address.
+    pub route: Option<Box<[u8]>>,
 }
 
 /// The addresses behind one `server` line.
@@ -121,6 +127,13 @@ pub enum BalanceMethod {
         /// `consistent`: ketama, 160 points for each unit of weight.
         consistent: bool,
     },
+    /// `least_time`.
+    LeastTime {
+        /// `header`: the time until the response head counts, not until the last byte.
+        header: bool,
+        /// `inflight`: requests that are under way count as well.
+        inflight: bool,
+    },
     /// `random [two [least_conn]]`.
     Random {
         /// `two`: the one of two with fewer connections.
@@ -132,9 +145,10 @@ impl BalanceMethod {
     /// Whether servers may be marked `backup`.
     pub fn allows_backup(&self) -> bool {
         match self {
-            BalanceMethod::RoundRobin | BalanceMethod::Vnswrr { .. } | BalanceMethod::LeastConn => {
-                true
-            }
+            BalanceMethod::RoundRobin
+            | BalanceMethod::Vnswrr { .. }
+            | BalanceMethod::LeastConn
+            | BalanceMethod::LeastTime { .. } => true,
             BalanceMethod::IpHash | BalanceMethod::Hash { .. } | BalanceMethod::Random { .. } => {
                 false
             }

@@ -548,7 +548,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         case: Case(
             Http,
             "upstream x { sticky cookie id; server 127.0.0.1; }",
-            r#"[emerg] "sticky" directive is not supported in FILE:3"#,
+            "OK",
         ),
         nginx: r#"[emerg] unknown directive "sticky" in FILE:3"#,
         why: NEWER,

@@ -17,6 +17,7 @@ pub(crate) use slice::SliceState;
 pub(crate) use userid::UseridState;
 
 use crate::exchange::{Exchange, Response};
+use crate::proxying;
 use crate::request_log::log_request;
 use sealane_http::h1::Version;
 use sealane_http::headers::FieldValue;
@@ -58,6 +59,7 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         discard(&mut exchange.response);
         return Err(status);
     }
+    proxying::add_sticky_cookies(exchange);
     headers::apply(exchange);
     if exchange.conf().userid.is_some() {
         userid::apply(exchange);

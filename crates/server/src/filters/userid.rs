@@ -1,12 +1,12 @@
 //! `userid`: a cookie that identifies a client.
 
+use crate::cookie_time::{COOKIE_TIME_MAX, push_cookie_time};
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log_request};
 use crate::variables;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use sealane_conf::model::{UserId, UserIdExpires, UserIdMode};
-use sealane_http::date;
 use sealane_sys::time::{unix_coarse_s, unix_ms};
 use std::io::Write;
 use std::net::IpAddr;
@@ -230,7 +230,8 @@ fn cookie(conf: &UserId, uid: &Uid, set: Set) -> Vec<u8> {
     match conf.expires {
         None => {}
         Some(UserIdExpires::Max) => {
-            value.extend_from_slice(b"; expires=Thu, 31-Dec-37 23:55:55 GMT");
+            value.extend_from_slice(b"; expires=");
+            push_cookie_time(COOKIE_TIME_MAX, &mut value);
         }
         Some(UserIdExpires::After(time)) => {
             let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
@@ -250,37 +251,9 @@ fn cookie(conf: &UserId, uid: &Uid, set: Set) -> Vec<u8> {
     value
 }
 
-/// `Thu, 31-Dec-37 23:55:55 GMT`; a year from 2038 on has four digits, as in nginx.
-fn push_cookie_time(unix_s: i64, out: &mut Vec<u8>) {
-    // `Thu, 31 Dec 2037 23:55:55 GMT`
-    let imf = date::imf(unix_s);
-    let year = &imf[12..16];
-    let year = if year > &b"2037"[..] {
-        year
-    } else {
-        &year[2..]
-    };
-    for part in [&imf[..7], b"-", &imf[8..11], b"-", year, &imf[16..]] {
-        out.extend_from_slice(part);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::testing::Site;
-
-    #[test]
-    fn times_of_cookies() {
-        let time = |unix_s: i64| {
-            let mut out = Vec::new();
-            push_cookie_time(unix_s, &mut out);
-            String::from_utf8(out).expect("it is text")
-        };
-        assert_eq!(time(2_145_916_555), "Thu, 31-Dec-37 23:55:55 GMT");
-        assert_eq!(time(2_145_916_800), "Fri, 01-Jan-2038 00:00:00 GMT");
-        assert_eq!(time(0), "Thu, 01-Jan-70 00:00:00 GMT");
-    }
 
     #[test]
     fn a_complaint_shows_no_other_cookies() {

@@ -16,7 +16,7 @@ const POOL_BYTES: usize = 704;
 const PAGE_OVERHEAD_BYTES: usize = 24;
 
 /// Keys, each with a state.
-pub(super) struct Zone<S> {
+pub(crate) struct Zone<S> {
     shards: Box<[Padded<S>]>,
     /// Seeded at random: clients choose keys, but not their shards.
     hasher: RandomState,
@@ -30,14 +30,14 @@ struct Padded<S>(Mutex<Shard<S>>);
 
 /// Where a key is kept in its zone: the shard, and the hash within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct KeyPosition {
+pub(crate) struct KeyPosition {
     shard: u32,
     hash: u64,
 }
 
 impl<S> Zone<S> {
     /// An empty zone of this size, as nginx counts it.
-    pub(super) fn new(zone_bytes: u64, node_bytes: usize) -> Zone<S> {
+    pub(crate) fn new(zone_bytes: u64, node_bytes: usize) -> Zone<S> {
         let bytes = usize::try_from(zone_bytes).unwrap_or(usize::MAX);
         let pages = bytes.saturating_sub(POOL_BYTES) / (PAGE_BYTES + PAGE_OVERHEAD_BYTES);
         // One page is taken by the name of the zone.
@@ -53,7 +53,7 @@ impl<S> Zone<S> {
     }
 
     /// The position of a key.
-    pub(super) fn position_of(&self, key: &[u8]) -> KeyPosition {
+    pub(crate) fn position_of(&self, key: &[u8]) -> KeyPosition {
         let hash = self.hasher.hash_one(key);
         // The table uses the other end of the hash.
         let shard = (hash >> 32) as usize & (self.shards.len() - 1);
@@ -64,7 +64,7 @@ impl<S> Zone<S> {
     }
 
     /// Locks the shard of a position, for a few instructions.
-    pub(super) fn lock(&self, position: KeyPosition) -> Locked<'_, S> {
+    pub(crate) fn lock(&self, position: KeyPosition) -> Locked<'_, S> {
         let mutex = &self.shards[position.shard as usize].0;
         Locked {
             // Nothing that can panic runs while it is held.
@@ -75,7 +75,7 @@ impl<S> Zone<S> {
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let lock = |shard: &Padded<S>| {
             let shard = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
             shard.table.len()
@@ -84,24 +84,24 @@ impl<S> Zone<S> {
     }
 
     #[cfg(test)]
-    pub(super) fn shard_count(&self) -> usize {
+    pub(crate) fn shard_count(&self) -> usize {
         self.shards.len()
     }
 }
 
 /// A shard that is locked, for a key with a certain hash.
-pub(super) struct Locked<'z, S> {
+pub(crate) struct Locked<'z, S> {
     shard: MutexGuard<'z, Shard<S>>,
     hash: u64,
     node_bytes: usize,
 }
 
 /// Number of a node in its shard. It stays the same until the node is removed.
-pub(super) type NodeId = u32;
+pub(crate) type NodeId = u32;
 
 impl<S> Locked<'_, S> {
     /// The node of a key, which becomes the most recently used one.
-    pub(super) fn find(&mut self, key: &[u8]) -> Option<NodeId> {
+    pub(crate) fn find(&mut self, key: &[u8]) -> Option<NodeId> {
         let shard = &mut *self.shard;
         let is_it = |id: &NodeId| *shard.nodes[*id as usize].key == *key;
         let id = *shard.table.find(self.hash, is_it)?;
@@ -111,23 +111,23 @@ impl<S> Locked<'_, S> {
     }
 
     /// The state of a node.
-    pub(super) fn state(&mut self, id: NodeId) -> &mut S {
+    pub(crate) fn state(&mut self, id: NodeId) -> &mut S {
         &mut self.shard.nodes[id as usize].state
     }
 
     /// Whether there is room for another key.
-    pub(super) fn has_room(&self, key: &[u8]) -> bool {
+    pub(crate) fn has_room(&self, key: &[u8]) -> bool {
         let needed = slab_bytes(self.node_bytes + key.len());
         self.shard.used_bytes + needed <= self.shard.max_bytes
     }
 
     /// Whether an empty zone would have room for this key.
-    pub(super) fn may_ever_have_room(&self, key: &[u8]) -> bool {
+    pub(crate) fn may_ever_have_room(&self, key: &[u8]) -> bool {
         slab_bytes(self.node_bytes + key.len()) <= self.shard.max_bytes
     }
 
     /// Adds a new key, for which there is room.
-    pub(super) fn insert(&mut self, key: &[u8], state: S) -> NodeId {
+    pub(crate) fn insert(&mut self, key: &[u8], state: S) -> NodeId {
         let bytes = slab_bytes(self.node_bytes + key.len());
         let shard = &mut *self.shard;
         shard.used_bytes += bytes;
@@ -156,12 +156,12 @@ impl<S> Locked<'_, S> {
     }
 
     /// The node that was used longest ago.
-    pub(super) fn oldest(&self) -> Option<NodeId> {
+    pub(crate) fn oldest(&self) -> Option<NodeId> {
         Some(self.shard.oldest).filter(|id| *id != NONE)
     }
 
     /// Forgets a node.
-    pub(super) fn remove(&mut self, id: NodeId) {
+    pub(crate) fn remove(&mut self, id: NodeId) {
         let node_bytes = self.node_bytes;
         let shard = &mut *self.shard;
         shard.unlink(id);

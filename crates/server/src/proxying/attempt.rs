@@ -8,6 +8,7 @@ use super::next::{self, Cause};
 use super::peer_connection::{self, PeerConnection};
 use super::response;
 use super::states::{Attempt, UpstreamStates};
+use super::sticky::Affinity;
 use super::tls_settings::Secured;
 use super::wire::{UpstreamHead, Wire, WireEvent};
 use super::{PassRuntime, Target};
@@ -71,6 +72,7 @@ pub(super) async fn ask(
     let secured = pass.secured(exchange, target);
     let secured = secured.as_deref();
     let mut tried = Tried::new(settings.next_upstream_tries);
+    let mut affinity = Affinity::of(exchange, &target.group);
     let mut delivery = Delivery {
         sent: false,
         kept: outbound.begun.clone(),
@@ -81,10 +83,22 @@ pub(super) async fn ask(
         .as_ref()
         .is_some_and(|states| !states.attempts.is_empty());
     loop {
-        let picked = pick(exchange, pass, target, secured, &mut tried, redirected, now);
+        let server_id = affinity
+            .as_ref()
+            .and_then(|affinity| affinity.server_id(exchange));
+        let asked = Asked {
+            server_id: server_id.as_deref(),
+            redirected,
+            now,
+        };
+        let picked = pick(exchange, pass, target, secured, &mut tried, &asked);
         let Some(mut lease) = picked else {
             return Err(NoAnswer::Status(StatusCode::BAD_GATEWAY));
         };
+        drop(server_id);
+        if let Some(affinity) = &mut affinity {
+            affinity.note_picked(exchange, lease.picked().peer());
+        }
         let peer = lease.picked().peer();
         let attempt = Attempt::new(peer.name().clone(), peer.server().clone(), now);
         begin_attempt(exchange, attempt, redirected);
@@ -94,11 +108,15 @@ pub(super) async fn ask(
         let sent = delivery.sent;
         let (cause, status) = match asked {
             Ok((head, conversation)) => {
+                lease.note_head();
                 let cause = Cause::Status(head.parsed.status.0);
                 let status = head.parsed.status;
                 let again =
                     next::may_go_on(exchange, settings, cause, sent, outbound.streamed, begun);
                 if !again || tried.left() == 0 {
+                    if let Some(affinity) = affinity {
+                        lease.set_session(affinity.into_id());
+                    }
                     return Ok(PeerResponse {
                         head,
                         conversation,
@@ -150,6 +168,15 @@ pub(super) async fn ask(
     }
 }
 
+/// What a pick depends on besides the request.
+struct Asked<'a> {
+    /// The id of the server that the client belongs to.
+    server_id: Option<&'a [u8]>,
+    /// An internal redirect led to this group.
+    redirected: bool,
+    now: Instant,
+}
+
 /// The next peer of the group. If there is none, that is logged and recorded.
 fn pick(
     exchange: &mut Exchange,
@@ -157,9 +184,9 @@ fn pick(
     target: &Target,
     secured: Option<&Secured>,
     tried: &mut Tried,
-    redirected: bool,
-    now: Instant,
+    asked: &Asked<'_>,
 ) -> Option<Leased> {
+    let now = asked.now;
     let group = &target.group;
     let key = match &group.hash_key {
         Some(key) => template::evaluate(key, exchange),
@@ -171,6 +198,7 @@ fn pick(
             PeerAddress::Inet(address) => Some(address.ip()),
             PeerAddress::Unix => None,
         },
+        server_id: asked.server_id,
         thread: exchange.worker.index,
         now,
     };
@@ -191,7 +219,8 @@ fn pick(
         }
         Err(error) => {
             let name: Arc<str> = group.group.name().into();
-            begin_attempt(exchange, Attempt::new(name.clone(), name, now), redirected);
+            let attempt = Attempt::new(name.clone(), name, now);
+            begin_attempt(exchange, attempt, asked.redirected);
             log_request!(exchange, Error, "{error}");
             end_attempt(exchange, StatusCode::BAD_GATEWAY);
             None

@@ -1,6 +1,7 @@
 //! Groups of servers at run time, built from the configuration.
 
 use super::peer_connection::{self, PeerConnection};
+use super::sticky::StickyRuntime;
 use super::{GroupRuntime, PassRuntime};
 use crate::materials::Materials;
 use sealane_conf::Config;
@@ -8,7 +9,8 @@ use sealane_conf::model::{
     self, BalanceMethod, LocationConf, Upstream, UpstreamKeepalive, UpstreamPeers, UpstreamServer,
 };
 use sealane_upstream::{
-    Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
+    Group, GroupSettings, IdlePool, KeepaliveSettings, LeastTime, Method, PeerAddress,
+    ServerSettings, TimeUntil,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -137,6 +139,10 @@ fn runtime(upstream: &Upstream, threads: usize, before: Option<&GroupRuntime>) -
         },
         group: Group::after(settings, threads, before.map(|before| &before.group)),
         explicit: upstream.explicit,
+        sticky: upstream.sticky.as_ref().map(|conf| {
+            let before = before.and_then(|before| before.sticky.as_ref());
+            StickyRuntime::new(conf, before)
+        }),
         hash_key,
         local: upstream.keepalive.local,
     }
@@ -149,6 +155,13 @@ fn method(method: &BalanceMethod) -> (Method, Option<model::Template>) {
             max_init: max_init.unwrap_or(0),
         },
         BalanceMethod::LeastConn => Method::LeastConn,
+        BalanceMethod::LeastTime { header, inflight } => Method::LeastTime(LeastTime {
+            until: match header {
+                true => TimeUntil::Header,
+                false => TimeUntil::LastByte,
+            },
+            inflight: *inflight,
+        }),
         BalanceMethod::IpHash => Method::IpHash,
         BalanceMethod::Hash { key, consistent } => {
             let method = match consistent {
@@ -177,6 +190,8 @@ fn server(server: &UpstreamServer) -> ServerSettings {
         fail_timeout: server.fail_timeout,
         backup: server.backup,
         down: server.down,
+        drain: server.drain,
+        route: server.route.clone(),
     }
 }
 

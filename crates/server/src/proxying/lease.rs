@@ -2,6 +2,7 @@
 //! where they are returned to.
 
 use super::peer_connection::{self, PeerConnection};
+use super::sticky::{Learnt, StickyRuntime};
 use crate::worker::Worker;
 use sealane_conf::model::Template;
 use sealane_upstream::pool::{ConnectionKey, Life};
@@ -21,6 +22,8 @@ pub(crate) struct GroupRuntime {
     pub(crate) hash_key: Option<Template>,
     /// `keepalive ... local`: a connection is reused only by the location that opened it.
     pub(crate) local: bool,
+    /// `sticky`.
+    pub(crate) sticky: Option<StickyRuntime>,
 }
 
 /// A peer that was picked, with the connection to it.
@@ -30,6 +33,10 @@ pub(crate) struct Leased {
     key: ConnectionKey,
     thread: u32,
     life: Life,
+    /// What the request calls its session; empty without `sticky learn`.
+    session: Vec<u8>,
+    /// The session that the response belongs to.
+    learnt: Option<Learnt>,
 }
 
 impl Leased {
@@ -49,12 +56,39 @@ impl Leased {
                 opened: now,
                 requests: 0,
             },
+            session: Vec::new(),
+            learnt: None,
         }
     }
 
     /// The peer.
     pub(crate) fn picked(&self) -> &Picked {
         &self.picked
+    }
+
+    /// The group that it is a member of.
+    pub(crate) fn group(&self) -> &Arc<GroupRuntime> {
+        &self.group
+    }
+
+    /// The session of the request.
+    pub(crate) fn session(&self) -> &[u8] {
+        &self.session
+    }
+
+    /// Sets the session of the request.
+    pub(crate) fn set_session(&mut self, session: Vec<u8>) {
+        self.session = session;
+    }
+
+    /// A session to learn when the peer has done its job.
+    pub(crate) fn set_learnt(&mut self, learnt: Learnt) {
+        self.learnt = Some(learnt);
+    }
+
+    /// The response head has arrived.
+    pub(crate) fn note_head(&mut self) {
+        self.picked.note_header(Instant::now());
     }
 
     /// Requests that the connection carried before.
@@ -83,6 +117,10 @@ impl Leased {
 
     /// The peer has done its job; `connection` can be reused.
     pub(crate) fn succeeded(self, connection: Option<PeerConnection>) {
+        let now = Instant::now();
+        if let Some(learnt) = self.learnt {
+            learnt.save(self.picked.peer());
+        }
         if let Some(connection) = connection {
             let life = Life {
                 requests: self.life.requests + 1,
@@ -94,13 +132,13 @@ impl Leased {
                 &self.key,
                 connection,
                 life,
-                Instant::now(),
+                now,
             );
             if let Some(connection) = closing {
                 peer_connection::close(connection);
             }
         }
-        self.picked.succeeded();
+        self.picked.succeeded(now);
     }
 
     /// The peer failed, in the sense of `proxy_next_upstream`.

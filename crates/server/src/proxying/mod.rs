@@ -18,6 +18,7 @@
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | from the peer's response head to the client's |
 //! | `body`, `response_buffer` | the response body, and the part of it that waits for the client |
+//! | `sticky` | clients that belong to a server |
 //! | `states` | the attempts, for variables and logs |
 //! | `failure`, `pause` | errors and time-outs |
 
@@ -39,6 +40,7 @@ mod response_buffer;
 mod rewrite;
 mod runtime;
 mod states;
+mod sticky;
 mod target;
 mod tls_certificates;
 mod tls_settings;
@@ -69,6 +71,7 @@ pub(crate) use lease::GroupRuntime;
 pub(crate) use request::BodyPlan;
 pub(crate) use runtime::PassRuntime;
 pub(crate) use states::{Attempt, UpstreamStates};
+pub(crate) use sticky::add_cookies as add_sticky_cookies;
 pub(crate) use target::Target;
 pub(crate) use tls_settings::TlsSettings;
 pub(crate) use wire::UpstreamHead;
@@ -298,7 +301,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     let PeerResponse {
         head,
         mut conversation,
-        lease,
+        mut lease,
     } = answer;
     let settings = pass.settings();
     let status = head.parsed.status;
@@ -332,6 +335,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     if let Some(states) = exchange.upstream.as_deref_mut() {
         states.set_head(head);
     }
+    sticky::note_head(exchange, &mut lease);
     if is_tunnel {
         exchange.client.open_tunnel();
         conversation.become_tunnel(exchange.client.clone());
@@ -390,13 +394,15 @@ fn keep_authenticate(exchange: &mut Exchange, head: &wire::UpstreamHead) {
 }
 
 /// The body of the response is not used, so its connection is closed. The peer has done its job.
-fn finish_unread(exchange: &mut Exchange, head: Box<wire::UpstreamHead>, lease: Leased) {
-    lease.succeeded(None);
+fn finish_unread(exchange: &mut Exchange, head: Box<wire::UpstreamHead>, mut lease: Leased) {
     if let Some(states) = exchange.upstream.as_deref_mut() {
         states.set_head(head);
-        if let Some(attempt) = states.attempts.last_mut() {
-            attempt.end();
-        }
+    }
+    sticky::note_head(exchange, &mut lease);
+    lease.succeeded(None);
+    let states = exchange.upstream.as_deref_mut();
+    if let Some(attempt) = states.and_then(|states| states.attempts.last_mut()) {
+        attempt.end();
     }
 }
 

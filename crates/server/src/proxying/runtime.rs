@@ -149,6 +149,7 @@ impl GroupRuntime {
             keepalive: KeepaliveSettings::OFF,
         };
         GroupRuntime {
+            sticky: None,
             idle: Arc::new(IdlePool::new(settings.keepalive, 1)),
             group: Group::new(settings, 1),
             explicit: false,

@@ -27,6 +27,8 @@ pub(crate) struct UpstreamStates {
     pub(crate) scheme: &'static str,
     /// Its URI, as sent; empty for the gateway protocols.
     pub(crate) uri: Vec<u8>,
+    /// `sticky cookie`: the values of `Set-Cookie`, one for each group that the request came to.
+    pub(crate) sticky_cookies: Vec<Vec<u8>>,
 }
 
 /// One peer that was tried, or the group that had none.
@@ -66,6 +68,7 @@ impl Default for UpstreamStates {
             port: None,
             scheme: "",
             uri: Vec::new(),
+            sticky_cookies: Vec::new(),
         }
     }
 }

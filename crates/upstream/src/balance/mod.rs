@@ -9,6 +9,7 @@ mod consistent_hash;
 mod hash;
 mod ip_hash;
 mod least_conn;
+mod least_time;
 mod random;
 mod round_robin;
 mod vnswrr;
@@ -42,6 +43,9 @@ pub(super) fn pick(
         Method::RoundRobin => Choice::RoundRobin,
         Method::Vnswrr { .. } => vnswrr::pick(tier, positions, tried, now_ms),
         Method::LeastConn => return least_conn::pick(tier, positions, tried, now_ms),
+        Method::LeastTime(rule) => {
+            return least_time::pick(rule, tier, positions, tried, now_ms);
+        }
         Method::IpHash => ip_hash::pick(tier, ask.client, tried, now_ms),
         Method::Hash => hash::pick(tier, ask.key, tried, now_ms),
         Method::ConsistentHash => consistent_hash::pick(tier, positions, ask.key, tried, now_ms),
@@ -71,7 +75,7 @@ impl Method {
     /// backup peers; here backup peers are then taken in turns.
     pub(super) fn for_backup(self) -> Method {
         match self {
-            Method::LeastConn | Method::Vnswrr { .. } => self,
+            Method::LeastConn | Method::LeastTime(_) | Method::Vnswrr { .. } => self,
             _ => Method::RoundRobin,
         }
     }
@@ -80,7 +84,7 @@ impl Method {
     pub(super) fn takes_turns(self) -> bool {
         matches!(
             self,
-            Method::RoundRobin | Method::Vnswrr { .. } | Method::LeastConn
+            Method::RoundRobin | Method::Vnswrr { .. } | Method::LeastConn | Method::LeastTime(_)
         )
     }
 }
@@ -139,7 +143,7 @@ pub(super) enum Index {
 impl Index {
     pub(super) fn new(peers: &[Arc<Peer>], method: Method) -> Index {
         match method {
-            Method::RoundRobin | Method::LeastConn => Index::None,
+            Method::RoundRobin | Method::LeastConn | Method::LeastTime(_) => Index::None,
             Method::IpHash | Method::Hash | Method::Random | Method::RandomTwo => {
                 let mut sum = 0;
                 let sums = peers.iter().map(|peer| {

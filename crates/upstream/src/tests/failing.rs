@@ -12,7 +12,7 @@ fn ports(group: &Group, now: Instant, count: usize) -> Vec<u16> {
     let next = |_| {
         let picked = pick(group, now);
         let port = port(picked.peer());
-        picked.succeeded();
+        picked.succeeded(Instant::now());
         port
     };
     (0..count).map(next).collect()
@@ -38,7 +38,7 @@ fn a_peer_is_left_out_for_fail_timeout_and_then_gets_one_chance() {
     let to_failed = first.iter().filter(|picked| port(picked.peer()) == 1);
     assert_eq!(to_failed.count(), 1);
     for picked in first {
-        picked.succeeded();
+        picked.succeeded(Instant::now());
     }
     // It succeeded, and all is forgotten.
     assert_eq!(to_first(&ports(&group, now, 4)), 2);

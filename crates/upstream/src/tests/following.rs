@@ -15,7 +15,7 @@ fn ports(group: &Group, now: Instant) -> Vec<u16> {
     let picks = (0..4).map(|_| {
         let picked = pick(group, now);
         let port = port(picked.peer());
-        picked.succeeded();
+        picked.succeeded(Instant::now());
         port
     });
     picks.collect()

@@ -1,6 +1,7 @@
 //! Tests of groups. `tests/balance` compares sequences that nginx defines with nginx itself. These
 //! tests cover what a comparison cannot show: distributions, threads, time, changed addresses.
 
+mod affinity;
 mod distribution;
 mod failing;
 mod following;
@@ -52,6 +53,7 @@ pub(super) fn ask(now: Instant) -> PickRequest<'static> {
     PickRequest {
         key: b"",
         client: None,
+        server_id: None,
         thread: 0,
         now,
     }
@@ -72,7 +74,7 @@ pub(super) fn next_port(group: &Group, thread: u32) -> u16 {
     };
     let picked = group.pick(&asked, &mut Tried::default()).expect("a peer");
     let port = port(picked.peer());
-    picked.succeeded();
+    picked.succeeded(Instant::now());
     port
 }
 
@@ -134,7 +136,7 @@ fn a_group_without_peers_has_no_live_upstream() {
     }
 }
 
-pub(super) const ALL_METHODS: [Method; 8] = [
+pub(super) const ALL_METHODS: [Method; 9] = [
     Method::RoundRobin,
     Method::Vnswrr { max_init: 0 },
     Method::LeastConn,
@@ -143,6 +145,10 @@ pub(super) const ALL_METHODS: [Method; 8] = [
     Method::ConsistentHash,
     Method::Random,
     Method::RandomTwo,
+    Method::LeastTime(LeastTime {
+        until: TimeUntil::LastByte,
+        inflight: true,
+    }),
 ];
 
 pub(super) fn later(now: Instant, seconds: u64) -> Instant {

@@ -135,7 +135,7 @@ proptest! {
                 if stays {
                     kept.push_back(picked);
                 } else if attempt == failures {
-                    picked.succeeded();
+                    picked.succeeded(Instant::now());
                 } else {
                     picked.failed(now);
                     if tried.left() == 0 {

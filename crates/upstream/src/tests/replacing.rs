@@ -130,7 +130,9 @@ fn peers_change_under_many_threads() {
                             ..ask(Instant::now())
                         };
                         let picked = group.pick(&asked, &mut Tried::default());
-                        picked.expect("there is always a peer").succeeded();
+                        picked
+                            .expect("there is always a peer")
+                            .succeeded(Instant::now());
                     }
                 });
             }

@@ -110,6 +110,7 @@ fn tried_addresses(group: &Group, ask: &Ask, refuses: impl Fn(&str) -> bool) -> 
         let request = PickRequest {
             key: ask.key.as_bytes(),
             client: Some(ask.client),
+            server_id: None,
             thread: 0,
             now,
         };
@@ -120,7 +121,7 @@ fn tried_addresses(group: &Group, ask: &Ask, refuses: impl Fn(&str) -> bool) -> 
         let name = picked.peer().name().to_string();
         names.push(name.clone());
         if !refuses(&name) {
-            picked.succeeded();
+            picked.succeeded(now);
             break;
         }
         let _ = picked.failed(now);
