@@ -13,6 +13,7 @@
 #   binutils gdb        make calls inside a worker, resolve the frames of a crash
 #   strace              counts system calls per request
 #   redis-server        the session store of all nodes (with redis-cli)
+#   memcached           values behind memcached_pass
 #   faketime            nodes whose clocks differ
 #   php-fpm             tests fastcgi_pass
 #   uwsgi-core uwsgi-plugin-python3   tests uwsgi_pass
@@ -25,7 +26,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 ./install-build-deps.sh
 source ./packages.sh
 
-packages=(binutils gdb curl wget openssl chromium nginx-light procps util-linux nghttp2-client wrk strace redis-server faketime
+packages=(binutils gdb curl wget openssl chromium nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached faketime
   php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-websockets)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"

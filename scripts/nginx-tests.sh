@@ -39,6 +39,13 @@ modules=(debug http_ssl_module http_v2_module http_realip_module http_addition_m
   http_dav_module http_flv_module http_mp4_module http_gunzip_module http_gzip_static_module
   http_auth_request_module http_random_index_module http_secure_link_module http_slice_module
   http_stub_status_module threads)
+# memcached refuses to run as root unless it is told whom to become.
+if ((EUID == 0)) && memcached=$(command -v memcached); then
+  mkdir -p "$output/bin"
+  printf '#!/bin/sh\nexec %s -u nobody "$@"\n' "$memcached" >"$output/bin/memcached"
+  chmod 755 "$output/bin/memcached"
+  PATH=$output/bin:$PATH
+fi
 server=$output/server
 if "$binary" -v 2>&1 | grep -q sealane; then
   # The version is that of the nginx whose directives are known.

@@ -1,8 +1,8 @@
 //! ngx_http_fastcgi_module.
 
 use super::proxying::{
-    self, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream, param,
-    reaching_rows, send_lowat_row, temp_path, upstream,
+    self, answer_rows, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream,
+    param, reaching_rows, send_lowat_row, temp_path, upstream,
 };
 use super::proxying_cache::{
     CACHE, STORE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
@@ -13,7 +13,7 @@ use crate::call::Fault;
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to FastCGI servers",
     doc: "A location with `fastcgi_pass` passes requests to FastCGI servers, such as PHP-FPM.",
-    rows: joined!(OWN, REACHING, BUFFERING, CACHING),
+    rows: joined!(OWN, REACHING, ANSWERS, BUFFERING, CACHING),
 };
 
 const REACHING: &[Row] = reaching_rows!(
@@ -21,6 +21,7 @@ const REACHING: &[Row] = reaching_rows!(
     "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_503`, `http_403`, \
      `http_404`, `http_429`"
 );
+const ANSWERS: &[Row] = answer_rows!("fastcgi");
 const BUFFERING: &[Row] = buffering_rows!("fastcgi");
 const CACHING: &[Row] = cache_rows!("fastcgi");
 

@@ -1,7 +1,8 @@
 //! ngx_http_grpc_module.
 
 use super::proxying::{
-    self, Scheme, bind, ignore_headers, joined, next_upstream, reaching_rows, set_header, upstream,
+    self, Scheme, answer_rows, bind, ignore_headers, joined, next_upstream, reaching_rows,
+    set_header, upstream,
 };
 use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
 use super::{Arity, HSL, LOCATION, LOCATION_IF, Module, ONE, Row};
@@ -11,7 +12,7 @@ pub(super) const MODULE: Module = Module {
     title: "Passing requests to gRPC servers",
     doc: "A location with `grpc_pass` passes requests to gRPC servers, over HTTP/2 and without \
           buffering. Trailers are passed in both directions.",
-    rows: joined!(OWN, REACHING, TLS),
+    rows: joined!(OWN, REACHING, ANSWERS, TLS),
 };
 
 const REACHING: &[Row] = reaching_rows!(
@@ -19,6 +20,7 @@ const REACHING: &[Row] = reaching_rows!(
     "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_502`, `http_503`, \
      `http_504`, `http_403`, `http_404`, `http_429`"
 );
+const ANSWERS: &[Row] = answer_rows!("grpc");
 const TLS: &[Row] = tls_rows!("grpc");
 
 const SCHEMES: &[Scheme] = &[

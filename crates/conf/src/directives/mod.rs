@@ -33,6 +33,7 @@ mod log;
 mod map;
 mod media;
 mod media_types;
+mod memcached;
 mod modules;
 mod proxy;
 mod proxy_rewrites;
@@ -282,7 +283,7 @@ pub const MODULES: &[&Module] = &[
     &uwsgi::MODULE,
     &scgi::MODULE,
     &grpc::MODULE,
-    &proxying::MEMCACHED,
+    &memcached::MODULE,
     &upstream::MODULE,
     &subrequests::MODULE,
     &tuning::MODULE,

@@ -1,8 +1,8 @@
 //! ngx_http_proxy_module.
 
 use super::proxying::{
-    self, Scheme, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream,
-    reaching_rows, send_lowat_row, set_header, temp_path, upstream,
+    self, Scheme, answer_rows, bind, buffering_rows, ignore_headers, joined, limit_rate,
+    next_upstream, reaching_rows, send_lowat_row, set_header, temp_path, upstream,
 };
 use super::proxying_cache::{
     CACHE, STORE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
@@ -19,7 +19,15 @@ pub(super) const MODULE: Module = Module {
     doc: "A location with `proxy_pass` passes requests to upstream servers. All `proxy_*` \
           directives except `proxy_pass` are inherited. Directives that may be given several \
           times are inherited only if the current level has none of that name.",
-    rows: joined!(OWN, proxy_rewrites::ROWS, REACHING, BUFFERING, TLS, CACHING),
+    rows: joined!(
+        OWN,
+        proxy_rewrites::ROWS,
+        REACHING,
+        ANSWERS,
+        BUFFERING,
+        TLS,
+        CACHING
+    ),
 };
 
 const REACHING: &[Row] = reaching_rows!(
@@ -27,6 +35,7 @@ const REACHING: &[Row] = reaching_rows!(
     "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_502`, `http_503`, \
      `http_504`, `http_403`, `http_404`, `http_429`"
 );
+const ANSWERS: &[Row] = answer_rows!("proxy");
 const BUFFERING: &[Row] = buffering_rows!("proxy");
 const TLS: &[Row] = tls_rows!("proxy");
 const CACHING: &[Row] = cache_rows!("proxy");

@@ -1,9 +1,9 @@
-//! Passing requests to other servers: the rows that mean the same in all five
-//! families (`proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*`), written once.
+//! Passing requests to other servers: the rows that mean the same in several families (`proxy_*`,
+//! `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*`, `memcached_*`), written once.
 //!
 //! The name of a setter's row tells it whose settings to change.
 
-use super::{Arity, HSL, LOCATION, LOCATION_IF, Module, ONE, Row};
+use super::Row;
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::{FixedTarget, TargetDraft, UpstreamDraft};
@@ -59,10 +59,17 @@ macro_rules! joined {
 }
 pub(super) use joined;
 
-/// Rows that every family has: reaching a server, time, the next server, and the
-/// header of its response.
+/// Rows that every family has: reaching a server, time, and the next server.
 macro_rules! reaching_rows {
     ($family:literal, $next_upstream:literal) => {
+        reaching_rows!(
+            $family,
+            $next_upstream,
+            " Requests with a non-idempotent method (POST, LOCK, PATCH) that have been sent to a \
+             server are passed on only with `non_idempotent`."
+        )
+    };
+    ($family:literal, $next_upstream:literal, $more:literal) => {
         &[
             Row::new(
                 concat!($family, "_connect_timeout"),
@@ -96,9 +103,8 @@ macro_rules! reaching_rows {
                 concat!(
                     "When a request is passed to the next server: ",
                     $next_upstream,
-                    " or `off`. This is possible only if nothing has been sent to the client yet. \
-                     Requests with a non-idempotent method (POST, LOCK, PATCH) that have been \
-                     sent to a server are passed on only with `non_idempotent`."
+                    " or `off`. This is possible only if nothing has been sent to the client yet.",
+                    $more
                 ),
                 next_upstream,
             ),
@@ -137,6 +143,24 @@ macro_rules! reaching_rows {
                 |b, c| c.flag(&mut upstream(b, c).socket_keepalive),
             ),
             Row::new(
+                concat!($family, "_buffer_size"),
+                HSL,
+                ONE,
+                "4k",
+                "Size of the buffer for the first part of a response; the response header must fit \
+                 into it.",
+                |b, c| c.size(&mut upstream(b, c).buffer_size),
+            ),
+        ]
+    };
+}
+pub(super) use reaching_rows;
+
+/// Rows of the families whose servers answer with header fields.
+macro_rules! answer_rows {
+    ($family:literal) => {
+        &[
+            Row::new(
                 concat!($family, "_socket_rcvbuf"),
                 HSL,
                 ONE,
@@ -153,15 +177,6 @@ macro_rules! reaching_rows {
                 "Size of the send buffer (SO_SNDBUF) of connections to servers; by default, the \
                  system's.",
                 |b, c| c.size(&mut upstream(b, c).socket_sndbuf),
-            ),
-            Row::new(
-                concat!($family, "_buffer_size"),
-                HSL,
-                ONE,
-                "4k",
-                "Size of the buffer for the first part of a response; the response header must fit \
-                 into it.",
-                |b, c| c.size(&mut upstream(b, c).buffer_size),
             ),
             Row::new(
                 concat!($family, "_intercept_errors"),
@@ -212,7 +227,7 @@ macro_rules! reaching_rows {
         ]
     };
 }
-pub(super) use reaching_rows;
+pub(super) use answer_rows;
 
 /// Rows of the families that keep bodies in buffers and temporary files.
 macro_rules! buffering_rows {
@@ -360,6 +375,10 @@ pub(super) fn next_upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault
         let cause = match word.to_ascii_lowercase().as_slice() {
             b"error" => N::Error,
             b"timeout" => N::Timeout,
+            b"off" => N::Off,
+            b"invalid_response" if family == Family::Memcached => N::InvalidHeader,
+            b"not_found" if family == Family::Memcached => N::Http404,
+            _ if family == Family::Memcached => return Err(c.invalid(index)),
             b"invalid_header" => N::InvalidHeader,
             b"non_idempotent" => N::NonIdempotent,
             b"http_500" => N::Http500,
@@ -370,7 +389,6 @@ pub(super) fn next_upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault
             b"http_404" => N::Http404,
             b"http_429" => N::Http429,
             b"updating" if family != Family::Grpc => N::Updating,
-            b"off" => N::Off,
             _ => return Err(c.invalid(index)),
         };
         if !set.insert(cause) {
@@ -594,46 +612,6 @@ fn fixed_target(
         prefix: prefix.unwrap_or_default(),
     })
 }
-
-const MEMCACHED_MISSING: &str = "memcached is not supported yet";
-
-pub(super) const MEMCACHED: Module = Module {
-    title: "Passing requests to memcached",
-    doc: "Not supported yet.",
-    rows: &[
-        Row::unsupported(
-            "memcached_bind",
-            HSL,
-            Arity::Between(1, 2),
-            MEMCACHED_MISSING,
-        ),
-        Row::unsupported("memcached_buffer_size", HSL, ONE, MEMCACHED_MISSING),
-        Row::unsupported("memcached_connect_timeout", HSL, ONE, MEMCACHED_MISSING),
-        Row::unsupported("memcached_gzip_flag", HSL, ONE, MEMCACHED_MISSING),
-        Row::unsupported(
-            "memcached_next_upstream",
-            HSL,
-            Arity::AtLeast(1),
-            MEMCACHED_MISSING,
-        ),
-        Row::unsupported(
-            "memcached_next_upstream_timeout",
-            HSL,
-            ONE,
-            MEMCACHED_MISSING,
-        ),
-        Row::unsupported("memcached_next_upstream_tries", HSL, ONE, MEMCACHED_MISSING),
-        Row::unsupported(
-            "memcached_pass",
-            LOCATION | LOCATION_IF,
-            ONE,
-            MEMCACHED_MISSING,
-        ),
-        Row::unsupported("memcached_read_timeout", HSL, ONE, MEMCACHED_MISSING),
-        Row::unsupported("memcached_send_timeout", HSL, ONE, MEMCACHED_MISSING),
-        Row::unsupported("memcached_socket_keepalive", HSL, ONE, MEMCACHED_MISSING),
-    ],
-};
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! ngx_http_scgi_module.
 
 use super::proxying::{
-    self, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream, param,
-    reaching_rows, temp_path, upstream,
+    self, answer_rows, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream,
+    param, reaching_rows, temp_path, upstream,
 };
 use super::proxying_cache::{
     CACHE, STORE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
@@ -12,7 +12,7 @@ use super::{Arity, Check, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to SCGI servers",
     doc: "A location with `scgi_pass` passes requests to SCGI servers.",
-    rows: joined!(OWN, REACHING, BUFFERING, CACHING),
+    rows: joined!(OWN, REACHING, ANSWERS, BUFFERING, CACHING),
 };
 
 const REACHING: &[Row] = reaching_rows!(
@@ -20,6 +20,7 @@ const REACHING: &[Row] = reaching_rows!(
     "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_503`, `http_403`, \
      `http_404`, `http_429`"
 );
+const ANSWERS: &[Row] = answer_rows!("scgi");
 const BUFFERING: &[Row] = buffering_rows!("scgi");
 const CACHING: &[Row] = cache_rows!("scgi");
 

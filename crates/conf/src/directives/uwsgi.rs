@@ -1,8 +1,8 @@
 //! ngx_http_uwsgi_module.
 
 use super::proxying::{
-    self, Scheme, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream, param,
-    reaching_rows, temp_path, upstream,
+    self, Scheme, answer_rows, bind, buffering_rows, ignore_headers, joined, limit_rate,
+    next_upstream, param, reaching_rows, temp_path, upstream,
 };
 use super::proxying_cache::{
     CACHE, STORE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
@@ -16,7 +16,7 @@ use crate::values;
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to uwsgi servers",
     doc: "A location with `uwsgi_pass` passes requests to uwsgi servers.",
-    rows: joined!(OWN, REACHING, BUFFERING, TLS, CACHING),
+    rows: joined!(OWN, REACHING, ANSWERS, BUFFERING, TLS, CACHING),
 };
 
 const REACHING: &[Row] = reaching_rows!(
@@ -24,6 +24,7 @@ const REACHING: &[Row] = reaching_rows!(
     "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_503`, `http_403`, \
      `http_404`, `http_429`"
 );
+const ANSWERS: &[Row] = answer_rows!("uwsgi");
 const BUFFERING: &[Row] = buffering_rows!("uwsgi");
 const TLS: &[Row] = tls_rows!("uwsgi");
 const CACHING: &[Row] = cache_rows!("uwsgi");

@@ -3,7 +3,7 @@
 use crate::model::{
     Bind, CertificateCache, CookieFlagsRule, CookieRewrite, Family, GroupRef, IgnoreHeaders, List,
     NextUpstream, Param, ProxyHttpVersion, RedirectRewrite, SetHeader, TempPath, Template,
-    TlsProtocols,
+    TlsProtocols, Variable,
 };
 use crate::regex::Regex;
 use std::path::PathBuf;
@@ -22,6 +22,7 @@ pub(crate) struct PassingDraft {
     pub(crate) proxy: ProxyDraft,
     pub(crate) fastcgi: FastCgiDraft,
     pub(crate) uwsgi: UwsgiDraft,
+    pub(crate) memcached: MemcachedDraft,
 }
 
 impl PassingDraft {
@@ -124,6 +125,14 @@ pub(crate) struct UpstreamTlsDraft {
     /// `Some(None)`: off.
     pub(crate) certificate_cache: Option<Option<CertificateCache>>,
     pub(crate) session_reuse: Option<bool>,
+}
+
+/// What only `memcached_*` has.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct MemcachedDraft {
+    /// `$memcached_key`, as `memcached_pass` found it.
+    pub(crate) key: Option<Variable>,
+    pub(crate) gzip_flag: Option<u64>,
 }
 
 /// What only `proxy_*` has.

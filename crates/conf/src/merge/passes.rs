@@ -1,4 +1,4 @@
-//! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*` and `grpc_*`: inheritance, defaults
+//! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*` and `memcached_*`: inheritance, defaults
 //! and the checks of a level.
 
 use super::servers::inherit;
@@ -11,9 +11,10 @@ use crate::draft::{
 use crate::input::Options;
 use crate::model::{
     CertificateFiles, CertificateSource, Family, FastCgiPass, GrpcPass, HiddenHeaders, List,
-    NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget, ProxyHttpVersion,
-    ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, TempPath, Template,
-    TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart, UwsgiPass, Variable,
+    MemcachedPass, NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget,
+    ProxyHttpVersion, ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, TempPath,
+    Template, TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart, UwsgiPass,
+    Variable,
 };
 use crate::parser::path_of;
 use crate::variables::Builtin;
@@ -39,6 +40,8 @@ impl PassingDraft {
         self.proxy.inherit(&outer.proxy);
         self.fastcgi.inherit(&outer.fastcgi);
         self.uwsgi.inherit(&outer.uwsgi);
+        let flag = &mut self.memcached.gzip_flag;
+        *flag = flag.or(outer.memcached.gzip_flag);
         // Not left to the end: locations within inherit what is the default here.
         let target = self.of(Family::Proxy).target.as_ref();
         if matches!(self.proxy.redirects, RulesDraft::Unset)
@@ -57,6 +60,9 @@ impl PassingDraft {
             if target.is_none() {
                 target.clone_from(&location.of(family).target);
             }
+        }
+        if self.memcached.key.is_none() {
+            self.memcached.key.clone_from(&location.memcached.key);
         }
         self.answers = self.answers.or(location.answers);
     }
@@ -128,7 +134,7 @@ impl<T> RulesDraft<T> {
 /// What nginx refuses on any level, whether requests are passed on there or not.
 pub(super) fn check(draft: &PassingDraft) -> Result<(), Fault> {
     for family in Family::ALL {
-        if family != Family::Grpc {
+        if !matches!(family, Family::Grpc | Family::Memcached) {
             check_buffers(family, &Buffers::new(draft.of(family)))?;
         }
     }
@@ -242,6 +248,18 @@ pub(super) fn pass(options: &Options, draft: &PassingDraft) -> Result<Option<Pas
             },
             upstream,
             set_headers: set_headers(common.set_headers.as_deref(), GRPC_HEADERS),
+        })),
+        Family::Memcached => Pass::Memcached(Arc::new(MemcachedPass {
+            target: pass_target(target),
+            upstream: UpstreamSettings {
+                // As in nginx; none of them is a directive.
+                buffering: false,
+                force_ranges: true,
+                pass_request_body: false,
+                ..upstream
+            },
+            key: draft.memcached.key.clone().expect("set with the target"),
+            gzip_flag: draft.memcached.gzip_flag.unwrap_or(0),
         })),
     }))
 }
@@ -357,7 +375,7 @@ fn settings(
         pass_trailers: match family {
             Family::Proxy => draft.proxy.pass_trailers.unwrap_or(false),
             Family::Grpc => true,
-            Family::FastCgi | Family::Uwsgi | Family::Scgi => false,
+            Family::FastCgi | Family::Uwsgi | Family::Scgi | Family::Memcached => false,
         },
     })
 }
@@ -376,7 +394,7 @@ fn hidden_by_default(family: Family) -> &'static [&'static str] {
         Family::Proxy => &["Date", "Server", "X-Pad"],
         Family::Grpc => &["Date", "Server"],
         Family::FastCgi | Family::Scgi => &["Status"],
-        Family::Uwsgi => &[],
+        Family::Uwsgi | Family::Memcached => &[],
     }
 }
 

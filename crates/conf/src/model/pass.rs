@@ -1,13 +1,13 @@
 //! Passing requests to other servers: what answers in a location with
-//! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass` or `grpc_pass`.
+//! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`, `grpc_pass` or `memcached_pass`.
 //!
-//! What the five have in common is [`UpstreamSettings`]; the rest of each is
+//! What they have in common is [`UpstreamSettings`]; the rest of each is
 //! here. A pass applies to the location where it is written and is not inherited by
 //! nested ones.
 
 use super::{
     CookieFlagsRule, CookieRewrite, Http, List, LocationConf, Locations, RedirectRewrite, Template,
-    UpstreamSettings, UpstreamTls,
+    UpstreamSettings, UpstreamTls, Variable,
 };
 use crate::regex::Regex;
 use std::fmt;
@@ -30,9 +30,11 @@ pub enum Pass {
     Scgi(Arc<ScgiPass>),
     /// `grpc_pass`.
     Grpc(Arc<GrpcPass>),
+    /// `memcached_pass`.
+    Memcached(Arc<MemcachedPass>),
 }
 
-/// The five families of directives, one for each protocol.
+/// The families of directives, one for each protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// `proxy_*`.
@@ -45,6 +47,8 @@ pub enum Family {
     Scgi,
     /// `grpc_*`.
     Grpc,
+    /// `memcached_*`.
+    Memcached,
 }
 
 /// The target of `fastcgi_pass` and `scgi_pass`, and with its TLS of `uwsgi_pass` and
@@ -64,7 +68,7 @@ pub enum PassTarget {
 pub struct ProxyPass {
     /// Where to.
     pub target: ProxyTarget,
-    /// What all five families have; `tls` is set for `https` and for a target
+    /// What all families have; `tls` is set for `https` and for a target
     /// with variables.
     pub upstream: UpstreamSettings,
     /// `proxy_http_version`; default 1.1.
@@ -178,7 +182,7 @@ pub struct SetHeader {
 pub struct FastCgiPass {
     /// Where to.
     pub target: PassTarget,
-    /// What all five families have.
+    /// What all families have.
     pub upstream: UpstreamSettings,
     /// `fastcgi_param`.
     pub params: Arc<Params>,
@@ -202,7 +206,7 @@ pub struct UwsgiPass {
     pub target: PassTarget,
     /// `suwsgi://` was written.
     pub secure: bool,
-    /// What all five families have; `tls` is set for `suwsgi` and for a target
+    /// What all families have; `tls` is set for `suwsgi` and for a target
     /// with variables.
     pub upstream: UpstreamSettings,
     /// `uwsgi_param`.
@@ -220,7 +224,7 @@ pub struct UwsgiPass {
 pub struct ScgiPass {
     /// Where to. With variables, `scgi://` may not come out, as in nginx.
     pub target: PassTarget,
-    /// What all five families have.
+    /// What all families have.
     pub upstream: UpstreamSettings,
     /// `scgi_param`.
     pub params: Arc<Params>,
@@ -236,11 +240,24 @@ pub struct GrpcPass {
     /// `:authority` unless Host is set: host, and port if it is written;
     /// `localhost` for a socket. Empty for a target with variables.
     pub host: Box<str>,
-    /// What all five families have (except buffers, temporary files and rate
+    /// What all families have (except buffers, temporary files and rate
     /// limits); `tls` is set for `grpcs` and for a target with variables.
     pub upstream: UpstreamSettings,
     /// `grpc_set_header` and nginx's default fields.
     pub set_headers: Arc<SetHeaders>,
+}
+
+/// `memcached_pass` and what belongs to it.
+#[derive(Debug, Clone)]
+pub struct MemcachedPass {
+    /// Where to.
+    pub target: PassTarget,
+    /// What all families have (except the request's body, headers, buffers and temporary files).
+    pub upstream: UpstreamSettings,
+    /// `$memcached_key`.
+    pub key: Variable,
+    /// `memcached_gzip_flag`: bits of a value's flags that mean gzip; 0 for none.
+    pub gzip_flag: u64,
 }
 
 /// Parameters of a FastCGI, uwsgi or SCGI request: `fastcgi_param` and the like.
@@ -280,7 +297,7 @@ pub struct Param {
 }
 
 impl Pass {
-    /// What all five families have.
+    /// What all families have.
     pub fn upstream(&self) -> &UpstreamSettings {
         match self {
             Pass::Proxy(pass) => &pass.upstream,
@@ -288,6 +305,7 @@ impl Pass {
             Pass::Uwsgi(pass) => &pass.upstream,
             Pass::Scgi(pass) => &pass.upstream,
             Pass::Grpc(pass) => &pass.upstream,
+            Pass::Memcached(pass) => &pass.upstream,
         }
     }
 
@@ -307,6 +325,7 @@ impl Pass {
             Pass::Uwsgi(pass) => &pass.target,
             Pass::Scgi(pass) => &pass.target,
             Pass::Grpc(pass) => &pass.target,
+            Pass::Memcached(pass) => &pass.target,
         };
         match target {
             PassTarget::Group(group) => Some(*group),
@@ -347,12 +366,13 @@ fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Arc<LocationConf>>)
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 5] = [
+    pub const ALL: [Family; 6] = [
         Family::Proxy,
         Family::FastCgi,
         Family::Uwsgi,
         Family::Scgi,
         Family::Grpc,
+        Family::Memcached,
     ];
 
     /// What its directives begin with.
@@ -363,6 +383,7 @@ impl Family {
             Family::Uwsgi => "uwsgi",
             Family::Scgi => "scgi",
             Family::Grpc => "grpc",
+            Family::Memcached => "memcached",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Passes requests to other servers: `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`,
-//! `scgi_pass`, `grpc_pass`.
+//! `scgi_pass`, `grpc_pass`,
+//! `memcached_pass`.
 //!
 //! ```text
 //! request body (whole, or streamed) -> request -> peers, one after the other -> head
@@ -14,6 +15,7 @@
 //! | `attempt`, `next` | trying peers, and whether to try another one |
 //! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it |
 //! | `tls_settings`, `tls_certificates` | TLS on such connections |
+//! | `memcached` | the key of a value |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | from the peer's response head to the client's |
@@ -31,6 +33,7 @@ mod gateway;
 mod groups;
 mod identity;
 mod lease;
+mod memcached;
 mod next;
 mod pause;
 mod peer_connection;
@@ -48,13 +51,15 @@ mod wire;
 
 use crate::body_source::{BodySource, PendingBody};
 use crate::exchange::{Exchange, RequestBody};
-use crate::handlers::Outcome;
+use crate::handlers::{self, Outcome};
 use crate::request_body::{self, Arrived};
 use crate::request_log::log_request;
 use crate::template;
 use attempt::{NoAnswer, Outbound, PeerResponse};
 use body::{Buffering, ProxiedBody};
+use conversation::Conversation;
 use lease::Leased;
+use peer_connection::PeerConnection;
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
 use sealane_http::h1::{Framing, ResponseKind};
 use sealane_http::headers::KnownHeader;
@@ -62,8 +67,8 @@ use sealane_http::outgoing::InvalidRequest;
 use sealane_http::{Method, StatusCode};
 use sealane_io::buffers;
 use sealane_io::chain::OutputChain;
-use std::task::{Context, Waker};
-use wire::{FastCgi, Gateway, Http1, Http2, Wire};
+use std::task::{Context, Poll, Waker};
+use wire::{FastCgi, Gateway, Http1, Http2, Memcached, Wire, WireEvent};
 
 pub(crate) use accel::safe_uri;
 pub(crate) use groups::Groups;
@@ -91,6 +96,9 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
 }
 
 async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome, StatusCode> {
+    if let Pass::Memcached(_) = &pass.pass {
+        memcached::check(exchange)?;
+    }
     let mut target = Target::of(exchange, pass).await?;
     let body = prepare_body(exchange, pass).await?;
     let states = exchange.upstream.get_or_insert_default();
@@ -132,6 +140,9 @@ async fn prepare_body(
         chain: OutputChain::new(),
         streamed: false,
     };
+    if let Pass::Memcached(_) = &pass.pass {
+        return Ok(nothing); // and whoever comes next may read it
+    }
     if let Some(template) = pass.replacing_body() {
         // It may contain the client's body: `$request_body`.
         request_body::receive(exchange).await?;
@@ -212,6 +223,7 @@ fn outbound(
             gateway::encode_scgi(exchange, scgi, body_bytes, &mut head)
         }
         Pass::Grpc(_) => Ok(()),
+        Pass::Memcached(memcached) => memcached::encode(exchange, memcached, &mut head),
     };
     let wire = encoded.and_then(|()| {
         let family = match &pass.pass {
@@ -290,6 +302,13 @@ fn wire_maker(
         Pass::Uwsgi(_) | Pass::Scgi(_) => {
             Box::new(move || Wire::Gateway(Gateway::new(method, max_head_bytes)))
         }
+        Pass::Memcached(memcached) => {
+            let (key, gzip_flag) = (memcached::key(exchange, memcached), memcached.gzip_flag);
+            Box::new(move || {
+                let wire = Memcached::new(key.clone(), gzip_flag, max_head_bytes);
+                Wire::Memcached(Box::new(wire))
+            })
+        }
         Pass::Proxy(_) | Pass::Grpc(_) => Box::new(move || {
             Wire::Http1(Http1::new(method, chunked, keeps_trailers, max_head_bytes))
         }),
@@ -307,6 +326,13 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     let status = head.parsed.status;
     response::log_repeated(exchange, &head);
     accel::apply(exchange, &head, settings);
+    if let Pass::Memcached(memcached) = &pass.pass
+        && status == StatusCode::NOT_FOUND
+    {
+        memcached::log_not_found(exchange, memcached);
+        finish_complete(exchange, head, conversation, lease);
+        return Outcome::Status(status);
+    }
     if settings.intercept_errors && status.0 >= 300 && intercepts(exchange, status) {
         keep_authenticate(exchange, &head);
         finish_unread(exchange, head, lease);
@@ -331,11 +357,21 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
         settings,
         |exchange, name, value| pass.rewrite_header(exchange, name, value),
     );
+    if let Pass::Memcached(_) = &pass.pass {
+        handlers::set_content_type(exchange);
+    }
     let buffering = accel::buffers(&head, settings) && !is_tunnel;
     if let Some(states) = exchange.upstream.as_deref_mut() {
         states.set_head(head);
     }
     sticky::note_head(exchange, &mut lease);
+    if matches!(pass.pass, Pass::Memcached(_)) && exchange.request.head.method == Method::Head {
+        // There is no command for the length alone; reading a value of a megabyte to keep the
+        // connection would not pay.
+        lease.succeeded(None);
+        end_attempt(exchange);
+        return Outcome::Answered;
+    }
     if is_tunnel {
         exchange.client.open_tunnel();
         conversation.become_tunnel(exchange.client.clone());
@@ -394,12 +430,42 @@ fn keep_authenticate(exchange: &mut Exchange, head: &wire::UpstreamHead) {
 }
 
 /// The body of the response is not used, so its connection is closed. The peer has done its job.
-fn finish_unread(exchange: &mut Exchange, head: Box<wire::UpstreamHead>, mut lease: Leased) {
+fn finish_unread(exchange: &mut Exchange, head: Box<wire::UpstreamHead>, lease: Leased) {
+    finish_with(exchange, head, lease, None);
+}
+
+/// The response has no body, so its connection may be kept.
+fn finish_complete(
+    exchange: &mut Exchange,
+    head: Box<wire::UpstreamHead>,
+    mut conversation: Box<Conversation>,
+    lease: Leased,
+) {
+    let event = conversation.poll_event(&mut Context::from_waker(Waker::noop()));
+    let connection = match event {
+        Poll::Ready(Ok(WireEvent::End(end))) if end.reusable && conversation.is_sent() => {
+            conversation.into_connection()
+        }
+        _ => None,
+    };
+    finish_with(exchange, head, lease, connection);
+}
+
+fn finish_with(
+    exchange: &mut Exchange,
+    head: Box<wire::UpstreamHead>,
+    mut lease: Leased,
+    connection: Option<PeerConnection>,
+) {
     if let Some(states) = exchange.upstream.as_deref_mut() {
         states.set_head(head);
     }
     sticky::note_head(exchange, &mut lease);
-    lease.succeeded(None);
+    lease.succeeded(connection);
+    end_attempt(exchange);
+}
+
+fn end_attempt(exchange: &mut Exchange) {
     let states = exchange.upstream.as_deref_mut();
     if let Some(attempt) = states.and_then(|states| states.attempts.last_mut()) {
         attempt.end();

@@ -51,7 +51,7 @@ impl PassRuntime {
             },
             Pass::Uwsgi(uwsgi) => ("", "", uwsgi.secure),
             Pass::Grpc(grpc) => (&*grpc.host, "", grpc.secure),
-            Pass::FastCgi(_) | Pass::Scgi(_) => ("", "", false),
+            Pass::FastCgi(_) | Pass::Scgi(_) | Pass::Memcached(_) => ("", "", false),
         };
         let family = match &pass {
             // A connection has one protocol for its whole life.
@@ -92,7 +92,7 @@ impl PassRuntime {
         match &self.pass {
             Pass::Grpc(_) => true,
             Pass::Proxy(proxy) => proxy.http_version == ProxyHttpVersion::Http2,
-            Pass::FastCgi(_) | Pass::Uwsgi(_) | Pass::Scgi(_) => false,
+            Pass::FastCgi(_) | Pass::Uwsgi(_) | Pass::Scgi(_) | Pass::Memcached(_) => false,
         }
     }
 
@@ -121,6 +121,8 @@ impl PassRuntime {
             // FastCGI marks the end of the stream, but programs need the length.
             Pass::FastCgi(_) | Pass::Grpc(_) => true,
             Pass::Uwsgi(_) | Pass::Scgi(_) => has_length,
+            // Nothing is sent of it.
+            Pass::Memcached(_) => false,
         }
     }
 

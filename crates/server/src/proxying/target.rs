@@ -60,6 +60,7 @@ impl Target {
             Pass::Uwsgi(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
             Pass::Scgi(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
             Pass::Grpc(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
+            Pass::Memcached(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
         }
     }
 }
@@ -76,6 +77,7 @@ impl Target {
             (Pass::Scgi(_), _) => "scgi://",
             (Pass::Grpc(_), false) => "grpc://",
             (Pass::Grpc(_), true) => "grpcs://",
+            (Pass::Memcached(_), _) => "memcached://",
         }
     }
 }

@@ -9,12 +9,14 @@ mod fastcgi;
 mod gateway;
 mod http1;
 pub(crate) mod http2;
+mod memcached;
 
 use bytes::Bytes;
 pub(crate) use fastcgi::FastCgi;
 pub(crate) use gateway::Gateway;
 pub(crate) use http1::Http1;
 pub(crate) use http2::Http2;
+pub(crate) use memcached::Memcached;
 use sealane_http::h1::{ReceivedResponse, ResponseBodyDecoder, ResponseError};
 use sealane_http::headers::HeaderList;
 use sealane_http::{Method, StatusCode};
@@ -31,6 +33,8 @@ pub(crate) enum Wire {
     Gateway(Gateway),
     /// HTTP/2.
     Http2(Box<Http2>),
+    /// memcached.
+    Memcached(Box<Memcached>),
     /// Whatever both sides send (after 101).
     Raw,
 }
@@ -89,7 +93,7 @@ impl Wire {
             Wire::FastCgi(wire) => wire.method,
             Wire::Gateway(wire) => wire.method,
             Wire::Http2(wire) => wire.method(),
-            Wire::Raw => Method::Get,
+            Wire::Memcached(_) | Wire::Raw => Method::Get,
         }
     }
 
@@ -99,7 +103,7 @@ impl Wire {
             Wire::Http1(wire) => wire.frame_body(piece, out),
             Wire::FastCgi(wire) => wire.frame_body(piece, out),
             Wire::Http2(wire) => wire.frame_body(piece),
-            Wire::Gateway(_) | Wire::Raw => out.push(piece),
+            Wire::Gateway(_) | Wire::Memcached(_) | Wire::Raw => out.push(piece),
         }
     }
 
@@ -109,7 +113,7 @@ impl Wire {
             Wire::Http1(wire) => wire.end_body(out),
             Wire::FastCgi(wire) => wire.end_body(out),
             Wire::Http2(wire) => wire.end_body(),
-            Wire::Gateway(_) | Wire::Raw => {}
+            Wire::Gateway(_) | Wire::Memcached(_) | Wire::Raw => {}
         }
     }
 
@@ -128,6 +132,7 @@ impl Wire {
             Wire::FastCgi(wire) => wire.next_event(input, closed),
             Wire::Gateway(wire) => wire.next_event(input, closed),
             Wire::Http2(wire) => wire.next_event(input, closed),
+            Wire::Memcached(wire) => wire.next_event(input, closed),
             Wire::Raw if !input.is_empty() => {
                 Ok(Some(WireEvent::Data(Bytes::from(std::mem::take(input)))))
             }
@@ -142,7 +147,7 @@ impl Wire {
     pub(crate) fn stream(&self) -> Option<&Http2> {
         match self {
             Wire::Http2(stream) => Some(stream),
-            Wire::Http1(_) | Wire::FastCgi(_) | Wire::Gateway(_) | Wire::Raw => None,
+            _ => None,
         }
     }
 
@@ -150,7 +155,7 @@ impl Wire {
     pub(crate) fn stream_mut(&mut self) -> Option<&mut Http2> {
         match self {
             Wire::Http2(stream) => Some(stream),
-            Wire::Http1(_) | Wire::FastCgi(_) | Wire::Gateway(_) | Wire::Raw => None,
+            _ => None,
         }
     }
 
@@ -159,7 +164,7 @@ impl Wire {
         match self {
             Wire::FastCgi(wire) => wire.take_remarks(),
             Wire::Http2(wire) => wire.take_remark().into_iter().collect(),
-            Wire::Http1(_) | Wire::Gateway(_) | Wire::Raw => Vec::new(),
+            Wire::Http1(_) | Wire::Gateway(_) | Wire::Memcached(_) | Wire::Raw => Vec::new(),
         }
     }
 
@@ -185,6 +190,7 @@ impl Wire {
             Wire::FastCgi(wire) => wire.known_left(),
             Wire::Gateway(wire) => wire.known_left(),
             Wire::Http2(wire) => wire.known_left(),
+            Wire::Memcached(wire) => wire.known_left(),
             Wire::Raw => 0,
         }
     }
