@@ -2,7 +2,7 @@
 
 use super::balance::{self, Positions};
 use super::failures::Clock;
-use super::peer::Peer;
+use super::peer::{Peer, PeerAddress};
 use super::peer_set::{LocalSet, PeerRef, PeerSet, ResolvedAddress, TierName};
 use super::picked::{NoPeer, Picked};
 use super::settings::{GroupSettings, KeepaliveSettings, Method, ServerSettings};
@@ -214,14 +214,27 @@ impl Group {
         true
     }
 
-    /// Passes on the last resolved addresses to servers that have none yet.
+    /// Passes on the last resolved addresses to servers that ask for the same name and have none
+    /// yet: the name servers may not answer for a while.
     fn tell_addresses(&self, servers: &mut [(ServerSettings, Vec<ResolvedAddress>)]) {
         let known = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         for (server, addresses) in servers {
-            if addresses.is_empty()
-                && let Some((_, found)) = known.iter().find(|(other, _)| other.name == server.name)
-            {
-                addresses.clone_from(found);
+            let Some(lookup) = server.lookup.as_ref().filter(|_| addresses.is_empty()) else {
+                continue;
+            };
+            let same = |(other, _): &&(ServerSettings, Vec<ResolvedAddress>)| {
+                let other = other.lookup.as_ref();
+                other.is_some_and(|other| other.asks_as(lookup))
+            };
+            let Some((_, found)) = known.iter().find(same) else {
+                continue;
+            };
+            addresses.clone_from(found);
+            // Only the port may have changed; SRV records bring their own.
+            for resolved in addresses.iter_mut().filter(|_| lookup.service.is_none()) {
+                if let PeerAddress::Ip(address) = &mut resolved.address {
+                    address.set_port(lookup.port);
+                }
             }
         }
     }

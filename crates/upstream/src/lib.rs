@@ -58,6 +58,6 @@ pub use peer_set::{PeerRef, ResolvedAddress};
 pub use picked::{NoPeer, Picked};
 pub use pool::IdlePool;
 pub use settings::{
-    GroupSettings, KeepaliveSettings, LeastTime, Method, ServerSettings, TimeUntil,
+    GroupSettings, KeepaliveSettings, LeastTime, LookupName, Method, ServerSettings, TimeUntil,
 };
 pub use tried::Tried;

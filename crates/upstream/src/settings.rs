@@ -40,8 +40,28 @@ pub struct ServerSettings {
     pub down: bool,
     /// `drain`: picked only for clients that belong to it.
     pub drain: bool,
+    /// `resolve`: the name that is looked up; `None` for addresses that are known.
+    pub lookup: Option<LookupName>,
     /// `route=`: its server id; by default that is made of the address.
     pub route: Option<Box<[u8]>>,
+}
+
+/// What is looked up for a `server` line with `resolve`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LookupName {
+    /// The host.
+    pub host: String,
+    /// The port of every address, except of SRV records.
+    pub port: u16,
+    /// `service=`.
+    pub service: Option<String>,
+}
+
+impl LookupName {
+    /// Whether the same question is asked; the port is no part of it.
+    pub(super) fn asks_as(&self, other: &LookupName) -> bool {
+        self.host.eq_ignore_ascii_case(&other.host) && self.service == other.service
+    }
 }
 
 impl ServerSettings {
@@ -58,6 +78,7 @@ impl ServerSettings {
             backup: false,
             down: false,
             drain: false,
+            lookup: None,
             route: None,
         }
     }

@@ -9,7 +9,7 @@ use sealane_conf::model::{
     self, BalanceMethod, LocationConf, Upstream, UpstreamKeepalive, UpstreamPeers, UpstreamServer,
 };
 use sealane_upstream::{
-    Group, GroupSettings, IdlePool, KeepaliveSettings, LeastTime, Method, PeerAddress,
+    Group, GroupSettings, IdlePool, KeepaliveSettings, LeastTime, LookupName, Method, PeerAddress,
     ServerSettings, TimeUntil,
 };
 use std::collections::HashMap;
@@ -191,6 +191,18 @@ fn server(server: &UpstreamServer) -> ServerSettings {
         backup: server.backup,
         down: server.down,
         drain: server.drain,
+        lookup: match &server.peers {
+            UpstreamPeers::Fixed(_) => None,
+            UpstreamPeers::Resolved {
+                host,
+                port,
+                service,
+            } => Some(LookupName {
+                host: host.to_string(),
+                port: *port,
+                service: service.as_deref().map(str::to_owned),
+            }),
+        },
         route: server.route.clone(),
     }
 }

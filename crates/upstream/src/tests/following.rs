@@ -52,14 +52,43 @@ fn other_settings_leave_a_server_as_dead_as_it_was() {
     assert!(!before.peers()[1].is_gone());
 }
 
+/// A server of this name and port that is looked up.
+fn unresolved(host: &str, port: u16, service: Option<&str>) -> GroupSettings {
+    let mut server = ServerSettings::new(format!("{host}:{port}"), Vec::new());
+    server.lookup = Some(LookupName {
+        host: host.to_owned(),
+        port,
+        service: service.map(str::to_owned),
+    });
+    GroupSettings {
+        servers: vec![server],
+        ..weighted(Method::RoundRobin, &[])
+    }
+}
+
 #[test]
 fn names_stand_for_what_they_stood_for() {
-    let unresolved = || GroupSettings {
-        servers: vec![ServerSettings::new("app.test:80", Vec::new())],
-        ..weighted(Method::RoundRobin, &[])
-    };
-    let before = Group::new(unresolved(), 1);
+    let before = Group::new(unresolved("app.test", 7, None), 1);
     assert!(before.set_addresses(0, vec![address(7).into()]));
-    let after = Group::after(unresolved(), 1, Some(&before));
+    // Also with another port.
+    for port in [7, 8] {
+        let after = Group::after(unresolved("App.test", port, None), 1, Some(&before));
+        assert_eq!(next_port(&after, 0), port);
+    }
+    // Another name, or another kind of answer, is a question to be asked.
+    for other in [
+        unresolved("other.test", 7, None),
+        unresolved("app.test", 7, Some("http")),
+    ] {
+        let after = Group::after(other, 1, Some(&before));
+        assert!(after.peers().is_empty());
+    }
+}
+
+#[test]
+fn records_of_services_keep_their_ports() {
+    let before = Group::new(unresolved("app.test", 80, Some("http")), 1);
+    assert!(before.set_addresses(0, vec![address(7).into()]));
+    let after = Group::after(unresolved("app.test", 80, Some("http")), 1, Some(&before));
     assert_eq!(next_port(&after, 0), 7);
 }
