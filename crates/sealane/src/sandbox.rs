@@ -16,7 +16,7 @@ pub(crate) use self::files::Changeable;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
-use sealane_conf::model::{Landlock, Seccomp};
+use sealane_conf::model::{Landlock, LocationConf, Seccomp};
 use sealane_log::OsError;
 use sealane_sys::crash::{self, OnRefusal};
 use sealane_sys::privileges::{self, Capability};
@@ -27,6 +27,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 /// Becomes the user of the configuration and permanently drops every capability that the
 /// configuration does not need.
@@ -128,7 +129,8 @@ pub(crate) fn needs_more(
 ) -> Option<&'static str> {
     let is_filtered = before.main.worker_seccomp != Seccomp::Off;
     if is_filtered && changes_files(after) && !changes_files(before) {
-        return Some("dav_methods");
+        let is_dav = locations(after).any(|conf| conf.dav.is_some());
+        return Some(if is_dav { "dav_methods" } else { "proxy_store" });
     }
     let kept = kept_capabilities(before, identity);
     let needed = kept_capabilities(after, identity);
@@ -136,13 +138,19 @@ pub(crate) fn needs_more(
     needed.iter().any(is_missing).then_some("proxy_bind")
 }
 
-/// Whether clients may change files (`dav_methods`).
+/// Whether clients or upstream servers may change files (`dav_methods`, `proxy_store`).
 fn changes_files(config: &Config) -> bool {
-    config.http.as_ref().is_some_and(|http| {
+    locations(config).any(|conf| {
+        let pass = conf.pass.as_ref();
+        conf.dav.is_some() || pass.is_some_and(|pass| pass.upstream().store.is_some())
+    })
+}
+
+/// The settings of all servers and locations.
+fn locations(config: &Config) -> impl Iterator<Item = &Arc<LocationConf>> {
+    config.http.iter().flat_map(|http| {
         let servers = http.servers.iter().map(|server| &server.conf);
-        servers
-            .chain(http.locations())
-            .any(|conf| conf.dav.is_some())
+        servers.chain(http.locations())
     })
 }
 

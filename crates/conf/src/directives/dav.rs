@@ -73,6 +73,12 @@ fn dav_methods(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 
 fn dav_access(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     c.once(&b.location().dav_access)?;
+    b.location().dav_access = Some(files_access(c)?);
+    Ok(())
+}
+
+/// Permissions of files: `user:rw group:r all:r`.
+pub(super) fn files_access(c: &Call<'_>) -> Result<u32, Fault> {
     // The user has both rights unless the directive speaks of it.
     let (mut access, mut user) = (0, 0o600);
     for (index, word) in c.args() {
@@ -92,6 +98,5 @@ fn dav_access(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         };
         access |= bits << shift;
     }
-    b.location().dav_access = Some(access | user);
-    Ok(())
+    Ok(access | user)
 }

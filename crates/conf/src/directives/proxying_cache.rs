@@ -1,17 +1,16 @@
-//! Caching responses of other servers: `*_cache*` is accepted with a warning until
-//! it works, `*_store*` is refused.
+//! Keeping responses of other servers: `*_store*`; `*_cache*` is accepted with a warning until it
+//! works.
 
-use super::proxying::family;
+use super::dav::files_access;
+use super::proxying::{family, upstream};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
+use crate::draft::StoreDraft;
 use crate::model::Family;
 use crate::template;
 use crate::values;
 
 pub(super) const CACHE: &str = "responses are not cached; every request is passed to a server";
-
-pub(super) const STORE: &str = "responses are not stored as files; `try_files` and a program that \
-     writes the files cover many uses";
 
 /// The rows of a family.
 macro_rules! cache_rows {
@@ -136,12 +135,32 @@ macro_rules! cache_rows {
                 CACHE,
             )
             .tunes(concat!($family, "_cache")),
-            Row::unsupported(concat!($family, "_store"), HSL, ONE, STORE).inert(&["off"]),
-            Row::unsupported(
+            Row::new(
+                concat!($family, "_store"),
+                HSL,
+                ONE,
+                "off",
+                concat!(
+                    "Whether complete responses with status 200 are stored as files: `on` by \
+                     `root` or `alias`, or at a path, usually with variables, such as \
+                     `/data$uri`. A file is written in `",
+                    $family,
+                    "_temp_path`, gets its name when it is complete, and the time of the \
+                     Last-Modified field; keep both on the same file system. Nothing is stored \
+                     without `",
+                    $family,
+                    "_buffering`, or once a client has gone."
+                ),
+                $crate::directives::proxying_cache::store,
+            ),
+            Row::new(
                 concat!($family, "_store_access"),
                 HSL,
                 Arity::Between(1, 3),
-                STORE,
+                "user:rw",
+                "Permissions of stored files and of directories made for them: `user:`, `group:` \
+                 or `all:` with `r` or `rw`.",
+                $crate::directives::proxying_cache::store_access,
             ),
         ]
     };
@@ -160,6 +179,26 @@ pub(super) fn cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     if zone.as_literal().is_some() {
         b.http.cache_zones_used.push((c.row.name, c.shown(1)));
     }
+    Ok(())
+}
+
+/// `*_store`.
+pub(super) fn store(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&upstream(b, c).store)?;
+    let store = match c.arg(1) {
+        b"off" => StoreDraft::Off,
+        b"on" => StoreDraft::ByUri,
+        b"" => return Err(c.refuse_arg(1, "empty path")),
+        path => StoreDraft::At(template::compile(&mut b.names, path, 1, &c.origin)?),
+    };
+    upstream(b, c).store = Some(store);
+    Ok(())
+}
+
+/// `*_store_access`.
+pub(super) fn store_access(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&upstream(b, c).store_access)?;
+    upstream(b, c).store_access = Some(files_access(c)?);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use super::proxying::{
     next_upstream, param, reaching_rows, temp_path, upstream,
 };
 use super::proxying_cache::{
-    CACHE, STORE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
+    CACHE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
 };
 use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
 use super::{Arity, Check, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};

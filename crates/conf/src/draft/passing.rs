@@ -67,6 +67,8 @@ pub(crate) struct UpstreamDraft {
     pub(crate) limit_rate: Option<Template>,
     pub(crate) force_ranges: Option<bool>,
     pub(crate) intercept_errors: Option<bool>,
+    pub(crate) store: Option<StoreDraft>,
+    pub(crate) store_access: Option<u32>,
     pub(crate) ignore_headers: Option<IgnoreHeaders>,
     pub(crate) hide_headers: Option<List<Box<[u8]>>>,
     pub(crate) pass_headers: Option<List<Box<[u8]>>>,
@@ -75,6 +77,15 @@ pub(crate) struct UpstreamDraft {
     /// `proxy_set_header` and `grpc_set_header`.
     pub(crate) set_headers: Option<List<SetHeader>>,
     pub(crate) tls: UpstreamTlsDraft,
+}
+
+/// `proxy_store` and the like.
+#[derive(Debug, Clone)]
+pub(crate) enum StoreDraft {
+    Off,
+    /// `on`: by `root` or `alias`.
+    ByUri,
+    At(Template),
 }
 
 /// Where a pass directive leads.

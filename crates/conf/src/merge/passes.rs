@@ -5,16 +5,16 @@ use super::servers::inherit;
 use crate::call::{Fault, shown};
 use crate::directives::default_redirect;
 use crate::draft::{
-    FastCgiDraft, FixedTarget, PassingDraft, ProxyDraft, RulesDraft, TargetDraft, UpstreamDraft,
-    UpstreamTlsDraft, UwsgiDraft,
+    FastCgiDraft, FixedTarget, PassingDraft, ProxyDraft, RulesDraft, StoreDraft, TargetDraft,
+    UpstreamDraft, UpstreamTlsDraft, UwsgiDraft,
 };
 use crate::input::Options;
 use crate::model::{
     CertificateFiles, CertificateSource, Family, FastCgiPass, GrpcPass, HiddenHeaders, List,
     MemcachedPass, NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget,
-    ProxyHttpVersion, ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, TempPath,
-    Template, TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart, UwsgiPass,
-    Variable,
+    ProxyHttpVersion, ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, Store,
+    TempPath, Template, TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart,
+    UwsgiPass, Variable,
 };
 use crate::parser::path_of;
 use crate::variables::Builtin;
@@ -76,7 +76,7 @@ impl UpstreamDraft {
             pass_request_headers
             pass_request_body ignore_client_abort buffering buffer_size buffers busy_buffers_size
             temp_path max_temp_file_size temp_file_write_size limit_rate force_ranges
-            intercept_errors ignore_headers hide_headers pass_headers params set_headers);
+            intercept_errors store store_access ignore_headers hide_headers pass_headers params set_headers);
         self.tls.inherit(&outer.tls);
     }
 }
@@ -370,6 +370,16 @@ fn settings(
         limit_rate: d.limit_rate.clone(),
         force_ranges: d.force_ranges.unwrap_or(false),
         intercept_errors: d.intercept_errors.unwrap_or(false),
+        store: match &d.store {
+            None | Some(StoreDraft::Off) => None,
+            Some(store) => Some(Store {
+                path: match store {
+                    StoreDraft::At(path) => Some(path.clone()),
+                    _ => None,
+                },
+                access: d.store_access.unwrap_or(0o600),
+            }),
+        },
         ignore_headers: d.ignore_headers.unwrap_or_default(),
         hidden_headers: Arc::new(hidden_headers(family, d)),
         pass_trailers: match family {

@@ -77,12 +77,23 @@ pub struct UpstreamSettings {
     pub force_ranges: bool,
     /// `intercept_errors`; default off.
     pub intercept_errors: bool,
+    /// `store`: complete responses are kept as files; default off.
+    pub store: Option<Store>,
     /// `ignore_headers`.
     pub ignore_headers: IgnoreHeaders,
     /// `hide_header` and `pass_header`.
     pub hidden_headers: Arc<HiddenHeaders>,
     /// `pass_trailers`; default off. Always on for gRPC.
     pub pass_trailers: bool,
+}
+
+/// Where responses are stored: `store` and `store_access`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    /// The path; `None` is that of `root` or `alias`.
+    pub path: Option<Template>,
+    /// Permissions of the files; default `user:rw`.
+    pub access: u32,
 }
 
 /// When the next server is tried: `next_upstream`.

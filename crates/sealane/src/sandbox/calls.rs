@@ -223,7 +223,8 @@ pub(super) const ALLOWED: &[Number] = &[
     SYS_unlink,
 ];
 
-/// Allowed as well where clients may change files (`dav_methods`). Renaming, removing files and
+/// Allowed as well where clients or upstream servers may change files (`dav_methods`,
+/// `proxy_store`). Renaming, removing files and
 /// making directories are needed for temporary files anyway.
 pub(super) const CHANGING_FILES: &[Number] = &[
     SYS_fchmod,

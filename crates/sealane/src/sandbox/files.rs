@@ -1,10 +1,10 @@
 //! Where the worker may change files (`worker_landlock`), derived from the configuration.
 //!
 //! Reading is not confined: served files may be anywhere, and the rights of the worker's user
-//! are the same as in nginx. A worker writes only below directories that the
-//! configuration names: temporary files, files of clients (`dav_methods`), logs with variables in
-//! their paths, core dumps. The kernel identifies these directories by inode, not by
-//! name, so a replaced one needs another process.
+//! are the same as in nginx. A worker writes only below directories that the configuration names:
+//! temporary files, files of clients (`dav_methods`) and of upstream servers (`proxy_store`), logs
+//! with variables in their paths, core dumps. The kernel identifies these directories by inode, not
+//! by name, so a replaced one needs another process.
 //!
 //! Confinement has two more effects: the worker cannot look into processes outside it (their
 //! memory, environment and descriptors below `/proc`), and cannot signal them.
@@ -71,6 +71,16 @@ impl Changeable {
         if conf.dav.is_some() {
             let (FilesAt::Root(path) | FilesAt::Alias(path)) = &conf.files_at;
             self.add_nearest(&known_part(path));
+        }
+        if let Some(store) = conf
+            .pass
+            .as_ref()
+            .and_then(|pass| pass.upstream().store.as_ref())
+        {
+            self.add_nearest(&match (&store.path, &conf.files_at) {
+                (Some(path), _) => directory_of(path),
+                (None, FilesAt::Root(path) | FilesAt::Alias(path)) => known_part(path),
+            });
         }
         for log in &conf.access_logs {
             if let (LogTarget::Paths(_), Some(path)) = (&log.target, &log.path) {
@@ -174,6 +184,17 @@ fn known_part(path: &Template) -> PathBuf {
         "/".into()
     } else {
         directory.into()
+    }
+}
+
+/// The directory that the files at all values of a path lie in.
+fn directory_of(path: &Template) -> PathBuf {
+    match path.as_literal() {
+        Some(file) => {
+            let file = Path::new(OsStr::from_bytes(file));
+            file.parent().unwrap_or(file).to_owned()
+        }
+        None => known_part(path),
     }
 }
 

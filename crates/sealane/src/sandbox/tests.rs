@@ -93,6 +93,7 @@ fn files_are_changed_where_the_configuration_says_so_only() {
         "server { dav_methods PUT; }",
         "server { location / { location /x { dav_methods MKCOL; } } }",
         "server { location / { if ($arg_a) { root html; } dav_methods DELETE; } }",
+        "server { location / { proxy_pass http://127.0.0.1:1; proxy_store on; } }",
     ] {
         assert!(
             changes_files(&config(&format!("events {{}} http {{ {place} }}"))),

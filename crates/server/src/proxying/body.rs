@@ -11,6 +11,7 @@ use super::failure::{Doing, Failure};
 use super::lease::Leased;
 use super::response;
 use super::response_buffer::{Limits, Moved, ResponseBuffer};
+use super::store::{Progress, StoredBody};
 use super::wire::{ResponseEnd, WireEvent};
 use crate::body_source::{BodySource, Filled, SourceError};
 use crate::exchange::Exchange;
@@ -36,6 +37,8 @@ pub(crate) struct ProxiedBody {
     lease: Option<Leased>,
     /// Read from the peer, not yet given to the client.
     buffer: ResponseBuffer,
+    /// `proxy_store`.
+    store: Option<Box<StoredBody>>,
     min_read_bytes: u64,
     pace: Option<Pace>,
     /// Bytes that the client's connection held when memory was found full.
@@ -117,6 +120,7 @@ impl ProxiedBody {
             conversation: Some(conversation),
             lease: Some(lease),
             buffer: ResponseBuffer::new(limits),
+            store: None,
             min_read_bytes: MIN_READ_BYTES.min(limits.memory_bytes / 4).max(1),
             pace: (rate > 0).then(|| Pace::new(rate)),
             full_at: None,
@@ -140,11 +144,17 @@ impl ProxiedBody {
         self
     }
 
+    /// The body is stored on its way.
+    pub(crate) fn stored(mut self, store: Option<Box<StoredBody>>) -> ProxiedBody {
+        self.store = store;
+        self
+    }
+
     /// Reads what is there without waiting. True when the response is complete, so that it needs no
     /// source.
     pub(crate) fn take_at_once(&mut self, cx: &mut Context<'_>, out: &mut OutputChain) -> bool {
         self.read(cx);
-        if !matches!(self.end, Some(Ok(()))) {
+        if !matches!(self.end, Some(Ok(()))) || self.store.is_some() {
             return false;
         }
         self.buffer.take_all(out);
@@ -155,7 +165,8 @@ impl ProxiedBody {
     fn read(&mut self, cx: &mut Context<'_>) {
         while self.end.is_none() {
             let room = self.buffer.room();
-            if room < self.min_read_bytes {
+            let waits_for_disk = self.store.as_ref().is_some_and(|store| store.is_full());
+            if room < self.min_read_bytes || waits_for_disk {
                 return;
             }
             let allowed = match &mut self.pace {
@@ -182,6 +193,9 @@ impl ProxiedBody {
 
     fn hold(&mut self, piece: Bytes) {
         self.response_length += piece.len() as u64;
+        if let Some(store) = &mut self.store {
+            store.push(piece.clone());
+        }
         let conversation = self.conversation.as_ref();
         let read_bytes = conversation.map_or(0, |conversation| conversation.read_bytes());
         self.buffer.push(piece, read_bytes);
@@ -191,6 +205,9 @@ impl ProxiedBody {
         self.end = Some(Ok(()));
         self.trailers = ending.trailers;
         self.complaint = ending.complaint;
+        if self.store.as_mut().is_some_and(|store| !store.complete()) {
+            self.store = None;
+        }
         let Some(mut conversation) = self.conversation.take() else {
             return;
         };
@@ -209,6 +226,7 @@ impl ProxiedBody {
     }
 
     fn fail(&mut self, failure: Failure) {
+        self.store = None;
         self.let_go(matches!(failure, Failure::Client(_)));
         // A tunnel ends when its client goes; that is not a failure.
         self.end = Some(match failure {
@@ -266,17 +284,42 @@ impl ProxiedBody {
         self.send(cx);
         loop {
             self.read(cx);
+            let has_stored = self.advance_store(cx, exchange);
             match self.buffer.poll_move(cx) {
                 Poll::Ready(Ok(Moved::ToFile)) => self.note_file(exchange),
+                Poll::Ready(Ok(Moved::Nothing)) | Poll::Pending if has_stored => {}
                 Poll::Ready(Ok(Moved::Nothing)) | Poll::Pending => return,
                 Poll::Ready(Err(error)) => {
                     // The contents of the file are lost, and with them the rest.
+                    self.store = None;
                     self.let_go(true);
                     self.end = Some(Err(Failure::TempFile(error.to_string())));
                     return;
                 }
             }
         }
+    }
+
+    /// Continues to store. Returns whether more may be read than before.
+    fn advance_store(&mut self, cx: &mut Context<'_>, exchange: &Exchange) -> bool {
+        let Some(store) = &mut self.store else {
+            return false;
+        };
+        match store.poll(cx) {
+            Progress::Busy => return false,
+            Progress::Idle(has_moved) => return has_moved,
+            Progress::Stored => {}
+            Progress::Failed(failure) => {
+                let doing = Doing::ReadingBody;
+                log_request!(
+                    exchange,
+                    Crit,
+                    "{failure} {doing}: the response is not stored"
+                );
+            }
+        }
+        self.store = None;
+        true
     }
 
     /// Memory is full, and the client has been given what it may have: if it took nothing between
@@ -357,7 +400,8 @@ impl BodySource for ProxiedBody {
         let is_complete = matches!(self.end, Some(Ok(())));
         if self.buffer.give(out, max_bytes, is_complete) > 0 {
             self.full_at = None;
-            let all = is_complete && self.buffer.is_empty();
+            // The response is not over before its file is there.
+            let all = is_complete && self.buffer.is_empty() && self.store.is_none();
             return Poll::Ready(Ok(if all { Filled::End } else { Filled::More }));
         }
         if !self.buffer.is_empty() {
@@ -365,6 +409,7 @@ impl BodySource for ProxiedBody {
             return Poll::Pending;
         }
         match &self.end {
+            Some(Ok(())) if self.store.is_some() => return Poll::Pending,
             Some(Ok(())) => return Poll::Ready(Ok(Filled::End)),
             Some(Err(failure)) => {
                 if !failure.is_said() {

@@ -21,6 +21,7 @@
 //! | `response`, `accel`, `rewrite` | from the peer's response head to the client's |
 //! | `body`, `response_buffer` | the response body, and the part of it that waits for the client |
 //! | `sticky` | clients that belong to a server |
+//! | `store` | responses that become files |
 //! | `states` | the attempts, for variables and logs |
 //! | `failure`, `pause` | errors and time-outs |
 
@@ -44,6 +45,7 @@ mod rewrite;
 mod runtime;
 mod states;
 mod sticky;
+mod store;
 mod target;
 mod tls_certificates;
 mod tls_settings;
@@ -68,6 +70,7 @@ use sealane_http::{Method, StatusCode};
 use sealane_io::buffers;
 use sealane_io::chain::OutputChain;
 use std::task::{Context, Poll, Waker};
+use store::StoredBody;
 use wire::{FastCgi, Gateway, Http1, Http2, Memcached, Wire, WireEvent};
 
 pub(crate) use accel::safe_uri;
@@ -386,6 +389,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
         exchange.response.source = Some(PendingBody::new(body.tunnel()));
         return Outcome::Answered;
     }
+    body = body.stored(StoredBody::of(exchange, settings, buffering));
     let mut chain = OutputChain::new();
     // The task that waits for more registers when it asks for the rest.
     let complete = body.take_at_once(&mut Context::from_waker(Waker::noop()), &mut chain);

@@ -151,6 +151,7 @@ async fn records_of_a_service_bring_ports_weights_and_priorities() {
         let asked = sealane_upstream::PickRequest {
             key: b"",
             client: None,
+            server_id: None,
             thread: 0,
             now: Instant::now(),
         };
@@ -159,7 +160,7 @@ async fn records_of_a_service_bring_ports_weights_and_priorities() {
             .pick(&asked, &mut Default::default())
             .expect("a peer");
         picks.push(picked.peer().server().to_string());
-        picked.succeeded();
+        picked.succeeded(Instant::now());
     }
     assert_eq!(
         picks.iter().filter(|server| *server == "big.test").count(),

@@ -15,6 +15,9 @@ mod destination;
 mod put;
 mod tree;
 
+pub(crate) use put::give_name;
+pub(crate) use tree::NotNamed;
+
 use super::Outcome;
 use super::path::FilePath;
 use crate::exchange::Exchange;
@@ -28,16 +31,26 @@ use sealane_http::{Method, StatusCode};
 use sealane_io::disk;
 use sealane_log::confinement;
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A failed system call on a file, in nginx's words.
 #[derive(Debug)]
-pub(super) struct DavError {
+pub(crate) struct DavError {
     call: &'static str,
     path: PathBuf,
     errno: Errno,
+}
+
+/// As in nginx's lines: `rename() "/a" to "/b" failed (2: No such file or directory)`.
+impl fmt::Display for DavError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (call, path, errno) = (self.call, self.path.display(), self.errno);
+        let reason = confinement::reason(Some(errno.0));
+        write!(f, "{call} \"{path}\" failed ({errno}){reason}")
+    }
 }
 
 /// How deep a method is to go: `Depth`.

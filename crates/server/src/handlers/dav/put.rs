@@ -13,7 +13,6 @@ use sealane_http::h1::Framing;
 use sealane_http::headers::KnownHeader;
 use sealane_http::{StatusCode, date};
 use sealane_io::disk;
-use sealane_log::confinement;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -71,10 +70,8 @@ async fn store(exchange: &mut Exchange, dav: &Dav) -> Result<Named, StatusCode> 
             Err(StatusCode::CONFLICT)
         }
         Err(NotNamed::Failed(failure)) => {
-            let (call, path, errno) = (failure.call, failure.path.display(), failure.errno);
-            let reason = confinement::reason(Some(errno.0));
-            log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno}){reason}");
-            Err(match errno.0 {
+            log_request!(exchange, Crit, "{failure}");
+            Err(match failure.errno.0 {
                 libc::ENOSPC | libc::EDQUOT => StatusCode::INSUFFICIENT_STORAGE,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             })
@@ -82,7 +79,12 @@ async fn store(exchange: &mut Exchange, dav: &Dav) -> Result<Named, StatusCode> 
     }
 }
 
-fn give_name(
+/// Gives a complete temporary file its name, with these permissions and, if known, this time in
+/// seconds since 1970. Blocks: for disk threads.
+///
+/// # Errors
+/// See [`NotNamed`]; the file keeps its temporary name.
+pub(crate) fn give_name(
     temporary: &Arc<OpenFile>,
     to: &Path,
     mtime_s: Option<i64>,

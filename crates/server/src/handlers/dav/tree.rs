@@ -406,7 +406,7 @@ pub(super) struct Finished<'f> {
 
 /// How a file has got its name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Named {
+pub(crate) enum Named {
     /// There was no file.
     New,
     /// Something else had it.
@@ -415,7 +415,7 @@ pub(super) enum Named {
 
 /// Why it has not.
 #[derive(Debug)]
-pub(super) enum NotNamed {
+pub(crate) enum NotNamed {
     /// A directory has it.
     Directory,
     Failed(DavError),

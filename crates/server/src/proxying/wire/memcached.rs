@@ -22,10 +22,10 @@ pub(crate) struct Memcached {
     /// Bits of the flags that mean gzip.
     gzip_flag: u64,
     max_line_bytes: usize,
-    state: State,
+    state: ValueState,
 }
 
-enum State {
+enum ValueState {
     Line,
     /// Bytes of the value that are still to come.
     Value(u64),
@@ -44,13 +44,13 @@ impl Memcached {
             key,
             gzip_flag,
             max_line_bytes,
-            state: State::Line,
+            state: ValueState::Line,
         }
     }
 
     pub(super) fn known_left(&self) -> u64 {
         match self.state {
-            State::Value(left) => left.saturating_add(TRAILER.len() as u64),
+            ValueState::Value(left) => left.saturating_add(TRAILER.len() as u64),
             _ => 0,
         }
     }
@@ -65,18 +65,18 @@ impl Memcached {
         closed: bool,
     ) -> Result<Option<WireEvent>, WireError> {
         match self.state {
-            State::Line => self.next_line(input, closed),
-            State::Value(left) if left > 0 => self.next_piece(left, input, closed),
-            State::Value(_) => {
-                self.state = State::Trailer(0);
+            ValueState::Line => self.next_line(input, closed),
+            ValueState::Value(left) if left > 0 => self.next_piece(left, input, closed),
+            ValueState::Value(_) => {
+                self.state = ValueState::Trailer(0);
                 self.next_event(input, closed)
             }
-            State::Trailer(seen) => Ok(self.next_end(seen, input, closed)),
-            State::Done => Ok(Some(WireEvent::End(ResponseEnd {
+            ValueState::Trailer(seen) => Ok(self.next_end(seen, input, closed)),
+            ValueState::Done => Ok(Some(WireEvent::End(ResponseEnd {
                 reusable: !closed && input.is_empty(),
                 ..ResponseEnd::default()
             }))),
-            State::Broken => Err(WireError::ClosedEarly),
+            ValueState::Broken => Err(WireError::ClosedEarly),
         }
     }
 
@@ -87,7 +87,7 @@ impl Memcached {
     ) -> Result<Option<WireEvent>, WireError> {
         let Some(end) = memchr::memchr(b'\n', input) else {
             if input.len() >= self.max_line_bytes {
-                self.state = State::Broken;
+                self.state = ValueState::Broken;
                 return Err(WireError::Invalid("upstream sent too big header".into()));
             }
             return match closed {
@@ -97,7 +97,7 @@ impl Memcached {
         };
         let line: Vec<u8> = input.drain(..=end).collect();
         self.understand(&line).map(Some).inspect_err(|_| {
-            self.state = State::Broken;
+            self.state = ValueState::Broken;
         })
     }
 
@@ -106,7 +106,7 @@ impl Memcached {
             return Err(refuse("response", line.trim_ascii_end(), None));
         };
         if line == b"END" {
-            self.state = State::Done;
+            self.state = ValueState::Done;
             return head("404 Not Found", 0, false);
         }
         let invalid = |what| refuse(what, line, Some(&self.key));
@@ -131,7 +131,7 @@ impl Memcached {
         }
         let length = sealane_conf::values::number(length);
         let length = length.ok_or_else(|| invalid("length in response"))?;
-        self.state = State::Value(length);
+        self.state = ValueState::Value(length);
         head("200 OK", length, is_gzip)
     }
 
@@ -148,11 +148,11 @@ impl Memcached {
             };
         }
         if left >= input.len() as u64 {
-            self.state = State::Value(left - input.len() as u64);
+            self.state = ValueState::Value(left - input.len() as u64);
             let piece = buffers::shared(std::mem::take(input));
             return Ok(Some(WireEvent::Data(piece)));
         }
-        self.state = State::Trailer(0);
+        self.state = ValueState::Trailer(0);
         // Less than the input.
         let piece = Bytes::from_iter(input.drain(..left as usize));
         Ok(Some(WireEvent::Data(piece)))
@@ -164,7 +164,7 @@ impl Memcached {
         let expected = &TRAILER[seen..];
         let arrived = input.len().min(expected.len());
         if input[..arrived] != expected[..arrived] || input.len() > expected.len() {
-            self.state = State::Broken;
+            self.state = ValueState::Broken;
             return Some(WireEvent::End(ResponseEnd {
                 complaint: Some("memcached sent invalid trailer"),
                 ..ResponseEnd::default()
@@ -172,7 +172,7 @@ impl Memcached {
         }
         input.drain(..arrived);
         if arrived < expected.len() {
-            self.state = State::Trailer(seen + arrived);
+            self.state = ValueState::Trailer(seen + arrived);
             return closed.then(|| {
                 WireEvent::End(ResponseEnd {
                     complaint: Some("memcached closed the connection before the trailer"),
@@ -180,7 +180,7 @@ impl Memcached {
                 })
             });
         }
-        self.state = State::Done;
+        self.state = ValueState::Done;
         Some(WireEvent::End(ResponseEnd {
             reusable: !closed,
             ..ResponseEnd::default()
