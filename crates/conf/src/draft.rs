@@ -15,6 +15,7 @@ pub(crate) use passing::*;
 pub(crate) use restricting::*;
 pub(crate) use text_filters::*;
 
+use crate::directives::ThreadPools;
 use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
@@ -87,6 +88,8 @@ pub(crate) struct HttpDraft {
     pub(crate) upstream_zones: HashMap<String, u64>,
     /// Zones of `sticky learn`, and the upstream that each belongs to.
     pub(crate) sticky_zones: HashMap<String, String>,
+    /// `thread_pool` and `aio`.
+    pub(crate) thread_pools: ThreadPools,
     /// Zones of `*_cache_path`, by the directive that uses them.
     pub(crate) cache_zones: Vec<(&'static str, String)>,
     /// The same, where they are used.

@@ -53,6 +53,7 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
     faults.extend(check_tls(b, &servers).err());
     faults.extend(undefined_variables(b));
     faults.extend(crate::directives::check_cache_zones(b));
+    faults.extend(crate::directives::check_thread_pools(b));
     if faults.is_empty() {
         // Its warnings are about a configuration that is right so far.
         faults.extend(servers::check_names(b, &servers).err());

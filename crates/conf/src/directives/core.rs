@@ -1,6 +1,6 @@
 //! The `main` context: ngx_core_module and its neighbours.
 
-use super::{ANYWHERE, Arity, Check, MAIN, Module, ONE, Row, modules};
+use super::{ANYWHERE, Arity, Check, MAIN, Module, ONE, Row, SetterOf, modules, thread_pools};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::model::{CpuAffinity, EnvVar, Landlock, Seccomp, User, WorkerCount};
@@ -235,7 +235,7 @@ const ROWS: &[Row] = &[
         "thread_pool",
         MAIN,
         Arity::Between(2, 3),
-        Check::Any,
+        Check::By(SetterOf(thread_pools::thread_pool)),
         "Disk operations that could block always run in a small thread pool.",
     ),
     Row::meaningless(

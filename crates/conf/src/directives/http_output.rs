@@ -1,6 +1,6 @@
 //! ngx_http_core_module, fourth part: the contents of responses and how they are sent.
 
-use super::{Arity, Check, HSL, LOCATION_IF, Module, ONE, Row, distance};
+use super::{Arity, Check, HSL, LOCATION_IF, Module, ONE, Row, SetterOf, distance, thread_pools};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault};
 use crate::model::{IfModifiedSince, ServerTokens};
@@ -136,7 +136,7 @@ const ROWS: &[Row] = &[
         "aio",
         HSL,
         ONE,
-        Check::Any,
+        Check::By(SetterOf(thread_pools::aio)),
         "Reads that could block always run in a thread pool, as with nginx's `aio threads`.",
     ),
     Row::meaningless(

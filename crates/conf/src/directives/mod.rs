@@ -56,6 +56,7 @@ mod sticky;
 mod sub_filter;
 mod subrequests;
 mod syslog;
+mod thread_pools;
 mod tuning;
 mod upstream;
 mod userid;
@@ -68,6 +69,7 @@ pub(crate) use self::http_routing::add_media_type;
 pub(crate) use self::log::combined;
 pub(crate) use self::proxy_rewrites::default_redirect;
 pub(crate) use self::proxying_cache::check_cache_zones;
+pub(crate) use self::thread_pools::{ThreadPools, check_thread_pools};
 pub(crate) use self::upstream::end_upstream;
 
 use crate::build::Build;

@@ -1,6 +1,7 @@
 //! TLS to other servers: `proxy_ssl_*`, `uwsgi_ssl_*` and `grpc_ssl_*`.
 
 use super::proxying::upstream;
+use super::ssl::key_elsewhere;
 use super::{files, ssl};
 use crate::build::Build;
 use crate::call::{Call, Fault};
@@ -223,12 +224,8 @@ pub(super) fn file(b: &Build<'_>, c: &Call<'_>) -> PathBuf {
 
 pub(super) fn certificate(b: &mut Build<'_>, c: &Call<'_>) -> Result<Template, Fault> {
     let written = c.text(1)?;
-    if written.starts_with("engine:") || written.starts_with("store:") {
-        let name = c.row.name;
-        return Err(Fault::at(
-            1,
-            format!("keys outside files are not supported yet in \"{name}\""),
-        ));
+    if let Some(fault) = key_elsewhere(written) {
+        return Err(fault);
     }
     template::compile(&mut b.names, c.arg(1), 1, &c.origin)
 }

@@ -342,14 +342,29 @@ fn certificate(c: &Call<'_>) -> Result<String, Fault> {
                 .not_yet(),
         );
     }
-    if written.starts_with("engine:") || written.starts_with("store:") {
-        return Err(Fault::at(
-            1,
-            format!("keys outside files are not supported yet in \"{name}\""),
-        )
-        .not_yet());
+    if let Some(fault) = key_elsewhere(written) {
+        return Err(fault);
     }
     Ok(written.to_owned())
+}
+
+/// A key that OpenSSL would fetch from an engine or a provider's store.
+pub(super) fn key_elsewhere(written: &str) -> Option<Fault> {
+    let kinds = ["engine", "store"];
+    let is_of = |kind: &&str| {
+        let rest = written.strip_prefix(*kind);
+        rest.is_some_and(|rest| rest.starts_with(':'))
+    };
+    let kind = kinds.into_iter().find(|kind| is_of(kind))?;
+    let message = format!(
+        "cannot load certificate key \"{written}\": loading \"{kind}:...\" certificate keys is \
+         not supported"
+    );
+    Some(
+        Fault::at(1, message)
+            .help("keys are read from files so far")
+            .not_yet(),
+    )
 }
 
 fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

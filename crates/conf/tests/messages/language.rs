@@ -7,6 +7,47 @@ use super::Where::*;
 
 pub(super) const CASES: &[Case] = &[
     Case(
+        Whole,
+        "thread_pool a threads=4 max_queue=9;events{}http{aio threads=a;server{aio threads=$host;}}",
+        "OK",
+    ),
+    Case(Whole, "events{}http{aio threads;server{aio on;}}", "OK"),
+    Case(
+        Whole,
+        "events{}http{aio threads=b;}",
+        r#"[emerg] unknown thread pool "b" in FILE:1"#,
+    ),
+    Case(
+        Whole,
+        "events{}http{aio on;aio off;}",
+        r#"[emerg] "aio" directive is duplicate in FILE:1"#,
+    ),
+    Case(
+        Whole,
+        "events{}http{aio some;}",
+        r#"[emerg] "aio" directive invalid value in FILE:1"#,
+    ),
+    Case(
+        Main,
+        "thread_pool a threads=0;",
+        r#"[emerg] invalid threads value "threads=0" in FILE:1"#,
+    ),
+    Case(
+        Main,
+        "thread_pool a threads=1 max_queue=x;",
+        r#"[emerg] invalid max_queue value "max_queue=x" in FILE:1"#,
+    ),
+    Case(
+        Main,
+        "thread_pool a max_queue=1;",
+        r#"[emerg] "thread_pool" must have "threads" parameter in FILE:1"#,
+    ),
+    Case(
+        Main,
+        "thread_pool a threads=1; thread_pool a threads=1;",
+        r#"[emerg] duplicate thread pool "a" in FILE:1"#,
+    ),
+    Case(
         Main,
         "user  www-data;\n\n\n  pid\n/a\n;foo",
         r#"[emerg] unknown directive "foo" in FILE:7"#,
