@@ -1,7 +1,8 @@
 //! Lines at level `debug`: `debug_connection` and `error_log ... debug`.
 
 use sealane_tests::origin::Origin;
-use sealane_tests::wire::{Connection, get_with};
+use sealane_tests::reload::{self, Reload};
+use sealane_tests::wire::{Connection, get, get_with};
 use sealane_tests::{PATIENCE, Site, command, wait_for};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -99,4 +100,45 @@ fn some_clients_are_logged_in_detail() {
         let line = format!("http request line: \"GET /page?{name} ");
         assert_eq!(log.contains(&line), logged, "{name}:\n{log}");
     }
+}
+
+/// What the ring of `error_log memory:` holds, as an operator reads it.
+fn ring_of(pid: u32) -> String {
+    let directory = format!("/proc/{pid}/fd");
+    let mut entries = std::fs::read_dir(directory).expect("the process runs");
+    let ring = entries.find_map(|entry| {
+        let path = entry.expect("it can be read").path();
+        let target = std::fs::read_link(&path).ok()?;
+        let is_ring = target.to_string_lossy().starts_with("/memfd:error_log");
+        is_ring.then_some(path)
+    });
+    let bytes = std::fs::read(ring.expect("a descriptor of the ring")).expect("it can be read");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn the_newest_lines_stay_in_memory() {
+    let site = Site::new();
+    let configuration = "
+        error_log memory:4k debug;
+        server { listen 127.0.0.1:%plain%; location / { return 204; } }";
+    let server = site.serve(configuration);
+    let port = server.port("plain");
+    for number in 0..100 {
+        assert_eq!(get(port, &format!("/request-{number}-")).status, 204);
+    }
+    let ring = wait_for("the last request", || {
+        let ring = ring_of(server.pid());
+        ring.contains("/request-99-").then_some(ring)
+    });
+    assert_eq!(ring.len(), 4096);
+    assert!(!ring.contains("/request-1-"), "it is gone: {ring}");
+    assert!(!server.error_log().contains("/request-"));
+    // A reload goes on in the same ring.
+    assert_eq!(reload::reload_as_it_is(&server), Reload::Applied);
+    assert_eq!(get(port, "/after").status, 204);
+    wait_for("the request after the reload", || {
+        let ring = ring_of(server.pid());
+        (ring.contains("/after") && ring.contains("/request-99-")).then_some(())
+    });
 }

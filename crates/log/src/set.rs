@@ -2,7 +2,7 @@
 
 use super::destination::{Destination, Hold};
 use super::queue::Queue;
-use super::sink::{Sink, open_file};
+use super::sink::{Sink, open_file, open_ring};
 use super::syslog::Syslog;
 use super::wanted::Wanted;
 use super::{AccessLogger, Logger, OsError, last_words, writer};
@@ -174,6 +174,9 @@ impl LogSet {
         }
         let take = |index: usize, target: &LogTarget| match (target, files[index].take()) {
             (LogTarget::File(path), None) => Err(LogAdoptError::Missing { path: path.clone() }),
+            (LogTarget::Memory(bytes), None) => Err(LogAdoptError::Missing {
+                path: format!("memory:{bytes}").into(),
+            }),
             (_, file) => Ok(file),
         };
         LogSet::build(wanted, &self.queue, &self.guard, Some(self), take)
@@ -350,7 +353,7 @@ impl LogSet {
                 path,
                 fd: fd.as_fd(),
             }),
-            Sink::Stderr | Sink::Syslog(_) | Sink::Paths(_) => None,
+            Sink::Memory { .. } | Sink::Stderr | Sink::Syslog(_) | Sink::Paths(_) => None,
         })
     }
 
@@ -407,6 +410,13 @@ fn open_target(target: &LogTarget, guard: &Guard) -> Result<Option<OwnedFd>, Log
             }),
         },
         LogTarget::Syslog(server) => Ok(Syslog::connect(server, guard).ok()),
+        LogTarget::Memory(bytes) => match open_ring() {
+            Ok(ring) => Ok(Some(ring)),
+            Err(error) => Err(LogOpenError {
+                path: format!("memory:{bytes}").into(),
+                error,
+            }),
+        },
         LogTarget::Stderr | LogTarget::Discard | LogTarget::Paths(_) => Ok(None),
     }
 }

@@ -7,7 +7,8 @@ use sealane_conf::model::LogTarget;
 use sealane_sys::file;
 use sealane_sys::guard::{Guard, Open};
 use sealane_sys::poll::{self, Interest};
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,14 @@ pub(super) enum Sink {
     },
     /// Standard error, whatever it currently refers to.
     Stderr,
+    /// A ring of lines in an anonymous file. Its position is that of the open file, which all
+    /// processes share that have inherited it.
+    Memory {
+        /// Size of the ring.
+        bytes: u64,
+        /// The file (memfd_create(2)).
+        file: File,
+    },
     /// Datagrams. Lines are [frames] of one field.
     Syslog(Syslog),
     /// Files with variables in their paths. Lines are [frames] of three fields.
@@ -54,6 +63,11 @@ impl Sink {
             (LogTarget::Syslog(server), socket) => {
                 Sink::Syslog(Syslog::new(server, socket, guard.clone()))
             }
+            (LogTarget::Memory(bytes), Some(fd)) => Sink::Memory {
+                bytes,
+                file: fd.into(),
+            },
+            (LogTarget::Memory(_), None) => unreachable!("no ring is wanted without being opened"),
             (LogTarget::Paths(paths), _) => Sink::Paths(Paths::new(paths, guard.clone())),
             (LogTarget::Stderr | LogTarget::Discard, _) => Sink::Stderr, // Discard is never wanted
         }
@@ -68,6 +82,7 @@ impl Sink {
                 file::write(fd.as_fd(), bytes)
             }
             Sink::Stderr => write_to_stderr(bytes),
+            Sink::Memory { bytes: size, file } => write_to_ring(file, *size, bytes),
             Sink::Syslog(syslog) => syslog.send(bytes),
             Sink::Paths(paths) => Ok(paths.write(bytes)),
         }
@@ -89,7 +104,8 @@ impl Sink {
                 syslog.replace(new);
                 Ok(())
             }
-            Sink::Stderr | Sink::Paths(_) => Ok(()),
+            // The lines so far stay.
+            Sink::Memory { .. } | Sink::Stderr | Sink::Paths(_) => Ok(()),
         }
     }
 
@@ -97,6 +113,7 @@ impl Sink {
     pub(super) fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
         match self {
             Sink::File { fd, .. } => fd.try_clone().map(Some),
+            Sink::Memory { file, .. } => file.try_clone().map(|file| Some(file.into())),
             Sink::Syslog(syslog) => syslog.socket(),
             Sink::Stderr | Sink::Paths(_) => Ok(None),
         }
@@ -107,6 +124,7 @@ impl Sink {
         match self {
             Sink::File { path, .. } => format!("log file \"{}\"", path.display()),
             Sink::Stderr => "log file \"stderr\"".into(),
+            Sink::Memory { bytes, .. } => format!("log of {bytes} bytes in memory"),
             Sink::Syslog(syslog) => format!("syslog server \"{}\"", syslog.written()),
             Sink::Paths(paths) => format!("log files \"{}\"", paths.written().display()),
         }
@@ -131,7 +149,7 @@ impl Sink {
         match self {
             Sink::Syslog(syslog) => syslog.losses().take(),
             Sink::Paths(paths) => paths.losses().take(),
-            Sink::File { .. } | Sink::Stderr => None,
+            Sink::File { .. } | Sink::Stderr | Sink::Memory { .. } => None,
         }
     }
 
@@ -183,6 +201,21 @@ pub(super) fn open_file(path: &Path, guard: &Guard) -> io::Result<OwnedFd> {
         result => result?,
     };
     Ok(file.into())
+}
+
+/// An empty ring: its end is where the first line begins.
+pub(super) fn open_ring() -> io::Result<OwnedFd> {
+    file::memory_file(c"error_log").map(OwnedFd::from)
+}
+
+/// Writes as much as fits before the end of the ring; what follows goes to its beginning.
+fn write_to_ring(mut file: &File, size: u64, bytes: &[u8]) -> io::Result<usize> {
+    let mut at = file.stream_position()?;
+    if at >= size {
+        at = file.seek(SeekFrom::Start(0))?;
+    }
+    let room = usize::try_from(size - at).unwrap_or(usize::MAX);
+    file.write(&bytes[..bytes.len().min(room)])
 }
 
 /// Standard error may be a pipe shared with other processes, so it cannot be made non-blocking: it

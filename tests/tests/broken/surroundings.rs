@@ -231,7 +231,7 @@ const LOGS: &[(Contexts, &str)] = &[
         LOCATION,
         "error_log syslog:server=127.0.0.1,facility=nonsense;",
     ),
-    (LOCATION, "error_log memory:1k;"),
+    (LOCATION, "error_log memory:1;"),
     (HTTP, "log_format;"),
     (HTTP, "log_format x;"),
     (HTTP, "log_format x $no_such_variable;"),

@@ -25,13 +25,16 @@ const ROWS: &[Row] = &[
         MAIN | HSL,
         Arity::AtLeast(1),
         "logs/error.log error",
-        "File, `stderr` or `syslog:`, and the minimum level: `debug`, `info`, `notice`, `warn`, \
+        "File, `stderr`, `syslog:` or `memory:SIZE`, and the minimum level: `debug`, `info`, `notice`, `warn`, \
          `error`, `crit`, `alert` or `emerg`. Inherited only if the current level has no \
          `error_log`. `syslog:` takes comma-separated parameters: `server=` (an address with an \
          optional port, 514 by default, a name, which is resolved once, or `unix:/path`), \
          `facility=` (`local7`), `tag=` (`nginx`), `severity=` (`info`; for access logs) and \
          `nohostname`. The master opens the connection. A socket that the worker process must not \
-         connect to is connected again on USR1 and on reload.",
+         connect to is connected again on USR1 and on reload. `memory:SIZE` keeps the newest lines, \
+         as many as fit into a ring of that size, for level `debug` under load: read it as \
+         `/proc/PID/fd/N`, the descriptor of the master process that leads to `memfd:error_log`. \
+         It lasts as long as the processes do.",
         error_log,
     ),
     Row::new(
@@ -93,6 +96,9 @@ const MIN_QUEUE_BYTES: u64 = 64 << 10;
 /// Buffer of a compressed log that names none.
 const GZIP_BUFFER_BYTES: u64 = 64 << 10;
 
+/// Smallest ring of `error_log memory:`: a few lines.
+const MIN_RING_BYTES: u64 = 1 << 10;
+
 /// The format that exists without being written.
 const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
                         $body_bytes_sent \"$http_referer\" \"$http_user_agent\"";
@@ -114,10 +120,10 @@ pub(crate) fn combined() -> LogFormat {
 
 fn error_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let written = c.arg(1);
-    if written.starts_with(b"memory:") {
-        return Err(Fault::at(1, "\"error_log\" to memory is not supported yet"));
-    }
-    let target = target(b, written)?;
+    let target = match written.strip_prefix(b"memory:") {
+        Some(size) => LogTarget::Memory(ring_size(size)?),
+        None => target(b, written)?,
+    };
     let mut level = None;
     for (index, word) in c.args().skip(1) {
         let found = log_level(word)
@@ -165,6 +171,15 @@ fn log_level(word: &[u8]) -> Option<LogLevel> {
         .into_iter()
         .find(|level| level.name().as_bytes() == word);
     level.or_else(|| DEBUG_CLASSES.contains(&word).then_some(Debug))
+}
+
+/// `memory:SIZE`.
+fn ring_size(size: &[u8]) -> Result<u64, Fault> {
+    let bytes = values::size(size).filter(|bytes| *bytes >= MIN_RING_BYTES);
+    bytes.ok_or_else(|| {
+        let message = format!("invalid buffer size \"{}\"", shown(size));
+        Fault::at(1, message).help(format!("the minimum is {MIN_RING_BYTES} bytes"))
+    })
 }
 
 fn target(b: &mut Build<'_>, written: &[u8]) -> Result<LogTarget, Fault> {

@@ -54,6 +54,8 @@ pub enum LogTarget {
     Paths(LogPaths),
     /// `syslog:`.
     Syslog(Arc<SyslogServer>),
+    /// `memory:SIZE`: the newest lines, in a ring of so many bytes.
+    Memory(u64),
     /// `/dev/null` or `error_log off`-like: nothing is kept.
     Discard,
 }

@@ -117,15 +117,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         case: Case(
             Location,
-            "proxy_store on;\nfoo;",
-            r#"[emerg] "proxy_store" directive is not supported in FILE:5"#,
-        ),
-        nginx: r#"[emerg] unknown directive "foo" in FILE:6"#,
-        why: "responses are not written into the document root",
-    },
-    Difference {
-        case: Case(
-            Location,
             "uwsgi_ssl_protocols SSLv3 TLSv1; foo;",
             "[warn] SSLv2 and SSLv3 in \"uwsgi_ssl_protocols\" are not supported, ignored in FILE:5\n\
              [emerg] unknown directive \"foo\" in FILE:5",

@@ -11,7 +11,6 @@ pub(super) const CASES: &[Case] = &[
         "thread_pool a threads=4 max_queue=9;events{}http{aio threads=a;server{aio threads=$host;}}",
         "OK",
     ),
-    Case(Whole, "events{}http{aio threads;server{aio on;}}", "OK"),
     Case(
         Whole,
         "events{}http{aio threads=b;}",
@@ -19,7 +18,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Whole,
-        "events{}http{aio on;aio off;}",
+        "events{}http{aio threads;aio off;}",
         r#"[emerg] "aio" directive is duplicate in FILE:1"#,
     ),
     Case(

@@ -321,7 +321,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Location,
-        "proxy_store off; proxy_pass_request_body on; proxy_pass_request_headers off; proxy_force_ranges on; proxy_intercept_errors on; proxy_buffering off; proxy_request_buffering off; proxy_ignore_client_abort on; proxy_socket_keepalive on; foo;",
+        "proxy_store on; proxy_store_access group:r; proxy_pass_request_body on; proxy_pass_request_headers off; proxy_force_ranges on; proxy_intercept_errors on; proxy_buffering off; proxy_request_buffering off; proxy_ignore_client_abort on; proxy_socket_keepalive on; foo;",
         r#"[emerg] unknown directive "foo" in FILE:5"#,
     ),
     Case(
