@@ -105,7 +105,7 @@ pub use memory::use_program_allocator;
 pub use moving::NotMovable;
 pub use peer::{MAX_CLIENT_CERTIFICATES, MAX_CLIENT_CHAIN_BYTES, PeerChain};
 pub use psk::is_psk_binder_valid;
-pub use random::fill_random;
+pub use random::{fill_random, seed_random};
 pub use rsa::RsaNumbers;
 pub use secret::Secret;
 pub use session::{Miss, Offered, Prefetched, Session, SessionStore, TicketCipher, TicketOpened};

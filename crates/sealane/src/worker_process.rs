@@ -51,6 +51,9 @@ const SIGNALS: [Signal; 7] = [
 /// Returns the exit code.
 pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<OwnedFd>) -> i32 {
     let single = link.is_none();
+    if single {
+        sealane_tls::seed_random();
+    }
     let link = link.map(Arc::new);
     let _ = process::set_thread_name("sealane: worker"); // for ps, if it works
     let signals = match prepare(&server, single) {

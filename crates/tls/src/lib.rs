@@ -91,7 +91,7 @@ pub use record_size::DynamicRecords;
 pub use sans_io::{KernelSeal, SansIo};
 pub use sealane_awslc::{
     Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, VerifyFailure, library_version,
-    sha256, use_program_allocator,
+    seed_random, sha256, use_program_allocator,
 };
 pub use server::{Fingerprint, ServerTls};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};

@@ -162,6 +162,7 @@ impl Master {
     pub(crate) fn run(mut self) -> i32 {
         let _ = process::set_thread_name("sealane: master"); // for ps, if it works
         note!(self.server.journal, Notice, "start worker processes");
+        sealane_tls::seed_random();
         let mut role = self.start_worker();
         if let Role::Master = role {
             if let Some(ready) = self.server.daemon.take() {

@@ -33,12 +33,21 @@ pub(super) struct TicketKey {
     pub(super) provisional: bool,
 }
 
+/// Random bytes from the kernel, which has them ready. The library's generator would first measure
+/// the jitter of the processor's clock for some 40 ms, in a master process and under `-t` for these
+/// few bytes alone.
+fn fill_from_kernel(target: &mut [u8]) {
+    if getrandom::fill(target).is_err() {
+        fill_random(target);
+    }
+}
+
 impl TicketKey {
     pub(super) fn random(created_s: u64, active_s: u64) -> Result<Self, Error> {
         let mut name = [0; NAME_BYTES];
         let mut secret = vec![0; Aead::KEY_BYTES];
-        fill_random(&mut name);
-        fill_random(&mut secret);
+        fill_from_kernel(&mut name);
+        fill_from_kernel(&mut secret);
         let parts = KeyParts {
             name,
             secret: Secret::new(secret),
