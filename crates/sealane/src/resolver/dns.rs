@@ -26,6 +26,9 @@ const ASKED_AT_ONCE: usize = 2;
 /// Questions under way for each connection to a name server.
 const MAX_ACTIVE: usize = 256;
 
+/// Aliases that lead from the name of a service to its records.
+const MAX_SERVICE_ALIASES: usize = 8;
+
 /// Records of one kind that are taken of an answer, which may have thousands.
 const MAX_RECORDS: usize = 1_000;
 
@@ -99,7 +102,7 @@ impl Dns {
     /// The SRV records of a name, within `resolver_timeout`.
     pub(super) async fn services(&self, name: &str) -> Result<Answer<Service>, ResolveError> {
         let name = full_name(name)?;
-        let answer = tokio::time::timeout(self.timeout, self.ask(&name, RecordType::SRV));
+        let answer = tokio::time::timeout(self.timeout, self.service_records(name));
         let answer = answer.await.map_err(|_elapsed| ResolveError::TimedOut)??;
         let service = |data| match data {
             RData::SRV(record) => Some(Service {
@@ -118,6 +121,29 @@ impl Dns {
             found,
             valid: answer.valid,
         })
+    }
+
+    /// The resolver library follows aliases for addresses alone.
+    async fn service_records(&self, mut name: Name) -> Result<Answer<RData>, ResolveError> {
+        let mut valid = None;
+        for _ in 0..=MAX_SERVICE_ALIASES {
+            let answer = match self.ask(&name, RecordType::SRV).await {
+                Err(ResolveError::NotFound) => None,
+                answer => Some(answer?).filter(|answer| !answer.found.is_empty()),
+            };
+            let valid_with = |more: Duration| valid.map_or(more, |valid: Duration| valid.min(more));
+            if let Some(mut answer) = answer {
+                answer.valid = valid_with(answer.valid);
+                return Ok(answer);
+            }
+            let answer = self.ask(&name, RecordType::CNAME).await?;
+            valid = Some(valid_with(answer.valid));
+            let Some(RData::CNAME(alias)) = answer.found.into_iter().next() else {
+                break;
+            };
+            name = alias.0;
+        }
+        Err(ResolveError::NotFound)
     }
 
     async fn ask(&self, name: &Name, kind: RecordType) -> Result<Answer<RData>, ResolveError> {

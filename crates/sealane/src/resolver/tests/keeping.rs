@@ -125,6 +125,29 @@ fn a_service_has_no_more_peers_than_may_be() {
 }
 
 #[tokio::test]
+async fn the_name_of_a_service_can_be_an_alias() {
+    let server = NameServer::start().await;
+    let of = "_http._tcp.app.test";
+    // One of which the name server tells the records too, and one of which it does not.
+    let other = alias(of, 300, "web.test");
+    server.says(of, Says::Records(vec![other]));
+    let other = alias("web.test", 300, "www.test");
+    let record = service("www.test", 10, 1, 9000, "small.test");
+    server.says("web.test", Says::Records(vec![other, record.clone()]));
+    server.says("www.test", Says::Records(vec![record]));
+    let found = vec![address("small.test", 300, "192.0.2.1")];
+    server.says("small.test", Says::Records(found));
+    let kept = keep(&server, "app.test", Some("http"), SECOND);
+    kept.becomes(&["192.0.2.1:9000"]).await;
+    // One that leads to itself leads nowhere, and is not followed for ever.
+    let itself = alias("loop.test", 300, "loop.test");
+    server.says("loop.test", Says::Records(vec![itself]));
+    let dns = Resolvers::default().of(&Arc::new(conf(&[server.address])), SECOND);
+    let dns = dns.dns().expect("settings that fit");
+    assert!(dns.services("loop.test").await.is_err());
+}
+
+#[tokio::test]
 async fn records_of_a_service_bring_ports_weights_and_priorities() {
     let server = NameServer::start().await;
     let of = "_http._tcp.app.test";
