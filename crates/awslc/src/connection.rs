@@ -410,6 +410,19 @@ impl Connection {
         error::clear_queue();
     }
 
+    /// Sends this OCSP response, in DER, with the certificate, if the client asks for one
+    /// (RFC 6066 section 8).
+    ///
+    /// # Errors
+    ///
+    /// When libssl has no memory.
+    pub fn set_ocsp_response(&mut self, response: &[u8]) -> Result<(), Error> {
+        // SAFETY: the SSL is valid; the bytes are copied.
+        check("SSL_set_ocsp_response", unsafe {
+            sys::SSL_set_ocsp_response(self.ssl.as_ptr(), response.as_ptr(), response.len())
+        })
+    }
+
     /// Disables tickets on this connection, in both directions. Call it before the handshake.
     pub fn disable_tickets(&mut self) {
         // SAFETY: the SSL is valid.

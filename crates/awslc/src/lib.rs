@@ -22,6 +22,7 @@
 //! | `moving.rs` | a connection that continues in another process |
 //! | `peer.rs`, `verify.rs` | client certificates, and whether those of either side are trusted |
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
+//! | `ocsp.rs` | OCSP: questions about certificates, and what responders say |
 //! | `certificate_compression.rs` | compressed certificates (RFC 8879) |
 //! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
 //! | `key_operation.rs` | the private-key operation of a handshake, computed wherever that is best |
@@ -72,6 +73,7 @@ mod key_operation;
 mod large_hello;
 mod memory;
 mod moving;
+mod ocsp;
 mod peer;
 mod psk;
 mod random;
@@ -103,6 +105,10 @@ pub use key::{KeyError, KeyKind, PrivateKey};
 pub use key_operation::KeyOperation;
 pub use memory::use_program_allocator;
 pub use moving::NotMovable;
+pub use ocsp::{
+    CertificateStatus, MAX_OCSP_RESPONSE_BYTES, OcspAnswer, OcspFailure, OcspQuestion,
+    check_ocsp_response,
+};
 pub use peer::{MAX_CLIENT_CERTIFICATES, MAX_CLIENT_CHAIN_BYTES, PeerChain};
 pub use psk::is_psk_binder_valid;
 pub use random::{fill_random, seed_random};

@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use aws_lc_sys as sys;
 
 use crate::callbacks;
-use crate::certificate::CertificateChain;
+use crate::certificate::{Certificate, CertificateChain};
 use crate::context::Buffer;
 use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr, static_str};
@@ -146,14 +146,8 @@ impl VerifierBuilder {
     }
 
     fn with_purpose(depth: u32, purpose: &'static CStr) -> Result<Self, Error> {
-        error::clear_queue();
-        // SAFETY: allocates.
-        let store = check_ptr("X509_STORE_new", unsafe { sys::X509_STORE_new() })?;
-        let store = NonNull::new(store)
-            .map(Store)
-            .ok_or_else(|| Error::local("X509_STORE_new", "out of memory"))?;
         Ok(Self {
-            store,
+            store: Store::new()?,
             // The library adds two to it.
             depth: c_int::try_from(depth).map_or(c_int::MAX - 2, |depth| depth.min(c_int::MAX - 2)),
             purpose,
@@ -167,10 +161,7 @@ impl VerifierBuilder {
     /// When a certificate cannot be parsed, or libcrypto has no memory.
     pub fn add_trusted(&mut self, trusted: &CertificateChain) -> Result<(), Error> {
         for certificate in trusted.certificates() {
-            // SAFETY: both are valid; the store takes a reference of its own.
-            check("X509_STORE_add_cert", unsafe {
-                sys::X509_STORE_add_cert(self.store.0.as_ptr(), certificate.as_ptr())
-            })?;
+            self.store.add(certificate)?;
         }
         Ok(())
     }
@@ -353,7 +344,38 @@ fn has_name(leaf: *mut sys::X509, name: &PeerName) -> bool {
 }
 
 /// An `X509_STORE`.
-struct Store(NonNull<sys::X509_STORE>);
+pub(crate) struct Store(NonNull<sys::X509_STORE>);
+
+impl Store {
+    /// Nothing is trusted yet.
+    pub(crate) fn new() -> Result<Self, Error> {
+        error::clear_queue();
+        // SAFETY: allocates.
+        let store = check_ptr("X509_STORE_new", unsafe { sys::X509_STORE_new() })?;
+        NonNull::new(store)
+            .map(Store)
+            .ok_or_else(|| Error::local("X509_STORE_new", "out of memory"))
+    }
+
+    pub(crate) fn add(&self, certificate: &Certificate) -> Result<(), Error> {
+        // SAFETY: both are valid; the store takes a reference of its own.
+        check("X509_STORE_add_cert", unsafe {
+            sys::X509_STORE_add_cert(self.0.as_ptr(), certificate.as_ptr())
+        })
+    }
+
+    /// Certificates in the store need not be self-signed to be trusted.
+    pub(crate) fn trust_intermediates(&self) -> Result<(), Error> {
+        // SAFETY: the store is valid.
+        check("X509_STORE_set_flags", unsafe {
+            sys::X509_STORE_set_flags(self.0.as_ptr(), sys::X509_V_FLAG_PARTIAL_CHAIN as c_ulong)
+        })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::X509_STORE {
+        self.0.as_ptr()
+    }
+}
 
 // SAFETY: a store is locked by the library where lookups touch it, and nothing adds to
 // it once the verifier is built.

@@ -96,9 +96,15 @@ fn https_tuning_study() {
              }
          }",
     );
-    assert_eq!(warned(&config), ["ssl_stapling", "ssl_stapling_verify"]);
+    assert_eq!(warned(&config), [""; 0]);
     let http = config.http.as_ref().expect("there is an http block");
     let server = &http.servers[0];
+    let tls = server.tls.as_ref().expect("it has certificates");
+    assert!(
+        tls.stapling
+            .as_ref()
+            .is_some_and(|stapling| stapling.verify)
+    );
     let resolver = server.conf.resolver.as_ref().expect("it has name servers");
     let servers = ["127.0.0.1:53", "127.0.0.53:53"].map(|at| at.parse().expect("an address"));
     assert_eq!(resolver.servers, servers);

@@ -17,6 +17,7 @@
 //! | `program.rs` | the binary that an upgrade executes |
 //! | `reload/` | another configuration while the server runs |
 //! | `control.rs`, `worker_process.rs` | the worker process and its channel to the master |
+//! | `certificates.rs` | OCSP responses, fetched ahead of need |
 //! | `signaller.rs` | `-s` |
 //! | `bench.rs` | `sealane bench`: where the load generator is |
 //! | `doctor.rs` | `sealane doctor` |
@@ -27,6 +28,7 @@
 mod activation;
 mod arguments;
 mod bench;
+mod certificates;
 mod command;
 mod control;
 mod cpus;

@@ -56,6 +56,15 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
         read_certificate(files, materials)?;
     }
     read_client_certificates(&tls.client_certificates, materials)?;
+    if let Some(path) = tls
+        .stapling
+        .as_ref()
+        .and_then(|stapling| stapling.file.as_ref())
+    {
+        add(materials, path, |error| {
+            format!("cannot load OCSP response \"{}\": {error}", path.display())
+        })?;
+    }
     if let Some(path) = &tls.dhparam {
         add(materials, path, |error| {
             format!("cannot load DH parameters \"{}\": {error}", path.display())

@@ -24,7 +24,7 @@ use sealane_sys::file::{self, Standard};
 use sealane_sys::guard::Guard;
 use sealane_sys::process;
 use sealane_sys::signal::{self, Signal};
-use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState};
+use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState, StapleState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,6 +53,8 @@ pub(crate) struct Server {
     pub(crate) sessions: Arc<SessionState>,
     /// What outlives snapshots of handshakes.
     pub(crate) handshakes: Arc<HandshakeState>,
+    /// What outlives snapshots of staples.
+    pub(crate) staples: Arc<StapleState>,
     /// What the kernel can do for TLS, if it was tried.
     pub(crate) kernel_tls: Option<Arc<Capabilities>>,
     /// `ssl_session_store`s.
@@ -254,6 +256,7 @@ pub(crate) fn prepare(
     let server = Server {
         sessions: Arc::clone(materials.sessions()),
         handshakes: Arc::clone(materials.handshakes()),
+        staples: Arc::clone(materials.staples()),
         kernel_tls: materials.kernel_tls().cloned(),
         session_stores,
         resolvers,

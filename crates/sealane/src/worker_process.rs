@@ -1,5 +1,6 @@
 //! The worker process: drops privileges, then serves until told otherwise.
 
+use crate::certificates::CertificateThread;
 use crate::control::{self, Message, Report};
 use crate::journal::{Journal, note};
 use crate::reload::{Carried, Incoming};
@@ -70,6 +71,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
             &server.journal,
         )),
         resolver: ResolverThread::default(),
+        certificates: CertificateThread::default(),
     };
     let mut carried = Carried::of(&mut server);
     let states = std::mem::take(&mut server.ticket_states);
@@ -196,6 +198,8 @@ struct Threads {
     stores: StoreThread,
     /// For names.
     resolver: ResolverThread,
+    /// For staples.
+    certificates: CertificateThread,
 }
 
 impl Threads {
@@ -227,6 +231,12 @@ impl Threads {
             .map_err(|error| {
                 let error = OsError(&error);
                 format!("the resolver's thread cannot be started ({error})")
+            })?;
+        self.certificates
+            .set(snapshot.staples(), journal)
+            .map_err(|error| {
+                let error = OsError(&error);
+                format!("the thread for certificates cannot be started ({error})")
             })
     }
 }

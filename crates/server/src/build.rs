@@ -56,9 +56,11 @@ pub(crate) fn build(
             parts.add_listener(http, listener)?;
         }
     }
-    let (shared_rings, mut warnings) = parts.tls.finish();
+    let tls = parts.tls.finish();
+    let mut warnings = tls.warnings;
     warnings.extend(parts.peer_tls.finish());
-    parts.snapshot.shared_rings = shared_rings;
+    parts.snapshot.shared_rings = tls.shared_rings;
+    parts.snapshot.staples = tls.staples;
     Ok((parts.snapshot, warnings))
 }
 
@@ -77,6 +79,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         locations: Vec::new(),
         listeners: Vec::new(),
         shared_rings: Vec::new(),
+        staples: Vec::new(),
         groups: Groups::build(
             config,
             worker::thread_count(config.main.worker_processes) as usize,

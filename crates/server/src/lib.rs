@@ -93,4 +93,4 @@ mod variables;
 pub use handover::moving_format;
 pub use materials::Materials;
 pub use snapshot::Snapshot;
-pub use tls_build::{HandshakeThreads, SharedRing, TlsOfServers};
+pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers};

@@ -6,7 +6,7 @@
 
 use crate::snapshot::Snapshot;
 use sealane_conf::model::{Resolver, SessionStore};
-use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore};
+use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore, StapleState};
 use sealane_upstream::resolve::Resolve;
 use std::collections::HashMap;
 use std::fmt;
@@ -22,6 +22,7 @@ pub struct Materials {
     kernel_tls: Option<Arc<Capabilities>>,
     sessions: Arc<SessionState>,
     handshakes: Arc<HandshakeState>,
+    staples: Arc<StapleState>,
     session_stores: Vec<(Arc<SessionStore>, Arc<dyn SharedStore>)>,
     resolvers: Vec<ConfiguredResolver>,
     before: Option<Arc<Snapshot>>,
@@ -81,6 +82,16 @@ impl Materials {
     /// The handshake pool and its counters. Every further snapshot gets those of the first.
     pub fn handshakes(&self) -> &Arc<HandshakeState> {
         &self.handshakes
+    }
+
+    /// Certificates with their staples. Every further snapshot gets those of the first.
+    pub fn set_staples(&mut self, staples: Arc<StapleState>) {
+        self.staples = staples;
+    }
+
+    /// Certificates with their staples.
+    pub fn staples(&self) -> &Arc<StapleState> {
+        &self.staples
     }
 
     /// Stores the previous snapshot: the new one keeps the state of upstream servers and the

@@ -11,7 +11,7 @@ use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{GroupRuntime, Groups, PassRuntime};
 use crate::router::LocationTree;
-use crate::tls_build::{HandshakeThreads, SharedRing};
+use crate::tls_build::{HandshakeThreads, SharedRing, StapleTask};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -43,6 +43,7 @@ pub struct Snapshot {
     pub(crate) locations: Vec<LocationRuntime>,
     pub(crate) listeners: Vec<ListenerRuntime>,
     pub(crate) shared_rings: Vec<SharedRing>,
+    pub(crate) staples: Vec<StapleTask>,
     /// Groups of servers, in the order of the configuration.
     pub(crate) groups: Groups,
     /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
@@ -211,6 +212,11 @@ impl Snapshot {
     /// Ticket keys that are shared with other nodes.
     pub fn shared_rings(&self) -> &[SharedRing] {
         &self.shared_rings
+    }
+
+    /// Certificates whose staples are to be fetched (`ssl_stapling`).
+    pub fn staples(&self) -> &[StapleTask] {
+        &self.staples
     }
 
     /// Whether a listener has its own socket bound to this address.

@@ -4,10 +4,13 @@
 //! bytes of the files that it names.
 
 mod sessions;
+mod staples;
 mod threads;
 
 use self::sessions::SessionsBuilder;
 pub use self::sessions::SharedRing;
+pub use self::staples::StapleTask;
+use self::staples::StaplesBuilder;
 pub use self::threads::HandshakeThreads;
 use crate::materials::Materials;
 use crate::names::ServerNames;
@@ -51,7 +54,7 @@ impl TlsOfServers {
         let built = built.map(|(server, http2)| builder.server(server, http2));
         Ok(TlsOfServers {
             servers: built.collect::<Result<_, _>>()?,
-            warnings: builder.finish().1,
+            warnings: builder.finish().warnings,
         })
     }
 }
@@ -64,10 +67,21 @@ pub(crate) fn offers_http2(http: &Http, server: usize) -> bool {
     http.servers[server].http2.enabled || http.listeners.iter().any(listened)
 }
 
+/// What belongs to no server alone.
+pub(crate) struct TlsRemainder {
+    /// Ticket keys that are kept in a store.
+    pub(crate) shared_rings: Vec<SharedRing>,
+    /// Certificates whose staples are fetched.
+    pub(crate) staples: Vec<StapleTask>,
+    /// For the operator, each text once.
+    pub(crate) warnings: Vec<Diagnostic>,
+}
+
 /// Builds the TLS settings of a snapshot, and shares equal parts between servers.
 pub(crate) struct TlsBuilder<'a> {
     materials: &'a Materials,
     sessions: SessionsBuilder<'a>,
+    staples: StaplesBuilder,
     /// Whether `$ssl_curves` or `$ssl_sigalgs` is used somewhere.
     remember_client_offer: bool,
     warnings: Vec<Diagnostic>,
@@ -78,16 +92,21 @@ impl<'a> TlsBuilder<'a> {
         TlsBuilder {
             materials,
             sessions: SessionsBuilder::new(materials),
+            staples: StaplesBuilder::new(materials),
             remember_client_offer,
             warnings: Vec::new(),
         }
     }
 
-    /// Ticket keys that are kept in a store, and warnings for the operator, each text once.
-    pub(crate) fn finish(mut self) -> (Vec<SharedRing>, Vec<Diagnostic>) {
+    /// What is left to do for all servers together.
+    pub(crate) fn finish(mut self) -> TlsRemainder {
         let (shared_rings, notices) = self.sessions.finish();
         self.warnings.extend(notices);
-        (shared_rings, self.warnings)
+        TlsRemainder {
+            shared_rings,
+            staples: self.staples.finish(),
+            warnings: self.warnings,
+        }
     }
 
     /// The TLS settings of a server, if it has any; `http2` offers it to clients.
@@ -110,6 +129,8 @@ impl<'a> TlsBuilder<'a> {
         for warning in warnings {
             self.warn(warning.to_string());
         }
+        let shared = settings.shared_sessions.as_ref();
+        self.staples.add(&built, server, self.materials, shared);
         Ok(Some(Arc::new(built)))
     }
 
@@ -196,6 +217,7 @@ impl<'a> TlsBuilder<'a> {
                 threshold: d.threshold,
                 timeout_ms: u64::try_from(d.timeout.as_millis()).unwrap_or(u64::MAX),
             }),
+            stapling: self.staples.settings(tls, self.materials)?,
             certificate_compression: tls.certificate_compression,
             remember_client_offer: self.remember_client_offer,
             ktls: self.ktls(tls.ktls),
@@ -243,16 +265,6 @@ impl<'a> TlsBuilder<'a> {
         &self,
         conf: &model::ClientCertificates,
     ) -> Result<ClientVerification, Diagnostic> {
-        let read = |path: &Option<PathBuf>, what: &str| {
-            path.as_ref()
-                .map(|path| {
-                    Ok(PemFile {
-                        pem: file(self.materials, path, what)?.to_vec(),
-                        label: path.display().to_string(),
-                    })
-                })
-                .transpose()
-        };
         let mode = match conf.verify {
             model::VerifyClient::Off => VerifyClient::Off,
             model::VerifyClient::On => VerifyClient::On,
@@ -264,10 +276,10 @@ impl<'a> TlsBuilder<'a> {
             depth: conf.depth,
             named: match mode {
                 VerifyClient::Off => None,
-                _ => read(&conf.client_certificate, "certificate")?,
+                _ => pem_file(self.materials, &conf.client_certificate, "certificate")?,
             },
-            trusted: read(&conf.trusted_certificate, "certificate")?,
-            revoked: read(&conf.crl, "CRL")?,
+            trusted: trusted_file(self.materials, conf)?,
+            revoked: pem_file(self.materials, &conf.crl, "CRL")?,
         })
     }
 
@@ -325,6 +337,26 @@ pub(crate) fn pem<'m>(
         CertificateSource::File(path) => file(materials, path, what),
         CertificateSource::Inline(pem) => Ok(pem.as_bytes()),
     }
+}
+
+/// `ssl_trusted_certificate`, for clients and for OCSP responders.
+fn trusted_file(
+    materials: &Materials,
+    conf: &model::ClientCertificates,
+) -> Result<Option<PemFile>, Diagnostic> {
+    pem_file(materials, &conf.trusted_certificate, "certificate")
+}
+
+fn pem_file(
+    materials: &Materials,
+    path: &Option<PathBuf>,
+    what: &str,
+) -> Result<Option<PemFile>, Diagnostic> {
+    let Some(path) = path else { return Ok(None) };
+    Ok(Some(PemFile {
+        pem: file(materials, path, what)?.to_vec(),
+        label: path.display().to_string(),
+    }))
 }
 
 /// The bytes of a file that the configuration names.

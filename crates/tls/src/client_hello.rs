@@ -22,7 +22,10 @@ pub(crate) const MAX_FRAGMENT_BYTES: usize = 16_384;
 const CLIENT_HELLO: u8 = 1;
 
 const EXTENSION_SERVER_NAME: u16 = 0;
+const EXTENSION_STATUS_REQUEST: u16 = 5;
 const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
+/// The only kind of status there is (RFC 6066 section 8).
+const STATUS_OCSP: u8 = 1;
 const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
 const EXTENSION_SESSION_TICKET: u16 = 35;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;
@@ -126,6 +129,7 @@ pub(crate) struct ClientHello<'a> {
     session_ticket: Option<&'a [u8]>,
     offers_session: bool,
     offers_early_data: bool,
+    asks_for_staple: bool,
     psk: Option<Psk<'a>>,
 }
 
@@ -198,12 +202,20 @@ impl<'a> ClientHello<'a> {
                     let is_last = extensions.0.is_empty();
                     hello.psk = Psk::parse(data.0, message).filter(|_| is_last);
                 }
+                EXTENSION_STATUS_REQUEST => {
+                    hello.asks_for_staple = data.0.first() == Some(&STATUS_OCSP)
+                }
                 EXTENSION_EARLY_DATA => hello.offers_early_data = true,
                 EXTENSION_SUPPORTED_VERSIONS => hello.supported_versions = Some(data.prefixed8()?),
                 _ => {}
             }
         }
         Some(hello)
+    }
+
+    /// Whether it asks for an OCSP response (RFC 6066 section 8).
+    pub(crate) fn asks_for_staple(&self) -> bool {
+        self.asks_for_staple
     }
 
     /// The suites offered, most preferred first.

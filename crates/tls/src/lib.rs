@@ -22,6 +22,7 @@
 //! | `settings.rs` | [`ServerSettings`], [`Identity`]: what is configured |
 //! | `server.rs` | [`ServerTls`]: settings checked and built |
 //! | `client/` | TLS towards upstreams: `proxy_ssl_*` |
+//! | `stapling.rs` | OCSP staples (`ssl_stapling`) |
 //! | `conf_command.rs` | `ssl_conf_command` |
 //! | `parameters.rs` | what all of that leaves to negotiate |
 //! | `ciphers/` | `ssl_ciphers`: OpenSSL's cipher strings |
@@ -68,6 +69,7 @@ mod server;
 mod sessions;
 mod settings;
 mod signatures;
+mod stapling;
 #[cfg(test)]
 mod tests;
 
@@ -90,8 +92,8 @@ pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sans_io::{KernelSeal, SansIo};
 pub use sealane_awslc::{
-    Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, VerifyFailure, library_version,
-    seed_random, sha256, use_program_allocator,
+    Fault, HandshakeStatus, KeyOperation, MAX_OCSP_RESPONSE_BYTES, ReadStatus, Secret,
+    VerifyFailure, fill_random, library_version, seed_random, sha256, use_program_allocator,
 };
 pub use server::{Fingerprint, ServerTls};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
@@ -107,4 +109,8 @@ pub use sessions::stats::{EarlyVerdict, Missed, Resumed, SessionStats};
 pub use sessions::store::{Reply, SharedSessions, SharedStore, StoreKey};
 pub use settings::{
     DEFAULT_BUFFER_BYTES, DEFAULT_CIPHERS, Identity, PemFile, ServerSettings, SessionCacheSetting,
+};
+pub use stapling::{
+    BadResponder, Responder, Staple, StapleFile, StapleId, StapleRefused, StapleState,
+    StapledCertificate, StaplingSettings,
 };

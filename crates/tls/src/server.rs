@@ -28,6 +28,7 @@ use crate::sessions::opaque::{KeptSessions, OpaqueTickets};
 use crate::sessions::ring::{RingSettings, TicketRing};
 use crate::settings::{Identity, ServerSettings, SessionCacheSetting};
 use crate::signatures;
+use crate::stapling::{Staple, StapleSource, StapledCertificate};
 
 mod offer;
 
@@ -60,6 +61,7 @@ struct BuiltIdentity {
     /// Of the chain.
     fingerprint: Fingerprint,
     accelerator: Arc<dyn Accelerator>,
+    staple: Option<StapleSource>,
     contexts: Contexts,
     /// The same with ChaCha20 first, if `PrioritizeChaCha` asks for it.
     chacha_first: Option<Contexts>,
@@ -72,6 +74,8 @@ pub(crate) struct Chosen<'a> {
     pub(crate) tls13_suite: Option<&'static str>,
     /// The index of the chosen identity, for [`ServerTls::accelerator`].
     pub(crate) identity: u8,
+    /// The staple to send, if the client asks for one and there is one.
+    pub(crate) staple: Option<Arc<Staple>>,
 }
 
 /// SHA-256 of a certificate chain.
@@ -135,6 +139,10 @@ impl ServerTls {
                 key_type: KeyType::of(&identity.key),
                 fingerprint: Fingerprint::of(&identity.chain).map_err(library_error)?,
                 accelerator: accelerator_of(&settings.handshakes, identity, &mut warnings)?,
+                staple: match &settings.stapling {
+                    Some(stapling) => StapleSource::build(stapling, identity, &mut warnings)?,
+                    None => None,
+                },
                 contexts: build(suites)?,
                 chacha_first: plan
                     .chacha_first_order()
@@ -183,6 +191,12 @@ impl ServerTls {
         identities
             .map(|identity| (identity.key_type, identity.accelerator.name()))
             .collect()
+    }
+
+    /// The certificates that responders are asked about (`ssl_stapling`).
+    pub fn stapled_certificates(&self) -> impl Iterator<Item = &Arc<StapledCertificate>> {
+        let sources = self.identities.iter().filter_map(|it| it.staple.as_ref());
+        sources.filter_map(StapleSource::asked)
     }
 
     /// Whether this is one of the chains that this server sends.
@@ -293,6 +307,7 @@ impl ServerTls {
                 context: &identity.contexts.new,
                 tls13_suite: None,
                 identity: 0,
+                staple: None,
             });
         };
         let index = self.rules.identity(&self.kinds, hello);
@@ -311,6 +326,10 @@ impl ServerTls {
             tls13_suite: self.rules.tls13_suite(hello),
             // One for each kind of key.
             identity: u8::try_from(index).ok()?,
+            staple: match &identity.staple {
+                Some(source) if hello.asks_for_staple() => source.staple(),
+                _ => None,
+            },
         })
     }
 }
@@ -380,7 +399,7 @@ impl Plan {
 pub(crate) struct LoadedIdentity {
     pub(crate) chain: CertificateChain,
     pub(crate) key: PrivateKey,
-    label: String,
+    pub(crate) label: String,
 }
 
 fn load_identities(

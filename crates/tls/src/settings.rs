@@ -14,6 +14,7 @@ use crate::sessions::identity::ClientVerification;
 use crate::sessions::ring::TicketRing;
 use crate::sessions::stats::SessionStats;
 use crate::sessions::store::SharedSessions;
+use crate::stapling::StaplingSettings;
 
 /// nginx's default for `ssl_ciphers`.
 pub const DEFAULT_CIPHERS: &str = "HIGH:!aNULL:!MD5";
@@ -74,6 +75,8 @@ pub struct ServerSettings {
     pub buffer_bytes: usize,
     /// Dynamic record sizes, off when `None`.
     pub dynamic_records: Option<DynamicRecords>,
+    /// `ssl_stapling`.
+    pub stapling: Option<StaplingSettings>,
     /// `ssl_certificate_compression`.
     pub certificate_compression: bool,
     /// Keep the client's lists of groups and signature schemes for `$ssl_curves` and
@@ -110,6 +113,7 @@ impl Default for ServerSettings {
             reject_handshake: false,
             buffer_bytes: DEFAULT_BUFFER_BYTES,
             dynamic_records: None,
+            stapling: None,
             certificate_compression: false,
             remember_client_offer: false,
             ktls: KtlsSettings::default(),

@@ -52,6 +52,7 @@ mod ssl;
 mod ssl_client;
 mod ssl_handshakes;
 mod ssl_sessions;
+mod ssl_stapling;
 mod sticky;
 mod sub_filter;
 mod subrequests;
@@ -261,6 +262,7 @@ pub const MODULES: &[&Module] = &[
     &ssl::MODULE,
     &ssl_sessions::MODULE,
     &ssl_client::MODULE,
+    &ssl_stapling::MODULE,
     &ssl_handshakes::MODULE,
     &http2::MODULE,
     &later::HTTP3,

@@ -277,34 +277,6 @@ const ROWS: &[Row] = &[
         |b, c| c.number(&mut b.server().tls.ktls_key_updates),
     )
     .own(),
-    Row::later(
-        "ssl_stapling",
-        HS,
-        ONE,
-        Check::Flag,
-        "OCSP stapling is not supported",
-    ),
-    Row::later(
-        "ssl_stapling_verify",
-        HS,
-        ONE,
-        Check::Flag,
-        "OCSP stapling is not supported",
-    ),
-    Row::later(
-        "ssl_stapling_file",
-        HS,
-        ONE,
-        Check::Any,
-        "OCSP stapling is not supported",
-    ),
-    Row::later(
-        "ssl_stapling_responder",
-        HS,
-        ONE,
-        Check::Any,
-        "OCSP stapling is not supported",
-    ),
     Row::new(
         "ssl_certificate_compression",
         HS,

@@ -10,8 +10,8 @@ use crate::input::Options;
 use crate::model::{
     Accelerator, AsyncMode, CertificateFiles, CertificateSource, ClientCertificates,
     DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData, Http2, Http2Limits,
-    Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerName, SessionCache, Tls,
-    TlsProtocols, VerifyClient,
+    Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerName, SessionCache,
+    Stapling, Tls, TlsProtocols, VerifyClient,
 };
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -140,7 +140,8 @@ impl TlsDraft {
             dyn_rec_size_lo dyn_rec_size_hi dyn_rec_threshold ktls ktls_min_size ktls_key_records
             ktls_key_updates session_timeout session_tickets
             session_ticket_keys session_builtin session_shared session_ticket_rotation
-            session_ticket_state session_store certificate_compression early_data early_data_methods
+            session_ticket_state session_store certificate_compression stapling
+            stapling_verify stapling_file stapling_responder early_data early_data_methods
             early_data_register_bytes reject_handshake verify_client verify_depth client_certificate
             trusted_certificate crl async_mode accelerator handshake_timeout);
     }
@@ -209,6 +210,7 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
         session_cache: session_cache(draft),
         session_store: draft.session_store.clone().flatten(),
         certificate_compression: draft.certificate_compression.unwrap_or(false),
+        stapling: stapling(draft),
         early_data: EarlyData {
             enabled: draft.early_data.unwrap_or(false),
             methods: draft
@@ -225,6 +227,20 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
         accelerator: draft.accelerator.unwrap_or(Accelerator::Auto),
         handshake_timeout: draft.handshake_timeout.unwrap_or(Duration::from_secs(60)),
     }))
+}
+
+/// How staples are found, if they are wanted.
+fn stapling(draft: &TlsDraft) -> Option<Stapling> {
+    let wanted = draft.stapling.unwrap_or(false);
+    let present = |path: &&PathBuf| !path.as_os_str().is_empty();
+    wanted.then(|| Stapling {
+        verify: draft.stapling_verify.unwrap_or(false),
+        file: draft.stapling_file.as_ref().filter(present).cloned(),
+        responder: draft
+            .stapling_responder
+            .clone()
+            .filter(|url| !url.is_empty()),
+    })
 }
 
 /// How clients are verified, whether or not they are.

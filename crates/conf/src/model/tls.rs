@@ -54,6 +54,8 @@ pub struct Tls {
     pub session_store: Option<Arc<SessionStore>>,
     /// `ssl_certificate_compression`; default off.
     pub certificate_compression: bool,
+    /// `ssl_stapling`; `None` when off.
+    pub stapling: Option<Stapling>,
     /// `ssl_early_data` and what belongs to it.
     pub early_data: EarlyData,
     /// How certificates of clients are judged.
@@ -138,6 +140,17 @@ pub enum KtlsMode {
     On,
     /// When a file body pays for it.
     Auto,
+}
+
+/// `ssl_stapling on` and what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stapling {
+    /// `ssl_stapling_verify`; default off.
+    pub verify: bool,
+    /// `ssl_stapling_file` (absolute).
+    pub file: Option<PathBuf>,
+    /// `ssl_stapling_responder`, as written.
+    pub responder: Option<String>,
 }
 
 /// `ssl_verify_client` and what belongs to it.

@@ -78,17 +78,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         case: Case(
-            Server,
-            "ssl_stapling on; ssl_stapling on;",
-            "[warn] the \"ssl_stapling\" directive has no effect yet: OCSP stapling is not supported in \
-             FILE:4\n\
-             [emerg] \"ssl_stapling\" directive is duplicate in FILE:4",
-        ),
-        nginx: r#"[emerg] "ssl_stapling" directive is duplicate in FILE:4"#,
-        why: WARNED,
-    },
-    Difference {
-        case: Case(
             Location,
             "proxy_http_version 2; foo;",
             r#"[emerg] unknown directive "foo" in FILE:5"#,

@@ -168,6 +168,11 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Server,
+        "ssl_stapling on; ssl_stapling on;",
+        r#"[emerg] "ssl_stapling" directive is duplicate in FILE:4"#,
+    ),
+    Case(
+        Server,
         "ssl_stapling x;",
         r#"[emerg] invalid value "x" in "ssl_stapling" directive, it must be "on" or "off" in FILE:4"#,
     ),

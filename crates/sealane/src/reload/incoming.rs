@@ -10,7 +10,7 @@ use sealane_log::LogSet;
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::BoundListener;
 use sealane_server::{Materials, Snapshot};
-use sealane_tls::{Capabilities, HandshakeState, SessionState};
+use sealane_tls::{Capabilities, HandshakeState, SessionState, StapleState};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ struct Delivery {
 pub(crate) struct Carried {
     sessions: Arc<SessionState>,
     handshakes: Arc<HandshakeState>,
+    staples: Arc<StapleState>,
     kernel_tls: Option<Arc<Capabilities>>,
     session_stores: Vec<Arc<RemoteStore>>,
     resolvers: Resolvers,
@@ -111,6 +112,7 @@ impl Carried {
         Carried {
             sessions: Arc::clone(&server.sessions),
             handshakes: Arc::clone(&server.handshakes),
+            staples: Arc::clone(&server.staples),
             kernel_tls: server.kernel_tls.clone(),
             session_stores: std::mem::take(&mut server.session_stores),
             resolvers: std::mem::take(&mut server.resolvers),
@@ -165,6 +167,7 @@ impl Carried {
         self.sessions.prune();
         materials.set_sessions(Arc::clone(&self.sessions));
         materials.set_handshakes(Arc::clone(&self.handshakes));
+        materials.set_staples(Arc::clone(&self.staples));
         materials.set_before(Arc::clone(&self.snapshot));
         let session_stores = session_store::prepare(http, &self.session_stores, &mut materials)?;
         let mut resolvers = resolver::prepare(http, &self.resolvers, &mut materials);

@@ -1,7 +1,7 @@
 //! The resolvers that a configuration names, and what uses them.
 
 use super::{KeptServer, Resolvers};
-use sealane_conf::model::{Http, Upstream, UpstreamPeers};
+use sealane_conf::model::{Http, Server, Upstream, UpstreamPeers};
 use sealane_server::{Materials, Snapshot};
 use sealane_upstream::resolve::Resolve;
 use std::sync::Arc;
@@ -14,7 +14,15 @@ pub(crate) fn prepare(
     materials: &mut Materials,
 ) -> Resolvers {
     let mut resolvers = Resolvers::after(known);
-    for conf in http.iter().flat_map(|http| http.locations()) {
+    let locations = http.iter().flat_map(|http| http.locations());
+    // Staples are fetched for servers.
+    let servers = http.iter().flat_map(|http| &http.servers);
+    let stapled = |server: &&Arc<Server>| {
+        let tls = server.tls.as_ref();
+        tls.is_some_and(|tls| tls.stapling.is_some())
+    };
+    let servers = servers.filter(stapled).map(|server| &server.conf);
+    for conf in locations.chain(servers) {
         let Some(resolver) = &conf.resolver else {
             continue;
         };

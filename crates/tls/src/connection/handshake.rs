@@ -200,6 +200,9 @@ impl Connection {
         if let Some(suite) = chosen.tls13_suite {
             tls.restrict_tls13(suite)?;
         }
+        if let Some(staple) = &chosen.staple {
+            tls.set_ocsp_response(&staple.der)?;
+        }
         self.session = SessionOutcome::begin(&mut tls, server.resumption(), prepared);
         // If that is not certain, it shows along the way whether the key is needed.
         if hello.is_some_and(|hello| server.signs_first_flight(hello)) && self.leaves(load) {

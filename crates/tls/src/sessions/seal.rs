@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 use super::store::StoreKey;
 use crate::error::SettingsError;
 use crate::settings::Identity;
+use crate::stapling::StapleId;
 
 /// The least that `key=FILE` must hold, in bytes.
 pub const MIN_SEAL_KEY_BYTES: usize = 32;
@@ -94,6 +95,11 @@ impl StoreSeal {
     /// The name of the ticket keys called `ring`.
     pub fn ring_key(&self, ring: &str) -> StoreKey {
         self.key('k', ring.as_bytes())
+    }
+
+    /// The name of the staple of a certificate. Its issuer has signed it, so that it is not sealed.
+    pub fn staple_key(&self, id: &StapleId) -> StoreKey {
+        self.key('o', &id.0)
     }
 
     fn key(&self, class: char, id: &[u8]) -> StoreKey {

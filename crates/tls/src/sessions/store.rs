@@ -37,7 +37,8 @@ pub trait SharedStore: Send + Sync {
 pub struct Reply<T>(oneshot::Sender<T>);
 
 impl<T> Reply<T> {
-    pub(crate) fn channel() -> (Self, oneshot::Receiver<T>) {
+    /// A reply, and where its answer comes out.
+    pub fn channel() -> (Self, oneshot::Receiver<T>) {
         let (sender, receiver) = oneshot::channel();
         (Self(sender), receiver)
     }
@@ -54,9 +55,9 @@ impl<T> Reply<T> {
     }
 }
 
-/// The name of a value in the store: `s:`, `e:` or `k:` (a session, a claim on early data, ticket
-/// keys) and 64 hexadecimal digits that do not reveal ids or tickets. The store adds its own
-/// prefix.
+/// The name of a value in the store: `s:`, `e:`, `k:` or `o:` (a session, a claim on early data,
+/// ticket keys, an OCSP response) and 64 hexadecimal digits that do not reveal ids or tickets. The
+/// store adds its own prefix.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct StoreKey(String);
 
