@@ -6,7 +6,8 @@ mod authority;
 use authority::Authority;
 use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::reload::reload_as_it_is;
-use sealane_tests::{Server, Site, command, wait_for};
+use sealane_tests::upgrade::{Daemon, children, signal};
+use sealane_tests::{Program, Redis, Server, Site, command, wait_for};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -293,6 +294,111 @@ fn a_reload_keeps_staples_and_asks_nobody() {
     assert_eq!(status(server.port("second"), ""), "good");
     reload_as_it_is(&server);
     assert_eq!(status(server.port("first"), ""), "good");
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn staples_outlive_workers_binaries_and_restarts() {
+    let site = Site::new();
+    let authority = Authority::new(&site);
+    let good = http("200 OK", "", &authority.good("silent"));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let origin = Origin::answering(
+        move |_: &Asked| match count.fetch_add(1, Ordering::Relaxed) {
+            0 => Answer::SendAndClose(good.clone()),
+            _ => Answer::Silence,
+        },
+    );
+    let responder = format!("ssl_stapling_responder http://127.0.0.1:{};", origin.port());
+    let port = site.port("main");
+    let configuration = |limit: u32| {
+        let text = format!(
+            "daemon on; pid logs/pid; error_log logs/error.log info; worker_processes 1;
+             worker_rlimit_nofile {limit};
+             events {{}}
+             http {{ access_log off; ssl_stapling on; ssl_stapling_state state/staples; {responder}
+                 {} }}",
+            block("main", "silent", "")
+        );
+        here(&site, &text)
+    };
+    std::fs::create_dir(site.path("state")).expect("writable");
+    let start = || {
+        let server = Daemon::start(&site, Program::Sealane, &configuration(1000));
+        // All runs write the same log.
+        server.expect_alert("exited on signal 9");
+        server
+    };
+    let server = start();
+    wait_for("a staple", || (status(port, "") == "good").then_some(()));
+    let worker = || {
+        let workers = children(server.pid());
+        wait_for("one worker", || (workers.len() == 1).then(|| workers[0]))
+    };
+    // A worker that dies.
+    let before = worker();
+    signal(before, "KILL");
+    wait_for("another worker", || {
+        let workers = children(server.pid());
+        workers.first().filter(|pid| **pid != before).copied()
+    });
+    assert_eq!(status(port, ""), "good", "after a worker's death");
+    // A reload that needs another worker process.
+    server.configure(&configuration(1001));
+    signal(server.pid(), "HUP");
+    wait_for("the reload", || {
+        server
+            .log()
+            .contains("reconfigured, worker process")
+            .then_some(())
+    });
+    assert_eq!(status(port, ""), "good", "after a reload");
+    server.upgrade();
+    assert_eq!(status(port, ""), "good", "after an upgrade");
+    drop(server);
+    let server = start();
+    assert_eq!(status(port, ""), "good", "after a restart");
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "{}", server.log());
+    drop(server);
+    // A file that is damaged is not believed, and does not stop the start.
+    let path = site.path("state/staples");
+    let mut bytes = std::fs::read(&path).expect("the file is there");
+    bytes.truncate(bytes.len() - 1);
+    site.write("state/staples", bytes);
+    let server = start();
+    assert_eq!(status(port, ""), "none");
+    assert!(server.log().contains("cannot be used (it ends too soon)"));
+}
+
+#[test]
+fn nodes_share_staples() {
+    let sites = [Site::new(), Site::new()];
+    let authority = Authority::new(&sites[0]);
+    let redis = Redis::start(&sites[0], "redis", &[]);
+    let good = http("200 OK", "", &authority.good("silent"));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let origin = Origin::answering(move |_: &Asked| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Answer::SendAndClose(good.clone())
+    });
+    let text = format!(
+        "ssl_stapling on; ssl_stapling_responder http://127.0.0.1:{};
+         ssl_session_store redis://127.0.0.1:{} timeout=100ms; {}",
+        origin.port(),
+        redis.port(),
+        block("main", "silent", "")
+    );
+    let text = here(&sites[0], &text);
+    let first = sites[0].serve(&text);
+    wait_for_staple(&first, "main");
+    wait_for("the staple in the store", || {
+        let keys = redis.keys();
+        keys.iter().any(|key| key.contains("o:")).then_some(())
+    });
+    let second = sites[1].serve(&text);
+    wait_for_staple(&second, "main");
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 

@@ -261,6 +261,7 @@ pub(crate) struct TlsDraft {
     pub(crate) stapling_verify: Option<bool>,
     pub(crate) stapling_file: Option<PathBuf>,
     pub(crate) stapling_responder: Option<String>,
+    pub(crate) stapling_state: Option<PathBuf>,
     pub(crate) early_data_methods: Option<Arc<[String]>>,
     pub(crate) early_data_register_bytes: Option<u64>,
     pub(crate) reject_handshake: Option<bool>,

@@ -4,14 +4,23 @@
 //! HTTP ([`fetch`]). Handshakes read what it has found and never wait for it.
 
 mod fetch;
+mod kept;
 mod stapling;
 
+pub(crate) use self::kept::KeptStaples;
+
 use self::stapling::{Kept, Settings};
-use crate::journal::Journal;
+use crate::journal::{Journal, note};
+use crate::materials;
+use sealane_conf::model::Http;
+use sealane_log::OsError;
 use sealane_server::StapleTask;
+use sealane_sys::guard::Guard;
 use sealane_tls::StapleId;
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -21,10 +30,36 @@ const THREAD_NAME: &str = "certificates";
 /// Responders that are asked at the same time.
 const MAX_ASKED_AT_ONCE: usize = 16;
 
+/// The file of `ssl_stapling_state`.
+pub(crate) fn state_file(http: Option<&Http>) -> Option<PathBuf> {
+    let servers = http.into_iter().flat_map(|http| &http.servers);
+    let mut staplings = servers.filter_map(|server| server.tls.as_ref()?.stapling.as_ref());
+    staplings.find_map(|stapling| stapling.state.clone())
+}
+
+/// The staples of the last run. Without them responders are asked.
+pub(crate) fn read_state(path: &Path, guard: &Guard, journal: &Journal) -> KeptStaples {
+    let unusable = |why: &dyn std::fmt::Display| {
+        note!(
+            journal,
+            Warn,
+            "the staples of \"{}\" cannot be used ({why}): responders are asked for new ones",
+            path.display()
+        );
+        KeptStaples::default()
+    };
+    match materials::read_state(path, guard) {
+        Ok(None) => KeptStaples::default(),
+        Ok(Some(bytes)) => KeptStaples::unpack(&bytes).unwrap_or_else(|why| unusable(&why)),
+        Err(why) => unusable(&why),
+    }
+}
+
 /// The thread, if one is needed.
-#[derive(Default)]
 pub(crate) struct CertificateThread {
     work: Option<mpsc::UnboundedSender<Work>>,
+    /// The master, which keeps staples.
+    master: Option<Arc<OwnedFd>>,
 }
 
 /// What the thread is to do from now on.
@@ -34,6 +69,23 @@ struct Work {
 }
 
 impl CertificateThread {
+    /// None is running yet.
+    pub(crate) fn new(master: Option<&OwnedFd>, journal: &Journal) -> CertificateThread {
+        let master = master.and_then(|link| match link.try_clone() {
+            Ok(link) => Some(Arc::new(link)),
+            Err(error) => {
+                let error = OsError(&error);
+                note!(
+                    journal,
+                    Alert,
+                    "staples are not saved (dup() failed ({error}))"
+                );
+                None
+            }
+        });
+        CertificateThread { work: None, master }
+    }
+
     /// Switches to a new configuration. What is known about certificates that it also has stays.
     ///
     /// # Errors
@@ -42,7 +94,7 @@ impl CertificateThread {
         let work = match &self.work {
             Some(work) => work,
             None if staples.is_empty() => return Ok(()),
-            None => self.work.insert(start()?),
+            None => self.work.insert(start(self.master.clone())?),
         };
         let sent = work.send(Work {
             staples: staples.to_vec(),
@@ -52,7 +104,7 @@ impl CertificateThread {
     }
 }
 
-fn start() -> io::Result<mpsc::UnboundedSender<Work>> {
+fn start(master: Option<Arc<OwnedFd>>) -> io::Result<mpsc::UnboundedSender<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -61,13 +113,13 @@ fn start() -> io::Result<mpsc::UnboundedSender<Work>> {
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
     thread.spawn(move || {
         let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-        runtime.block_on(run(receiver))
+        runtime.block_on(run(receiver, master))
     })?;
     Ok(sender)
 }
 
 /// Looks after certificates until all senders are gone.
-async fn run(mut work: mpsc::UnboundedReceiver<Work>) {
+async fn run(mut work: mpsc::UnboundedReceiver<Work>, master: Option<Arc<OwnedFd>>) {
     let asking = Arc::new(Semaphore::new(MAX_ASKED_AT_ONCE));
     let mut kept: HashMap<StapleId, Kept> = HashMap::new();
     while let Some(work) = work.recv().await {
@@ -77,6 +129,7 @@ async fn run(mut work: mpsc::UnboundedReceiver<Work>) {
             let settings = Settings {
                 resolver: task.resolver,
                 shared: task.shared,
+                master: master.clone(),
                 journal: work.journal.clone(),
             };
             let kept = match kept.remove(&id) {

@@ -1,6 +1,7 @@
 //! The commands of the command line: serve, test a configuration, send a signal.
 
 use crate::arguments::{Arguments, Order};
+use crate::certificates::KeptStaples;
 use crate::daemon;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
@@ -172,6 +173,10 @@ fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitC
     let mut old_binary = old_binary.filter(|_| server.sockets.from_old_binary);
     if let Some(keys) = old_binary.as_mut().and_then(Other::take_keys) {
         server.ticket_states.set(keys);
+    }
+    if let Some(memory) = old_binary.as_mut().and_then(Other::take_staples) {
+        // Without them responders are asked.
+        server.kept_staples = KeptStaples::open(memory).unwrap_or_default();
     }
     // As in nginx, an upgrade of a daemon is one already.
     if server.config.main.daemon && old_binary.is_none() {

@@ -3,6 +3,7 @@
 
 use crate::session_store::MAX_STATE_BYTES;
 use sealane_sys::socket;
+use sealane_tls::StapleId;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
@@ -263,6 +264,8 @@ pub(crate) enum Report {
     /// Ticket keys, for the file and for the next worker. The master does not parse
     /// them.
     TicketState(Zeroizing<Vec<u8>>),
+    /// A staple, for the file and for the next worker. The master does not parse it.
+    Staple(StapleId, Vec<u8>),
     /// The configuration of this reload is in effect.
     Applied(u64),
     /// The configuration of this reload is not used, and why.
@@ -273,6 +276,7 @@ pub(crate) enum Report {
 
 const READY: u8 = b'Y';
 const TICKET_STATE: u8 = b'S';
+const STAPLE: u8 = b'O';
 const APPLIED: u8 = b'A';
 const REFUSED: u8 = b'N';
 const DRAINED: u8 = b'D';
@@ -292,6 +296,15 @@ pub(crate) fn send_ticket_state(link: BorrowedFd<'_>, state: &[u8]) -> io::Resul
     socket::send_fds(link, &data, &[])
 }
 
+/// Gives the master a staple to keep.
+///
+/// # Errors
+/// As [`send_ticket_state`].
+pub(crate) fn send_staple(link: BorrowedFd<'_>, id: StapleId, response: &[u8]) -> io::Result<()> {
+    let data = [&[STAPLE][..], &id.0, response].concat();
+    socket::send_fds(link, &data, &[])
+}
+
 /// Sends any other report.
 ///
 /// # Errors
@@ -300,6 +313,7 @@ pub(crate) fn send_report(link: BorrowedFd<'_>, report: &Report) -> io::Result<(
     let (tag, generation, text) = match report {
         Report::Ready => return socket::send_fds(link, &[READY], &[]),
         Report::TicketState(state) => return send_ticket_state(link, state),
+        Report::Staple(id, response) => return send_staple(link, *id, response),
         Report::Applied(generation) => (APPLIED, generation, ""),
         Report::Drained(generation) => (DRAINED, generation, ""),
         Report::Refused(generation, why) => (REFUSED, generation, why.as_str()),
@@ -335,6 +349,10 @@ fn understand_report(data: &[u8]) -> Option<Report> {
         [READY] => return Some(Report::Ready),
         [TICKET_STATE, state @ ..] => {
             return Some(Report::TicketState(Zeroizing::new(state.to_vec())));
+        }
+        [STAPLE, staple @ ..] => {
+            let (id, response) = staple.split_first_chunk()?;
+            return Some(Report::Staple(StapleId(*id), response.to_vec()));
         }
         _ => {}
     }

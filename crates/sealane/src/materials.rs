@@ -169,25 +169,36 @@ fn require_pem(materials: &Reading<'_>, path: &Path, labels: &[&str]) -> Result<
     )))
 }
 
+/// Reads a file that an earlier run has left; `None` when there is none yet.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn read_state(path: &Path, guard: &Guard) -> Result<Option<Vec<u8>>, String> {
+    match read_file(path, guard) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(Unreadable::System(_, error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(Unreadable::System(call, error)) => {
+            Err(format!("{call}() failed ({})", OsError(&error)))
+        }
+        Err(Unreadable::NotAFile | Unreadable::Silent) => {
+            Err("it is not a regular file".to_owned())
+        }
+        Err(Unreadable::TooLarge) => Err(format!("it is larger than {MAX_MATERIAL_BYTES} bytes")),
+    }
+}
+
 /// Reads the file of `ssl_session_ticket_state`; `None` when there is none yet.
 ///
 /// # Errors
 /// What to tell the operator. The server starts with new keys.
 pub(crate) fn read_ticket_state(path: &Path, guard: &Guard) -> Result<Option<Vec<u8>>, String> {
-    let why = match read_file(path, guard) {
-        Ok(bytes) => return Ok(Some(bytes)),
-        Err(Unreadable::System(_, error)) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(None);
-        }
-        Err(Unreadable::System(call, error)) => format!("{call}() failed ({})", OsError(&error)),
-        Err(Unreadable::NotAFile | Unreadable::Silent) => "it is not a regular file".to_owned(),
-        Err(Unreadable::TooLarge) => format!("it is larger than {MAX_MATERIAL_BYTES} bytes"),
-    };
-    Err(format!(
-        "cannot read session ticket keys \"{}\": {why}; generating new ones, clients need one full \
-         handshake",
-        path.display()
-    ))
+    read_state(path, guard).map_err(|why| {
+        format!(
+            "cannot read session ticket keys \"{}\": {why}; generating new ones, clients need one \
+             full handshake",
+            path.display()
+        )
+    })
 }
 
 fn add(

@@ -1,6 +1,7 @@
 //! From the command line to a server that is ready to run.
 
 use crate::arguments::Arguments;
+use crate::certificates::{self, KeptStaples};
 use crate::daemon::Ready;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
@@ -65,6 +66,10 @@ pub(crate) struct Server {
     pub(crate) ticket_state_file: Option<PathBuf>,
     /// The ticket keys that the last workers, or the last run, have left.
     pub(crate) ticket_states: TicketStates,
+    /// `ssl_stapling_state`.
+    pub(crate) staple_state_file: Option<PathBuf>,
+    /// The staples that the last workers, or the last run, have left.
+    pub(crate) kept_staples: KeptStaples,
     /// The process to tell that the server runs.
     pub(crate) daemon: Option<Ready>,
 }
@@ -245,6 +250,11 @@ pub(crate) fn prepare(
         }
         Goal::Test { .. } | Goal::Check | Goal::Reload { .. } => TicketStates::default(),
     };
+    let staple_state_file = certificates::state_file(config.http.as_ref());
+    let kept_staples = match (goal, &staple_state_file) {
+        (Goal::Serve { .. }, Some(path)) => certificates::read_state(path, &guard, &journal),
+        _ => KeptStaples::default(),
+    };
     if let Goal::Serve { .. } = goal {
         signal::block(&HELD_LISTENING).map_err(|error| refuse(&sigprocmask_failed(&error)))?;
     }
@@ -262,6 +272,8 @@ pub(crate) fn prepare(
         resolvers,
         ticket_state_file,
         ticket_states,
+        staple_state_file,
+        kept_staples,
         changeable: Changeable::of(&config),
         config,
         snapshot: Arc::new(snapshot),

@@ -71,8 +71,10 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
             &server.journal,
         )),
         resolver: ResolverThread::default(),
-        certificates: CertificateThread::default(),
+        certificates: CertificateThread::new(link.as_deref(), &server.journal),
     };
+    // Before the first client comes.
+    std::mem::take(&mut server.kept_staples).give(server.snapshot.staples());
     let mut carried = Carried::of(&mut server);
     let states = std::mem::take(&mut server.ticket_states);
     let started = threads.set(

@@ -1,6 +1,6 @@
 //! ngx_http_ssl_module, fourth part: OCSP stapling.
 
-use super::{HS, Module, ONE, Row};
+use super::{HS, HTTP, Module, ONE, Row};
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: OCSP stapling",
@@ -62,4 +62,20 @@ const ROWS: &[Row] = &[
             Ok(())
         },
     ),
+    Row::new(
+        "ssl_stapling_state",
+        HTTP,
+        ONE,
+        "",
+        "File that keeps staples across a restart, so that the first clients get them, too, and \
+         responders are not asked by every start. The master writes it (mode 0600). A relative \
+         path starts from the prefix. What is read from it is checked like what a responder says.",
+        |b, c| {
+            let path = b.options.under_prefix(c.path(1));
+            c.once(&b.server().tls.stapling_state)?;
+            b.server().tls.stapling_state = Some(path);
+            Ok(())
+        },
+    )
+    .own(),
 ];

@@ -141,7 +141,7 @@ impl TlsDraft {
             ktls_key_updates session_timeout session_tickets
             session_ticket_keys session_builtin session_shared session_ticket_rotation
             session_ticket_state session_store certificate_compression stapling
-            stapling_verify stapling_file stapling_responder early_data early_data_methods
+            stapling_verify stapling_file stapling_responder stapling_state early_data early_data_methods
             early_data_register_bytes reject_handshake verify_client verify_depth client_certificate
             trusted_certificate crl async_mode accelerator handshake_timeout);
     }
@@ -240,6 +240,7 @@ fn stapling(draft: &TlsDraft) -> Option<Stapling> {
             .stapling_responder
             .clone()
             .filter(|url| !url.is_empty()),
+        state: draft.stapling_state.clone(),
     })
 }
 

@@ -151,6 +151,8 @@ pub struct Stapling {
     pub file: Option<PathBuf>,
     /// `ssl_stapling_responder`, as written.
     pub responder: Option<String>,
+    /// `ssl_stapling_state` (absolute): where staples survive a restart.
+    pub state: Option<PathBuf>,
 }
 
 /// `ssl_verify_client` and what belongs to it.

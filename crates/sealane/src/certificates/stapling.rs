@@ -5,6 +5,7 @@
 //! longer and longer intervals, while the staple that is there serves on.
 
 use super::fetch::{FetchError, Question, fetch};
+use crate::control;
 use crate::journal::{Journal, note};
 use base64::Engine;
 use sealane_tls::{
@@ -14,6 +15,7 @@ use sealane_tls::{
 use sealane_upstream::resolve::{Resolve, ResolveError};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -45,6 +47,8 @@ const MAX_SHARED_BYTES: usize = 8 << 10;
 pub(super) struct Settings {
     pub(super) resolver: Option<Arc<dyn Resolve>>,
     pub(super) shared: Option<SharedSessions>,
+    /// Keeps staples for other processes.
+    pub(super) master: Option<Arc<OwnedFd>>,
     pub(super) journal: Journal,
 }
 
@@ -240,6 +244,12 @@ impl Keeper {
 
     fn on_success(&mut self, staple: &Staple) -> i64 {
         self.failures = 0;
+        let master = lock(&self.settings).master.clone();
+        if let Some(master) = master {
+            // A master that is busy has the one before, which serves the next worker until it has
+            // asked.
+            let _ = control::send_staple(master.as_fd(), self.certificate.id(), &staple.der);
+        }
         if self.said.take().is_some() {
             let (label, journal) = (self.certificate.label(), self.journal());
             note!(

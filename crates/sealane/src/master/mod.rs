@@ -38,6 +38,7 @@ use sealane_sys::poll;
 use sealane_sys::process::{self, ExitStatus, Pid};
 use sealane_sys::signal::{Received, Signal, SignalQueue};
 use sealane_sys::socket;
+use sealane_tls::StapleId;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -75,6 +76,8 @@ pub(crate) struct Master {
     start_at: Option<Instant>,
     /// When ticket keys are to be written to their file.
     state: StateFile,
+    /// The same of staples.
+    staple_state: StateFile,
     /// HUP has arrived and was not handled yet. Several that arrive together count as one.
     reload_wanted: bool,
     /// USR1 has arrived during a reload, when it is unknown which logs the worker has.
@@ -144,6 +147,7 @@ impl Master {
             restarts: Restarts::default(),
             start_at: None,
             state: StateFile::default(),
+            staple_state: StateFile::default(),
             reload_wanted: false,
             reopen_wanted: false,
             reload: None,
@@ -194,6 +198,7 @@ impl Master {
 
     fn finish(mut self) -> i32 {
         self.write_state(true);
+        self.write_staples(true);
         if let Err(message) = self.pid_file.remove(&self.server.guard) {
             note!(self.server.journal, Alert, "{message}");
         }
@@ -226,8 +231,9 @@ impl Master {
             Role::Worker(link, before) => (link, before),
             Role::Successor(link, before) => {
                 let states = std::mem::take(&mut server.ticket_states);
+                let staples = std::mem::take(&mut server.kept_staples);
                 let reload = reload.expect("a successor is started for a reload");
-                server = reload.into_next(states);
+                server = reload.into_next(states, staples);
                 (link, before)
             }
         };
@@ -286,7 +292,12 @@ impl Master {
             Phase::Quitting => None,
         };
         let reload = self.reload.as_ref().and_then(Reload::due);
-        let due = due.into_iter().chain(self.state_due()).chain(reload).min();
+        let due = due
+            .into_iter()
+            .chain(self.state_due())
+            .chain(self.staples_due())
+            .chain(reload)
+            .min();
         let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
         let talking: Vec<Pid> = self
             .workers()
@@ -336,6 +347,7 @@ impl Master {
         worker.silent |= silent;
         match report {
             Ok(Some(Report::TicketState(state))) => self.on_ticket_state(pid, state),
+            Ok(Some(Report::Staple(id, response))) => self.on_staple(id, response),
             Ok(Some(report)) => self.on_progress(pid, report),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // Its exit status tells why it is gone.
@@ -405,9 +417,48 @@ impl Master {
         }
     }
 
+    fn on_staple(&mut self, id: StapleId, response: Vec<u8>) {
+        self.server.kept_staples.set(id, response);
+        if self.server.staple_state_file.is_some() {
+            self.staple_state.changed(Instant::now());
+        }
+    }
+
+    /// When the staples are to be written, if there is a file, and it is ours to write.
+    fn staples_due(&self) -> Option<Instant> {
+        let has_file = self.server.staple_state_file.is_some();
+        let due = self.staple_state.due.filter(|_| has_file);
+        due.filter(|_| !self.other_writes_state())
+    }
+
+    /// Writes the staples if they have changed and it is time (or the end).
+    fn write_staples(&mut self, at_end: bool) {
+        let now = Instant::now();
+        if self.staples_due().is_none_or(|at| !at_end && now < at) {
+            return;
+        }
+        let Some(path) = &self.server.staple_state_file else {
+            return;
+        };
+        let staples = self.server.kept_staples.pack();
+        let written = write_state_file(path, &staples, &self.server.guard);
+        if self.staple_state.written(now, written.is_ok())
+            && let Err((call, error)) = written
+        {
+            let (path, error) = (path.display(), OsError(&error));
+            note!(
+                self.server.journal,
+                Alert,
+                "staples cannot be saved: {call}() \"{path}\" failed ({error}); the file is \
+                 unchanged, and after a restart responders are asked first"
+            );
+        }
+    }
+
     /// Does what is due.
     fn on_time(&mut self) -> Role {
         self.write_state(false);
+        self.write_staples(false);
         let now = Instant::now();
         match self.phase {
             Phase::Terminating { kill_at } if now >= kill_at => {

@@ -8,6 +8,7 @@ use crate::journal::{Journal, note};
 use crate::session_store::MAX_STATE_BYTES;
 use sealane_log::OsError;
 use sealane_sys::process::Pid;
+use sealane_sys::sealed_memory::SealedMemory;
 use sealane_sys::{process, signal, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,6 +28,7 @@ const NOT_SERVING: u8 = b'N';
 const TAKE_OVER: u8 = b'T';
 const REGISTER: u8 = b'R';
 const BEFORE: u8 = b'B';
+const STAPLES: u8 = b'O';
 
 /// Which of the two it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,10 @@ pub(crate) struct Other {
     register: Option<OwnedFd>,
     /// The channel over which its worker sends its sessions to our first one.
     before: Option<OwnedFd>,
+    /// The memory of its staples.
+    staples: Option<OwnedFd>,
+    /// Ours, until it has read them.
+    pub(super) our_staples: Option<SealedMemory>,
 }
 
 impl Other {
@@ -89,6 +95,8 @@ impl Other {
             arriving: Vec::new(),
             register: None,
             before: None,
+            staples: None,
+            our_staples: None,
         }
     }
 
@@ -125,6 +133,11 @@ impl Other {
     /// The memory of its register of early data, once.
     pub(crate) fn take_register(&mut self) -> Option<OwnedFd> {
         self.register.take()
+    }
+
+    /// The memory of its staples, once.
+    pub(crate) fn take_staples(&mut self) -> Option<OwnedFd> {
+        self.staples.take()
     }
 
     /// The channel over which its worker sends its sessions to ours, once.
@@ -198,6 +211,7 @@ impl Other {
             ([TAKE_OVER], Some(line)) if self.agrees => self.arriving.push(line),
             ([REGISTER], Some(register)) => self.register = Some(register),
             ([BEFORE], Some(line)) => self.before = Some(line),
+            ([STAPLES], Some(memory)) => self.staples = Some(memory),
             _ => {} // of a version to come
         }
         true
@@ -291,6 +305,11 @@ pub(super) fn send_keys(line: BorrowedFd<'_>, keys: &[u8]) -> io::Result<()> {
 /// Gives away the memory of the register of early data.
 pub(super) fn send_register(line: BorrowedFd<'_>, register: BorrowedFd<'_>) -> io::Result<()> {
     socket::send_fds(line, &[REGISTER], &[register])
+}
+
+/// Gives away the memory of staples.
+pub(super) fn send_staples(line: BorrowedFd<'_>, staples: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send_fds(line, &[STAPLES], &[staples])
 }
 
 /// Passes on the channel over which our worker sends its sessions.

@@ -12,6 +12,7 @@
 
 use super::other::{Other, Side};
 use super::{KILL_AFTER, Master, Phase, Role};
+use crate::certificates::KeptStaples;
 use crate::control::{self, NewConfiguration, Report};
 use crate::crash;
 use crate::journal::note;
@@ -97,11 +98,12 @@ impl Reload {
         }
     }
 
-    /// In the process that is to serve it: the configuration, with the ticket keys of the
-    /// previous worker.
-    pub(super) fn into_next(self, ticket_states: TicketStates) -> Server {
+    /// In the process that is to serve it: the configuration, with the ticket keys and staples of
+    /// the previous worker.
+    pub(super) fn into_next(self, ticket_states: TicketStates, staples: KeptStaples) -> Server {
         let mut next = *self.next;
         next.ticket_states = ticket_states;
+        next.kept_staples = staples;
         let main_log = next.logs.logger(&next.config.main.error_logs);
         next.logs.take_effect(main_log);
         crash::report_to(&next.logs, &next.config.main.error_logs);
@@ -320,7 +322,7 @@ impl Master {
                 }
             }
             Report::Drained(generation) if is_current => self.close_leaving(Some(generation)),
-            Report::Drained(_) | Report::TicketState(_) => {}
+            Report::Drained(_) | Report::TicketState(_) | Report::Staple(..) => {}
         }
     }
 
@@ -460,6 +462,7 @@ impl Master {
     /// Makes `next` the configuration in use, and returns the one before.
     fn switch_to(&mut self, mut next: Server) -> Server {
         next.ticket_states = std::mem::take(&mut self.server.ticket_states);
+        next.kept_staples = std::mem::take(&mut self.server.kept_staples);
         let before = std::mem::replace(&mut self.server, next);
         let server = &self.server;
         let main_log = server.logs.logger(&server.config.main.error_logs);
@@ -496,6 +499,11 @@ impl Master {
             && self.server.ticket_state_file.is_some()
         {
             self.state.changed(Instant::now());
+        }
+        if self.server.staple_state_file != before.staple_state_file
+            && self.server.staple_state_file.is_some()
+        {
+            self.staple_state.changed(Instant::now());
         }
         // An address that was to go and has come back.
         let sockets: Vec<&Bound> = self.server.sockets.bound.iter().collect();

@@ -148,6 +148,13 @@ impl Master {
         if let Some(keys) = self.server.ticket_states.newest() {
             let _ = other::send_keys(line.as_fd(), keys); // it makes its own without
         }
+        let staples = match &self.server.kept_staples {
+            kept if kept.is_empty() => None,
+            kept => kept.seal().ok(), // it asks responders without
+        };
+        if let Some(staples) = &staples {
+            let _ = other::send_staples(line.as_fd(), staples.as_fd());
+        }
         if let Some(register) = self.server.sessions.known_register() {
             // Two registers would each accept a flight.
             other::send_register(line.as_fd(), (*register).as_fd())?;
@@ -174,7 +181,9 @@ impl Master {
         if let (Some(worker), Some(told)) = (worker, told) {
             let _ = control::send_succession(worker.link.as_fd(), told.as_fd());
         }
-        Ok(Other::started(pid, line))
+        let mut other = Other::started(pid, line);
+        other.our_staples = staples;
+        Ok(other)
     }
 
     fn put_pid_file_back(&mut self) {
