@@ -125,6 +125,7 @@ builtins! {
     SslCurve "ssl_curve" "group of the key exchange"
     SslCurves "ssl_curves" "groups that the client offers; new sessions only"
     SslSigalgs "ssl_sigalgs" "signature algorithms that the client accepts"
+    SslJa4 "ssl_ja4" "JA4, a fingerprint of what the client offers"
     SslSigalg "ssl_sigalg" "signature algorithm of the server's certificate"
     SslSessionId "ssl_session_id" "identifier of the TLS session"
     SslSessionReused "ssl_session_reused" "`r` when the session was resumed, else `.`"

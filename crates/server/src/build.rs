@@ -32,7 +32,7 @@ pub(crate) fn build(
 ) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
     let tls = TlsBuilder::new(
         materials,
-        ["ssl_curves", "ssl_sigalgs"]
+        ["ssl_curves", "ssl_sigalgs", "ssl_ja4"]
             .iter()
             .any(|name| tls_build::uses_variable(config, name)),
     );

@@ -93,6 +93,8 @@ pub struct TlsFacts {
     pub client_curves: Box<str>,
     /// `$ssl_sigalgs`.
     pub client_sigalgs: Box<str>,
+    /// `$ssl_ja4`.
+    pub ja4: Box<str>,
 }
 
 impl ConnectionFacts {

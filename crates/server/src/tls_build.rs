@@ -82,7 +82,7 @@ pub(crate) struct TlsBuilder<'a> {
     materials: &'a Materials,
     sessions: SessionsBuilder<'a>,
     staples: StaplesBuilder,
-    /// Whether `$ssl_curves` or `$ssl_sigalgs` is used somewhere.
+    /// Whether `$ssl_curves`, `$ssl_sigalgs` or `$ssl_ja4` is used somewhere.
     remember_client_offer: bool,
     warnings: Vec<Diagnostic>,
 }

@@ -24,5 +24,6 @@ pub(crate) fn collect(info: &Info<'_>, times: HandshakeTimes) -> TlsFacts {
         client_ciphers: info.ciphers().into(),
         client_curves: info.curves().into(),
         client_sigalgs: info.sigalgs().into(),
+        ja4: info.ja4().into(),
     }
 }

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::ja4;
+
 /// The longest possible ClientHello, without its header: every list at the maximum that its length
 /// field allows. OpenSSL's limit is the same.
 pub(crate) const MAX_HELLO_BYTES: usize =
@@ -21,7 +23,7 @@ const HANDSHAKE_RECORD: u8 = 22;
 pub(crate) const MAX_FRAGMENT_BYTES: usize = 16_384;
 const CLIENT_HELLO: u8 = 1;
 
-const EXTENSION_SERVER_NAME: u16 = 0;
+pub(crate) const EXTENSION_SERVER_NAME: u16 = 0;
 const EXTENSION_STATUS_REQUEST: u16 = 5;
 const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
 /// The only kind of status there is (RFC 6066 section 8).
@@ -127,6 +129,8 @@ pub(crate) struct ClientHello<'a> {
     supported_versions: Option<&'a [u8]>,
     session_id: &'a [u8],
     session_ticket: Option<&'a [u8]>,
+    /// All of them, as they came.
+    extensions: &'a [u8],
     offers_session: bool,
     offers_early_data: bool,
     asks_for_staple: bool,
@@ -161,13 +165,16 @@ impl<'a> Psk<'a> {
     }
 }
 
-/// What is remembered of a ClientHello for `$ssl_curves` and `$ssl_sigalgs`, if one is used.
+/// What is remembered of a ClientHello for `$ssl_curves`, `$ssl_sigalgs` and `$ssl_ja4`, if one of
+/// them is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientOffer {
     /// Groups of the key exchange, by number.
     pub(crate) groups: Box<[u16]>,
     /// Signature schemes that the client accepts, by number.
     pub(crate) schemes: Box<[u16]>,
+    /// `$ssl_ja4`.
+    pub(crate) ja4: Box<str>,
 }
 
 impl<'a> ClientHello<'a> {
@@ -187,6 +194,7 @@ impl<'a> ClientHello<'a> {
             return Some(hello);
         }
         let mut extensions = Reader(body.prefixed16()?);
+        hello.extensions = extensions.0;
         while !extensions.0.is_empty() {
             let kind = extensions.u16()?;
             let mut data = Reader(extensions.prefixed16()?);
@@ -228,7 +236,21 @@ impl<'a> ClientHello<'a> {
         ClientOffer {
             groups: self.groups().into_iter().flatten().collect(),
             schemes: self.signature_schemes().into_iter().flatten().collect(),
+            ja4: ja4::fingerprint(self).into(),
         }
+    }
+
+    /// The versions offered, by their numbers.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = u16> + use<'a> {
+        let legacy = self.supported_versions.is_none();
+        let listed = numbers(self.supported_versions.unwrap_or_default());
+        listed.chain(legacy.then_some(self.legacy_version))
+    }
+
+    /// Kinds and contents of the extensions, in the client's order.
+    pub(crate) fn extensions(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
+        let mut rest = Reader(self.extensions);
+        std::iter::from_fn(move || Some((rest.u16()?, rest.prefixed16()?)))
     }
 
     /// The groups offered; `None` without the extension.

@@ -68,6 +68,12 @@ impl<'a> Info<'a> {
         join(groups.iter().copied(), openssl_name)
     }
 
+    /// `$ssl_ja4`: JA4, a fingerprint of the client; empty unless the server's settings say to
+    /// remember the offer.
+    pub fn ja4(&self) -> &'a str {
+        self.client_offer.map_or("", |offer| &offer.ja4)
+    }
+
     /// `$ssl_sigalgs`: the signature schemes that the client accepts; empty unless the server's
     /// settings ask to remember them.
     pub fn sigalgs(&self) -> String {

@@ -57,6 +57,7 @@ mod error;
 mod groups;
 mod hello_records;
 mod info;
+mod ja4;
 mod ktls;
 mod offload;
 mod packed;

@@ -79,8 +79,9 @@ pub struct ServerSettings {
     pub stapling: Option<StaplingSettings>,
     /// `ssl_certificate_compression`.
     pub certificate_compression: bool,
-    /// Keep the client's lists of groups and signature schemes for `$ssl_curves` and
-    /// `$ssl_sigalgs`: some 80 bytes per connection, so only when one of them is used.
+    /// Keep the client's lists of groups and signature schemes, and its fingerprint, for
+    /// `$ssl_curves`, `$ssl_sigalgs` and `$ssl_ja4`: some 150 bytes per connection, so only when
+    /// one of them is used.
     pub remember_client_offer: bool,
     /// Kernel TLS.
     pub ktls: KtlsSettings,

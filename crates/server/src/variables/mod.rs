@@ -128,6 +128,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslCurve
         | B::SslCurves
         | B::SslSigalgs
+        | B::SslJa4
         | B::SslSigalg
         | B::SslSessionId
         | B::SslSessionReused

@@ -27,6 +27,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::SslCurve => some(facts.curve, out),
         Builtin::SslCurves => some(&facts.client_curves, out),
         Builtin::SslSigalgs => some(&facts.client_sigalgs, out),
+        Builtin::SslJa4 => some(&facts.ja4, out),
         Builtin::SslSigalg => some(facts.sigalg, out),
         Builtin::SslSessionId => some(&facts.session_id, out),
         Builtin::SslSessionReused => text(if facts.session_reused { "r" } else { "." }, out),

@@ -22,6 +22,7 @@ fn packed(sealer: Sealer) -> Packed {
         client_offer: Some(Box::new(ClientOffer {
             groups: [0x11ec, 29].into(),
             schemes: [0x0403].into(),
+            ja4: "t13d1516h2_8daaf6152771_e5627efa2ab1".into(),
         })),
         sealer,
         refusal: Some(refusal("no")),
@@ -92,15 +93,16 @@ fn what_there_was_not_is_not_there() {
 
 /// When this test fails, the format has changed: give it another number.
 #[test]
-fn the_bytes_of_format_2() {
+fn the_bytes_of_format_3() {
     let bytes = packed(SEALERS[2]).into_bytes();
     let library = library_version().as_bytes();
-    let mut expected = [&[0, 2, library.len() as u8], library].concat();
-    expected.extend_from_slice(&[0, 0, 0, 99]);
+    let mut expected = [&[0, 3, library.len() as u8], library].concat();
+    expected.extend_from_slice(&[0, 0, 0, 137]);
     expected.extend_from_slice(b"\0\x09name.test");
     expected.extend_from_slice(&[7; 32]);
     expected.extend_from_slice(&[0, 0, 3, 232, 0, 0, 0, 3, 0, 0, 1, 2, 3, 4, 5, 6]);
     expected.extend_from_slice(&[4, 8, 13, 1, 0, 4, 0x11, 0xec, 0, 29, 0, 2, 4, 3]);
+    expected.extend_from_slice(b"\0\x24t13d1516h2_8daaf6152771_e5627efa2ab1");
     expected.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1]);
     expected.extend_from_slice(b"\x02\0\x02no\0\0\0\x04keys");
     assert_eq!(bytes.expose(), expected);

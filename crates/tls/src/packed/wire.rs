@@ -15,6 +15,7 @@ use sealane_awslc::{Secret, library_version};
 
 use super::{MAX_PACKED_BYTES, Packed, Sealer, UnpackError};
 use crate::client_hello::{ClientOffer, normal_name};
+use crate::ja4::JA4_BYTES;
 use crate::ktls::{CALLS, KernelCounts, Refusal};
 use crate::record_size::RecordSizer;
 use crate::server::Fingerprint;
@@ -22,7 +23,7 @@ use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
 /// Changes with every change of the bytes or of their meaning.
-pub(super) const FORMAT: u16 = 2;
+pub(super) const FORMAT: u16 = 3;
 
 /// The longest text of a failed call that is included.
 const MAX_REFUSAL_BYTES: usize = 200;
@@ -63,6 +64,7 @@ pub(super) fn write(packed: &Packed) -> Secret {
         let list: Vec<u8> = list.iter().flat_map(|id| id.to_be_bytes()).collect();
         body.list(&list);
     }
+    body.list(offer.map_or("", |offer| &offer.ja4).as_bytes());
     write_sealer(packed.sealer, &mut body);
     write_refusal(packed.refusal.as_ref(), &mut body);
     body.u32(length_of(packed.tls.expose()));
@@ -167,7 +169,19 @@ fn read_offer(body: &mut Reader<'_>) -> Result<Option<Box<ClientOffer>>, UnpackE
             .collect())
     };
     let (groups, schemes) = (read()?, read()?);
-    Ok(known.then(|| Box::new(ClientOffer { groups, schemes })))
+    let ja4 = body.list()?;
+    let is_fitting = known && ja4.len() == JA4_BYTES || ja4.is_empty();
+    if !is_fitting || !ja4.iter().all(|byte| byte.is_ascii_graphic()) {
+        return Err(UnpackError::Malformed("the client's fingerprint"));
+    }
+    let ja4 = String::from_utf8_lossy(ja4).into();
+    Ok(known.then(|| {
+        Box::new(ClientOffer {
+            groups,
+            schemes,
+            ja4,
+        })
+    }))
 }
 
 fn read_sealer(body: &mut Reader<'_>) -> Result<Sealer, UnpackError> {
