@@ -191,6 +191,48 @@ fn switched_off_on_purpose_is_no_problem() {
 }
 
 #[test]
+fn certificates_that_end_soon_are_found() {
+    let site = Site::new();
+    for (name, days) in [("late", "30"), ("soon", "5")] {
+        let path = |kind: &str| site.path(format!("{name}.{kind}")).display().to_string();
+        let (key, pem) = (path("key"), path("pem"));
+        let line = format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days {days} \
+             -subj /CN={name} -keyout {key} -out {pem}"
+        );
+        let arguments: Vec<&str> = line.split_whitespace().collect();
+        command("openssl", &arguments, b"").success();
+    }
+    let servers: String = ["late", "soon", "soon"]
+        .iter()
+        .enumerate()
+        .map(|(at, name)| {
+            let port = ["a", "b", "c"][at];
+            format!(
+                "server {{ listen 127.0.0.1:%{port}% ssl; ssl_certificate {name}.pem; \
+                 ssl_certificate_key {name}.key; }}\n"
+            )
+        })
+        .collect();
+    let text = format!("events {{}}\nhttp {{ {servers} }}");
+    site.write("sealane.conf", site.fill_in(&text));
+    let directory = directory(&site);
+    let (report, _) = json(&in_site(&directory, "sealane.conf"));
+    let certificate = &report["configuration"]["servers"][0]["certificates"][0];
+    // To the second thirty days, or less.
+    let days = certificate["days_left"].as_i64().expect("a number");
+    assert!((29..=30).contains(&days), "{certificate}");
+    assert_eq!(certificate["key"], "p256");
+    let problems = report["problems"].as_array().expect("a list");
+    let ends = |problem: &&Value| problem["id"] == "certificate_ends";
+    let ends: Vec<_> = problems.iter().filter(ends).collect();
+    // One for the file, however many servers have it.
+    assert_eq!(ends.len(), 1, "{report}");
+    let what = ends[0]["what"].as_str().expect("text");
+    assert!(what.contains("soon.pem ends in "), "{what}");
+}
+
+#[test]
 fn too_many_connections_for_the_descriptors_are_found() {
     let (site, file) = site_with("server { listen 127.0.0.1:%tls% ssl; ssl_ktls off; }");
     let directory = directory(&site);

@@ -96,7 +96,7 @@ pub use sealane_awslc::{
     Fault, HandshakeStatus, KeyOperation, MAX_OCSP_RESPONSE_BYTES, ReadStatus, Secret,
     VerifyFailure, fill_random, library_version, seed_random, sha256, use_program_allocator,
 };
-pub use server::{Fingerprint, ServerTls};
+pub use server::{CertificateReport, Fingerprint, ServerTls};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
 pub use sessions::early_data::EarlyData;
 pub use sessions::identity::{ClientVerification, VerifyClient};

@@ -62,9 +62,27 @@ struct BuiltIdentity {
     fingerprint: Fingerprint,
     accelerator: Arc<dyn Accelerator>,
     staple: Option<StapleSource>,
+    /// The certificate's file.
+    label: Box<str>,
+    /// The end of its validity, in seconds since 1970.
+    ends_s: Option<i64>,
     contexts: Contexts,
     /// The same with ChaCha20 first, if `PrioritizeChaCha` asks for it.
     chacha_first: Option<Contexts>,
+}
+
+/// One of a server's certificates, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateReport<'a> {
+    /// Its file.
+    pub label: &'a str,
+    /// The type of its key.
+    pub key: KeyType,
+    /// The end of its validity, in seconds since 1970.
+    pub ends_s: Option<i64>,
+    /// Where staples come from: a responder's host and port, or `ssl_stapling_file`; `None`
+    /// without staples.
+    pub staples: Option<&'a str>,
 }
 
 /// The choice made for a client.
@@ -143,6 +161,8 @@ impl ServerTls {
                     Some(stapling) => StapleSource::build(stapling, identity, &mut warnings)?,
                     None => None,
                 },
+                label: identity.label.as_str().into(),
+                ends_s: identity.chain.leaf().not_after_unix_s(),
                 contexts: build(suites)?,
                 chacha_first: plan
                     .chacha_first_order()
@@ -191,6 +211,19 @@ impl ServerTls {
         identities
             .map(|identity| (identity.key_type, identity.accelerator.name()))
             .collect()
+    }
+
+    /// The certificates in use.
+    pub fn certificates(&self) -> impl Iterator<Item = CertificateReport<'_>> {
+        self.identities.iter().map(|identity| CertificateReport {
+            label: &identity.label,
+            key: identity.key_type,
+            ends_s: identity.ends_s,
+            staples: identity.staple.as_ref().map(|source| match source.asked() {
+                Some(certificate) => certificate.responder().authority.as_str(),
+                None => "ssl_stapling_file",
+            }),
+        })
     }
 
     /// The certificates that responders are asked about (`ssl_stapling`).

@@ -288,6 +288,7 @@ impl Page {
                 self.line(format!("    {line}"));
             }
             self.private_keys(server, configuration.handshake_threads);
+            self.certificates(server);
         }
     }
 
@@ -306,6 +307,24 @@ impl Page {
             (mode, threads) => format!("ssl_async {mode} with {threads} handshake threads"),
         };
         self.line(format!("    private keys: {}, {threads}", keys.join(", ")));
+    }
+
+    /// When certificates end, and where their staples come from.
+    fn certificates(&mut self, server: &Server) {
+        for certificate in &server.certificates {
+            let end = match certificate.days_left {
+                None => "has no end that can be read".to_owned(),
+                Some(..=-1) => "has ended".to_owned(),
+                Some(1) => "ends in 1 day".to_owned(),
+                Some(days) => format!("ends in {days} days"),
+            };
+            let staples = match &certificate.staples {
+                None => String::new(),
+                Some(from) => format!(", staples from {from}"),
+            };
+            let (key, file) = (certificate.key, &certificate.file);
+            self.line(format!("    certificate {key} {file}: {end}{staples}"));
+        }
     }
 
     /// A blank line and a heading.

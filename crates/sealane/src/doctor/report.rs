@@ -248,6 +248,20 @@ pub(super) struct Server {
     pub(super) ssl_async: &'static str,
     /// What computes with the private key of each certificate.
     pub(super) accelerators: Vec<KeyAccelerator>,
+    pub(super) certificates: Vec<Certificate>,
+}
+
+/// A certificate that a server sends.
+#[derive(Debug, Serialize)]
+pub(super) struct Certificate {
+    /// Its file.
+    pub(super) file: String,
+    /// `rsa2048`, `p256` and so on.
+    pub(super) key: &'static str,
+    /// Whole days until it ends; negative once it has.
+    pub(super) days_left: Option<i64>,
+    /// Whom staples come from, or `ssl_stapling_file`.
+    pub(super) staples: Option<String>,
 }
 
 /// A private key and what computes with it.

@@ -1,6 +1,6 @@
 //! Which servers of a configuration will use kernel TLS, and why others will not.
 
-use super::report::{Configuration, Finding, KeyAccelerator, Sendfile, Server, Use};
+use super::report::{Certificate, Configuration, Finding, KeyAccelerator, Sendfile, Server, Use};
 use sealane_conf::Config;
 use sealane_conf::model::{self, AsyncMode, Http, ListenAddress, Listener, Locations};
 use sealane_server::{HandshakeThreads, TlsOfServers};
@@ -71,9 +71,51 @@ pub(super) fn examine(
             in_user_space,
             ssl_async: ssl_async(server),
             accelerators: accelerators(tls),
+            certificates: certificates(tls),
         });
     }
-    (configuration, findings(problems))
+    let mut findings = findings(problems);
+    findings.extend(certificates_that_end(&configuration.servers));
+    (configuration, findings)
+}
+
+/// Days before its end from which a certificate is something to improve.
+const DAYS_TO_RENEW: i64 = 14;
+
+fn certificates(tls: &ServerTls) -> Vec<Certificate> {
+    let day_s = 24 * 3600;
+    let now_s = sealane_sys::time::unix_coarse_s();
+    let days = |end: i64| end.saturating_sub(now_s).div_euclid(day_s);
+    let found = tls.certificates().map(|certificate| Certificate {
+        file: certificate.label.to_owned(),
+        key: certificate.key.name(),
+        days_left: certificate.ends_s.map(days),
+        staples: certificate.staples.map(str::to_owned),
+    });
+    found.collect()
+}
+
+/// One finding for each file.
+fn certificates_that_end(servers: &[Server]) -> Vec<Finding> {
+    let mut known: Vec<&str> = Vec::new();
+    let mut found = Vec::new();
+    for certificate in servers.iter().flat_map(|server| &server.certificates) {
+        let soon = certificate.days_left.filter(|days| *days < DAYS_TO_RENEW);
+        let Some(days) = soon.filter(|_| !known.contains(&certificate.file.as_str())) else {
+            continue;
+        };
+        known.push(&certificate.file);
+        let file = &certificate.file;
+        let what = match days {
+            ..=-1 => format!("certificate {file} has ended: clients refuse it"),
+            0 => format!("certificate {file} ends within a day"),
+            1 => format!("certificate {file} ends in 1 day"),
+            _ => format!("certificate {file} ends in {days} days"),
+        };
+        let remedy = "renew it, then: sealane -s reload".to_owned();
+        found.push(Finding::new("certificate_ends", what, remedy));
+    }
+    found
 }
 
 fn ssl_async(server: &model::Server) -> &'static str {

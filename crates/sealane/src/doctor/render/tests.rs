@@ -1,4 +1,6 @@
-use super::super::report::{CpuFeature, KeyAccelerator, Module, SCHEMA, Sendfile, Server, Suite};
+use super::super::report::{
+    Certificate, CpuFeature, KeyAccelerator, Module, SCHEMA, Sendfile, Server, Suite,
+};
 use super::*;
 use std::collections::BTreeMap;
 
@@ -39,6 +41,20 @@ fn server(name: &str, kernel_tls: Use, detail: &str) -> Server {
             KeyAccelerator {
                 key: "p256",
                 accelerator: "cpu",
+            },
+        ],
+        certificates: vec![
+            Certificate {
+                file: "/etc/ssl/a.pem".to_owned(),
+                key: "p256",
+                days_left: Some(61),
+                staples: Some("ocsp.example".to_owned()),
+            },
+            Certificate {
+                file: "/etc/ssl/old.pem".to_owned(),
+                key: "rsa2048",
+                days_left: Some(-1),
+                staples: None,
             },
         ],
     }
@@ -170,6 +186,8 @@ fn everything_found_is_shown_aligned() {
         "  a.example on 0.0.0.0:443, [::]:443",
         "    kernel TLS from the end of the handshake",
         "    private keys: rsa2048 by batch, p256 by cpu, ssl_async auto with 4 handshake threads",
+        "    certificate p256 /etc/ssl/a.pem: ends in 61 days, staples from ocsp.example",
+        "    certificate rsa2048 /etc/ssl/old.pem: has ended",
         "  batch             no   because of processor",
         "  (no name) on 0.0.0.0:443, [::]:443",
         "    no kernel TLS: sendfile is off",
