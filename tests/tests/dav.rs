@@ -438,6 +438,10 @@ fn methods_that_come_with_a_reload_have_the_system_calls_that_they_need() {
     assert_eq!(status("MKCOL /made/"), "HTTP/1.1 405 Not Allowed");
     let all = with("dav_methods PUT DELETE MKCOL;");
     assert_eq!(reload(&site, &server, &all), Reload::Applied);
+    // Until it has been told to end, the first worker takes connections, too.
+    wait_for("the first worker to end", || {
+        (server.worker_pids().len() == 1).then_some(())
+    });
     for (request, wanted) in [
         ("MKCOL /made/", "201 Created"),
         (

@@ -533,6 +533,11 @@ impl Orders {
     }
 
     fn end(&mut self, command: Command) {
+        if let Command::Quit | Command::Terminate = command {
+            // Before anybody is told: who serves next may be another server, with ticket keys that
+            // are ours, and a register that is not.
+            self.carried.sessions().close_register();
+        }
         match command {
             Command::Quit | Command::HandOver(_) => {
                 // A second channel means that a third process takes over.
@@ -545,11 +550,6 @@ impl Orders {
                 self.telling.clear(); // nobody waits
             }
             Command::Apply(_) | Command::TakeOver(_) => {}
-        }
-        if let Command::Quit | Command::Terminate = command {
-            // Who serves next may be another server, with ticket keys that are ours, and a
-            // register that is not.
-            self.carried.sessions().close_register();
         }
         self.waiting.push_back(command);
     }
