@@ -7,8 +7,9 @@ use authority::Authority;
 use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::reload::reload_as_it_is;
 use sealane_tests::upgrade::{Daemon, children, signal};
-use sealane_tests::{Program, Redis, Server, Site, command, wait_for};
+use sealane_tests::{NameServer, Program, Redis, Server, Site, command, wait_for};
 use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -242,6 +243,41 @@ fn wrong_responses_are_not_sent_and_say_why() {
         assert!(line.contains(part), "{line}");
     }
     assert_eq!(log.matches("trylater").count(), 1, "said once");
+}
+
+#[test]
+fn responders_have_names_and_addresses_of_both_kinds() {
+    let site = Site::new();
+    let authority = Authority::new(&site);
+    let good = http("200 OK", "", &authority.good("silent"));
+    let answer = move |_: &Asked| Answer::SendAndClose(good.clone());
+    let named = Origin::answering(answer.clone());
+    let wide = Origin::at((Ipv6Addr::LOCALHOST, 0), answer);
+    let names = NameServer::start();
+    // Nobody listens there.
+    names.says("ocsp.test", &[Ipv4Addr::new(127, 0, 0, 9)]);
+    let responder = |host: &str, port: u16| format!("ssl_stapling_responder http://{host}:{port};");
+    let text = format!(
+        "ssl_stapling on; {} {} {}",
+        block("wide", "silent", &responder("[::1]", wide.port())),
+        block("system", "silent", &responder("localhost", named.port())),
+        block(
+            "named",
+            "silent",
+            &format!(
+                "resolver 127.0.0.1:{} ipv6=off valid=1s; {}",
+                names.port(),
+                responder("ocsp.test", named.port())
+            )
+        ),
+    );
+    let server = site.serve(&here(&site, &text));
+    wait_for_staple(&server, "wide");
+    wait_for_staple(&server, "system");
+    server.wait_for_log("responder: ocsp.test, peer: 127.0.0.9:");
+    names.says("ocsp.test", &[Ipv4Addr::LOCALHOST]);
+    wait_for_staple(&server, "named");
+    server.wait_for_log("OCSP response received again");
 }
 
 #[test]
