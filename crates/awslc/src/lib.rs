@@ -106,7 +106,7 @@ pub use key_operation::KeyOperation;
 pub use memory::use_program_allocator;
 pub use moving::NotMovable;
 pub use ocsp::{
-    CertificateStatus, MAX_OCSP_RESPONSE_BYTES, OcspAnswer, OcspFailure, OcspQuestion,
+    CertificateStatus, MAX_OCSP_RESPONSE_BYTES, OcspAnswer, OcspFailure, OcspIssuer, OcspQuestion,
     check_ocsp_response,
 };
 pub use peer::{MAX_CLIENT_CERTIFICATES, MAX_CLIENT_CHAIN_BYTES, PeerChain};

@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use aws_lc_sys as sys;
 
@@ -93,10 +94,8 @@ impl From<Error> for OcspFailure {
     }
 }
 
-/// The question about one certificate, and whom to believe.
-pub struct OcspQuestion {
-    id: CertificateId,
-    request: Vec<u8>,
+/// An issuer of certificates, and whom to believe about them. Certificates share it.
+pub struct OcspIssuer {
     issuer: Certificate,
     trust: Trust,
 }
@@ -109,18 +108,14 @@ enum Trust {
     Roots(Store),
 }
 
-impl OcspQuestion {
-    /// A question about `certificate`, which `issuer` has issued. With `roots`, the certificate of
-    /// a responder other than the issuer has to lead to one of these.
+impl OcspIssuer {
+    /// With `roots`, the certificate of a responder other than the issuer has to lead to one of
+    /// these.
     ///
     /// # Errors
     ///
-    /// When libcrypto has no memory, or a certificate is not what it should be.
-    pub fn new(
-        certificate: &Certificate,
-        issuer: &Certificate,
-        roots: Option<&[Certificate]>,
-    ) -> Result<Self, Error> {
+    /// When libcrypto has no memory.
+    pub fn new(issuer: &Certificate, roots: Option<&[Certificate]>) -> Result<Self, Error> {
         error::clear_queue();
         let store = Store::new()?;
         let trust = match roots {
@@ -136,12 +131,57 @@ impl OcspQuestion {
                 Trust::Issuer(store)
             }
         };
-        let id = CertificateId::new(certificate, issuer)?;
         Ok(Self {
-            request: request(&id)?,
-            id,
             issuer: issuer.clone(),
             trust,
+        })
+    }
+
+    fn verify(&self, basic: &Basic) -> Result<(), Error> {
+        let issuers = Stack::of(&self.issuer)?;
+        let (store, flags) = match &self.trust {
+            Trust::Issuer(store) => (store, 0),
+            // What the issuer itself has signed needs no further authority.
+            Trust::Roots(store) => (store, sys::OCSP_TRUSTOTHER),
+        };
+        // SAFETY: response, stack and store are valid during the call.
+        check("OCSP_basic_verify", unsafe {
+            sys::OCSP_basic_verify(
+                basic.0.as_ptr(),
+                issuers.0.as_ptr(),
+                store.as_ptr(),
+                flags as _,
+            )
+        })
+    }
+}
+
+impl fmt::Debug for OcspIssuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OcspIssuer({:?})", self.issuer)
+    }
+}
+
+/// The question about one certificate.
+pub struct OcspQuestion {
+    id: CertificateId,
+    request: Box<[u8]>,
+    issuer: Arc<OcspIssuer>,
+}
+
+impl OcspQuestion {
+    /// A question about `certificate`, which `issuer` has issued.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto has no memory, or a certificate is not what it should be.
+    pub fn new(certificate: &Certificate, issuer: Arc<OcspIssuer>) -> Result<Self, Error> {
+        error::clear_queue();
+        let id = CertificateId::new(certificate, &issuer.issuer)?;
+        Ok(Self {
+            request: request(&id)?.into(),
+            id,
+            issuer,
         })
     }
 
@@ -177,7 +217,7 @@ impl OcspQuestion {
 
     fn find(&self, basic: &Basic, verify: bool) -> Result<OcspAnswer, OcspFailure> {
         if verify {
-            self.verify(basic)?;
+            self.issuer.verify(basic)?;
         }
         let mut status: c_int = 0;
         let mut this_update: *mut sys::ASN1_GENERALIZEDTIME = ptr::null_mut();
@@ -215,24 +255,6 @@ impl OcspQuestion {
                 next_update_s: posix(next_update),
             })
         }
-    }
-
-    fn verify(&self, basic: &Basic) -> Result<(), Error> {
-        let issuers = Stack::of(&self.issuer)?;
-        let (store, flags) = match &self.trust {
-            Trust::Issuer(store) => (store, 0),
-            // What the issuer itself has signed needs no further authority.
-            Trust::Roots(store) => (store, sys::OCSP_TRUSTOTHER),
-        };
-        // SAFETY: response, stack and store are valid during the call.
-        check("OCSP_basic_verify", unsafe {
-            sys::OCSP_basic_verify(
-                basic.0.as_ptr(),
-                issuers.0.as_ptr(),
-                store.as_ptr(),
-                flags as _,
-            )
-        })
     }
 }
 

@@ -14,8 +14,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sealane_awslc::{
-    Certificate, CertificateChain, CertificateStatus, OcspFailure, OcspQuestion, sha256,
-    unix_time_s,
+    Certificate, CertificateChain, CertificateStatus, OcspFailure, OcspIssuer, OcspQuestion,
+    sha256, unix_time_s,
 };
 
 use crate::error::{SettingsError, Warning};
@@ -233,16 +233,19 @@ impl StapleSource {
                 ));
             }
         };
-        let trusted = trusted.as_ref().map(CertificateChain::certificates);
-        // Without roots, only what the issuer itself has signed is believed.
-        let roots = settings.verify.then(|| trusted.unwrap_or_default());
-        let id = identify(leaf, issuer, &url, settings)?;
-        let certificate = settings.state.certificate(id, || {
+        let ids = identify(leaf, issuer, &url, settings)?;
+        let certificate = settings.state.certificate(ids.certificate, || {
+            let authority = settings.state.issuer(ids.issuer, || {
+                let trusted = trusted.as_ref().map(CertificateChain::certificates);
+                // Without roots, only what the issuer itself has signed is believed.
+                let roots = settings.verify.then(|| trusted.unwrap_or_default());
+                OcspIssuer::new(issuer, roots).map_err(library)
+            })?;
             Ok(StapledCertificate {
-                id,
+                id: ids.certificate,
                 label: label.clone(),
                 responder,
-                question: OcspQuestion::new(leaf, issuer, roots).map_err(library)?,
+                question: OcspQuestion::new(leaf, authority).map_err(library)?,
                 demands_staple: leaf.demands_staple(),
                 staple: Mutex::default(),
             })
@@ -298,7 +301,8 @@ fn from_file(
             next_update_s: None,
         }))));
     };
-    let question = OcspQuestion::new(identity.chain.leaf(), issuer, None).map_err(library)?;
+    let issuer = OcspIssuer::new(issuer, None).map_err(library)?;
+    let question = OcspQuestion::new(identity.chain.leaf(), Arc::new(issuer)).map_err(library)?;
     let mut ignored = |why: &str| {
         warnings.push(Warning::new(format!(
             "\"ssl_stapling_file\" \"{label}\" is not sent with certificate \"{}\": {why}",
@@ -323,25 +327,34 @@ fn from_file(
     }
 }
 
+/// Hashes by which certificates and their issuers are found again.
+struct Ids {
+    certificate: StapleId,
+    issuer: [u8; 32],
+}
+
 fn identify(
     leaf: &Certificate,
     issuer: &Certificate,
     url: &str,
     settings: &StaplingSettings,
-) -> Result<StapleId, SettingsError> {
+) -> Result<Ids, SettingsError> {
     let trusted = settings.trusted.as_ref().filter(|_| settings.verify);
-    let parts = [
-        leaf.to_der().map_err(library)?,
-        issuer.to_der().map_err(library)?,
-        url.as_bytes().to_vec(),
-        vec![u8::from(settings.verify)],
-        trusted.map(|file| file.pem.clone()).unwrap_or_default(),
-    ];
-    let mut all = Vec::new();
-    for part in parts {
-        all.extend_from_slice(&sha256(&part));
-    }
-    Ok(StapleId(sha256(&all)))
+    let issuer = digest(&[
+        &issuer.to_der().map_err(library)?,
+        &[u8::from(settings.verify)],
+        trusted.map_or(&[], |file| &file.pem),
+    ]);
+    let leaf = leaf.to_der().map_err(library)?;
+    Ok(Ids {
+        certificate: StapleId(digest(&[&leaf, &issuer, url.as_bytes()])),
+        issuer,
+    })
+}
+
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let parts: Vec<u8> = parts.iter().flat_map(|part| sha256(part)).collect();
+    sha256(&parts)
 }
 
 fn load(file: &PemFile) -> Result<CertificateChain, SettingsError> {

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use sealane_awslc::OcspIssuer;
+
 use super::{StapleId, StapledCertificate};
 use crate::error::SettingsError;
 
@@ -11,6 +13,8 @@ use crate::error::SettingsError;
 #[derive(Default)]
 pub struct StapleState {
     known: Mutex<HashMap<StapleId, Weak<StapledCertificate>>>,
+    /// What certificates of one issuer have in common.
+    issuers: Mutex<HashMap<[u8; 32], Weak<OcspIssuer>>>,
 }
 
 impl StapleState {
@@ -24,16 +28,28 @@ impl StapleState {
         if let Some(found) = known.get(&id).and_then(Weak::upgrade) {
             return Ok(found);
         }
-        known.retain(|_, certificate| certificate.strong_count() > 0);
+        if known.len().is_power_of_two() {
+            known.retain(|_, certificate| certificate.strong_count() > 0);
+        }
         let new = Arc::new(make()?);
         known.insert(id, Arc::downgrade(&new));
         Ok(new)
     }
 
-    /// Every certificate in use, for whoever asks responders.
-    pub fn certificates(&self) -> Vec<Arc<StapledCertificate>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.values().filter_map(Weak::upgrade).collect()
+    /// The issuer with this hash, made if it is new.
+    pub(super) fn issuer(
+        &self,
+        id: [u8; 32],
+        make: impl FnOnce() -> Result<OcspIssuer, SettingsError>,
+    ) -> Result<Arc<OcspIssuer>, SettingsError> {
+        let mut known = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(&id).and_then(Weak::upgrade) {
+            return Ok(found);
+        }
+        known.retain(|_, issuer| issuer.strong_count() > 0);
+        let new = Arc::new(make()?);
+        known.insert(id, Arc::downgrade(&new));
+        Ok(new)
     }
 }
 
