@@ -2,6 +2,7 @@
 //! and nothing is inherited yet. [`crate::merge`] turns it into the model.
 
 mod body_filters;
+mod browsers;
 mod compression;
 mod media_types;
 mod passing;
@@ -9,6 +10,7 @@ mod restricting;
 mod text_filters;
 
 pub(crate) use body_filters::*;
+pub(crate) use browsers::*;
 pub(crate) use compression::*;
 pub(crate) use media_types::*;
 pub(crate) use passing::*;
@@ -294,6 +296,7 @@ pub(crate) struct LocationDraft {
     pub(crate) passing: PassingDraft,
     pub(crate) body_filters: BodyFiltersDraft,
     pub(crate) restricting: RestrictingDraft,
+    pub(crate) browsers: BrowsersDraft,
     pub(crate) files_at: Option<FilesDraft>,
     pub(crate) index: Option<List<Template>>,
     pub(crate) try_files: Option<TryFiles>,

@@ -180,6 +180,7 @@ fn changeable(name: &str, variable: &Variable) -> bool {
         Variable::Builtin(Builtin::Args | Builtin::LimitRate) => true,
         Variable::Builtin(Builtin::ProxyHost | Builtin::ProxyPort) => true,
         Variable::Builtin(Builtin::InvalidReferer | Builtin::UidReset) => true,
+        Variable::Builtin(Builtin::ModernBrowser | Builtin::AncientBrowser | Builtin::Msie) => true,
         Variable::Builtin(_) => name.starts_with("ssl_"),
         _ => !FIXED.contains(&name),
     }

@@ -73,6 +73,16 @@ pub(crate) fn leave_out_unwanted_source(exchange: &mut Exchange) {
     }
 }
 
+/// Whether the client calls itself MSIE, and not Opera.
+pub(crate) fn is_msie(exchange: &Exchange) -> bool {
+    let Some(agent) = exchange.request.head.get(KnownHeader::UserAgent) else {
+        return false;
+    };
+    let agent = agent.of(&exchange.request.buffer);
+    let at = |word: &[u8]| memchr::memmem::find(agent, word);
+    at(b"MSIE ").is_some_and(|at| at + 7 < agent.len()) && at(b"Opera").is_none()
+}
+
 /// Whether the client is what nginx takes for MSIE 6: versions 4 to 6 without the second
 /// service pack of Windows XP.
 pub(crate) fn is_msie6(exchange: &Exchange) -> bool {

@@ -463,3 +463,43 @@ fn what_is_rewritten_is_logged() {
         ],
     );
 }
+
+#[test]
+fn browsers_by_their_user_agent() {
+    compare_http(
+        "",
+        "set $all \"[$modern_browser|$ancient_browser|$msie]\"; \
+         modern_browser unlisted; ancient_browser Lynx netscape4; \
+         location / { return 200 \"outer [$modern_browser|$ancient_browser|$msie]\"; } \
+         location /listed { modern_browser msie 5.5; modern_browser gecko 1.7.8; \
+             modern_browser_value new; ancient_browser_value old; \
+             return 200 \"[$modern_browser|$ancient_browser|$msie]\"; } \
+         location /opera { modern_browser opera 9.0; modern_browser msie 6.0; modern_browser unlisted; \
+             return 200 \"[$modern_browser|$ancient_browser|$msie]\"; } \
+         location /old { ancient_browser \"MSIE 5\"; ancient_browser_value old; \
+             if ($ancient_browser) { return 200 \"old [$ancient_browser]\"; } return 200 new; } \
+         location /server { return 200 $all; }",
+        |_| {},
+        &[
+            "GET /",
+            "GET /|User-Agent: Lynx/2.8.5",
+            "GET /|User-Agent: Mozilla/4.72 [en] (X11; U)",
+            "GET /|User-Agent: Mozilla/4.72",
+            "GET /|User-Agent: curl/8.0",
+            "GET /listed",
+            "GET /listed|User-Agent: Mozilla/4.0 (compatible; MSIE 5.5; Windows NT 5.1)",
+            "GET /listed|User-Agent: Mozilla/4.0 (compatible; MSIE 5.01; Windows NT 5.1)",
+            "GET /listed|User-Agent: Mozilla/4.0 (compatible; MSIE 6.0; X11) Opera 7.50  [en]",
+            "GET /listed|User-Agent: Mozilla/5.0 (X11; U; Linux i686; en-US; rv:1.7.8) Gecko/20050511",
+            "GET /listed|User-Agent: Mozilla/5.0 (X11; U; Linux i686; en-US; rv:1.6) Gecko/20040206",
+            "GET /listed|User-Agent: curl/8.0",
+            "GET /opera|User-Agent: Opera/9.01 (X11; FreeBSD 6 i386; U; en)",
+            "GET /opera|User-Agent: Mozilla/4.0 (compatible; MSIE 6.0; X11; FreeBSD i386) Opera 8.5",
+            "GET /opera|User-Agent: Mozilla/4.0 (compatible; MSIE 10.0; Windows NT 6.1)",
+            "GET /opera|User-Agent: curl/8.0",
+            "GET /old|User-Agent: Mozilla/4.0 (compatible; MSIE 5.01; Windows NT 5.0)",
+            "GET /old|User-Agent: Mozilla/4.0 (compatible; MSIE 6.01; Windows NT 5.0)",
+            "GET /server|User-Agent: Mozilla/4.0 (compatible; MSIE 5.5; Windows NT 5.1)",
+        ],
+    );
+}

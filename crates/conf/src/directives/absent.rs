@@ -67,20 +67,6 @@ pub(super) const PERL_MODULE: Module = Module {
     ],
 };
 
-const BROWSER: &str = "User-Agent does not identify browsers reliably; use `map $http_user_agent \
-                       $name { ~MSIE old; default new; }` instead";
-
-pub(super) const BROWSER_MODULE: Module = Module {
-    title: "Left out: browsers",
-    doc: "ngx_http_browser_module.",
-    rows: &[
-        Row::unsupported("ancient_browser", HSL, Arity::AtLeast(1), BROWSER),
-        Row::unsupported("ancient_browser_value", HSL, ONE, BROWSER),
-        Row::unsupported("modern_browser", HSL, Arity::Between(1, 2), BROWSER),
-        Row::unsupported("modern_browser_value", HSL, ONE, BROWSER),
-    ],
-};
-
 const DEGRADATION: &str = "it checks the memory of nginx's process, and works only on Solaris; use \
                            `worker_connections`, `limit_req` and `limit_conn` to limit the load";
 

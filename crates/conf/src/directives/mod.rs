@@ -10,6 +10,7 @@ mod access;
 mod addition;
 mod auth_basic;
 mod autoindex;
+mod browser;
 mod charset;
 mod compression;
 mod core;
@@ -282,6 +283,7 @@ pub const MODULES: &[&Module] = &[
     &secure_link::MODULE,
     &referer::MODULE,
     &userid::MODULE,
+    &browser::MODULE,
     &proxy::MODULE,
     &fastcgi::MODULE,
     &uwsgi::MODULE,
@@ -295,7 +297,6 @@ pub const MODULES: &[&Module] = &[
     &absent::IMAGE_FILTER,
     &absent::XSLT_MODULE,
     &absent::PERL_MODULE,
-    &absent::BROWSER_MODULE,
     &absent::DEGRADATION_MODULE,
 ];
 

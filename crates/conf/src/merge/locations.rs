@@ -83,6 +83,8 @@ impl LocationDraft {
         self.passing.inherit(&outer.passing);
         self.body_filters.inherit(&outer.body_filters);
         self.restricting.inherit(&outer.restricting);
+        let (browsers, outer_browsers) = (&mut self.browsers, &outer.browsers);
+        inherit!(browsers, outer_browsers; modern ancient modern_value ancient_value);
         inherit!(self, outer;
             files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
             autoindex_max_entries
@@ -329,6 +331,7 @@ impl Inherited<'_> {
             limits: draft.restricting.limits(),
             secure_link: draft.restricting.secure_link(),
             valid_referers: draft.restricting.valid_referers.clone(),
+            browsers: draft.browsers.finish(),
             userid: draft.restricting.userid.finish(),
             limit_except: None,
             mirrors: draft.mirrors.clone().unwrap_or_default(),

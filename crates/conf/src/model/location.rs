@@ -1,9 +1,9 @@
 //! The `location` context: the tree of locations and the settings of each.
 
 use super::{
-    Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ContentHandler, Dav, ErrorLog,
-    GzipClients, LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script, SecureLink,
-    SendProxyProtocol, StaticCodings, TempPath, Template, UserId, ValidReferers,
+    Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, ContentHandler, Dav,
+    ErrorLog, GzipClients, LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script,
+    SecureLink, SendProxyProtocol, StaticCodings, TempPath, Template, UserId, ValidReferers,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -225,6 +225,8 @@ pub struct LocationConf {
     pub limits: Option<Arc<Limits>>,
     /// `secure_link` or `secure_link_secret`.
     pub secure_link: Option<Arc<SecureLink>>,
+    /// `modern_browser` and `ancient_browser`.
+    pub browsers: Option<Arc<Browsers>>,
     /// `valid_referers`.
     pub valid_referers: Option<Arc<ValidReferers>>,
     /// `userid` with its options; `None` when it is off.

@@ -6,6 +6,7 @@
 
 mod access;
 mod body_filters;
+mod browsers;
 mod compression;
 mod content;
 mod geo;
@@ -38,6 +39,7 @@ mod userid;
 
 pub use access::*;
 pub use body_filters::*;
+pub use browsers::*;
 pub use compression::*;
 pub use content::*;
 pub use geo::*;

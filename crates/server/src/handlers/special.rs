@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use crate::exchange::{ContentType, Exchange};
+use crate::framing;
 use crate::pipeline::MAX_INTERNAL_REDIRECTS;
 use crate::response_head::server_name;
 use crate::template;
@@ -123,7 +124,7 @@ fn built_in(exchange: &mut Exchange, status: StatusCode) {
     let mut status = status;
     if is_redirect
         && exchange.conf().msie_refresh
-        && is_msie(exchange)
+        && framing::is_msie(exchange)
         && let Some(location) = exchange.response.location.take()
     {
         status = StatusCode::OK;
@@ -163,15 +164,5 @@ fn wants_padding(exchange: &Exchange) -> bool {
         return false;
     }
     // nginx takes `Gecko/` (not `like Gecko`) for Mozilla's browsers, which do not do that.
-    is_msie(exchange) || (has(b"Chrome/") && !has(b"Gecko/"))
-}
-
-/// Whether the client calls itself MSIE, and not Opera.
-fn is_msie(exchange: &Exchange) -> bool {
-    let Some(agent) = exchange.request.head.get(KnownHeader::UserAgent) else {
-        return false;
-    };
-    let agent = agent.of(&exchange.request.buffer);
-    let at = |word: &[u8]| memchr::memmem::find(agent, word);
-    at(b"MSIE ").is_some_and(|at| at + 7 < agent.len()) && at(b"Opera").is_none()
+    framing::is_msie(exchange) || (has(b"Chrome/") && !has(b"Gecko/"))
 }

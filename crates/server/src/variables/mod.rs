@@ -3,6 +3,7 @@
 //! Values are written where and when they are needed; nothing is cached. A variable is either
 //! found, perhaps empty, or absent: access logs show `-` for an absent one, templates nothing.
 
+mod browsers;
 mod composed;
 mod connection;
 mod links;
@@ -160,6 +161,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslClientVerify => tls::append(exchange, builtin, out),
         B::GzipRatio | B::BrotliRatio | B::ZstdRatio => response::append(exchange, builtin, out),
         B::InvalidReferer => links::invalid_referer(exchange, out),
+        B::ModernBrowser | B::AncientBrowser | B::Msie => browsers::append(exchange, builtin, out),
         B::UidGot => userid::got(exchange, out),
         B::UidSet => userid::set(exchange, out),
         B::UidReset => text("", out),
