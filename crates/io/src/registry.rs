@@ -41,6 +41,8 @@ pub struct ConnectionHandle {
     phase: AtomicU8,
     asked: AtomicU8,
     expired: AtomicBool,
+    /// The oldest configuration that may still be used.
+    oldest: AtomicU64,
     /// Sequence number of the idle period, to find the longest idle connection.
     idle_since: AtomicU64,
     waker: Mutex<Option<Waker>>,
@@ -116,6 +118,15 @@ impl Registry {
         self.asked.fetch_max(asked as u8, Ordering::Relaxed);
         for handle in self.lock().handles.iter().flatten() {
             handle.ask(asked);
+        }
+    }
+
+    /// Ends what still uses a configuration older than this one: each connection looks for itself
+    /// whether it does.
+    pub fn retire_before(&self, generation: u64) {
+        for handle in self.lock().handles.iter().flatten() {
+            handle.oldest.fetch_max(generation, Ordering::Relaxed);
+            handle.wake();
         }
     }
 
@@ -210,6 +221,11 @@ impl Entry {
     /// What the connection was asked to do.
     pub fn asked(&self) -> Asked {
         self.handle.asked()
+    }
+
+    /// The number of the oldest configuration that the connection may still use.
+    pub fn oldest_configuration(&self) -> u64 {
+        self.handle.oldest.load(Ordering::Relaxed)
     }
 
     /// The connection asks itself to close when idle.
@@ -363,6 +379,24 @@ mod tests {
         assert!(!late_handle.expired.load(Ordering::Relaxed));
         registry.expire(150);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn who_uses_an_old_configuration_is_told_which_is_the_oldest() {
+        let registry = Arc::new(Registry::default());
+        let entry = Entry::new(registry.clone());
+        let wakes = Arc::new(CountWakes::default());
+        entry.set_waker(&Waker::from(wakes.clone()));
+        assert_eq!(entry.oldest_configuration(), 0);
+        registry.retire_before(2);
+        registry.retire_before(1);
+        assert_eq!(
+            entry.oldest_configuration(),
+            2,
+            "it never grows older again"
+        );
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+        assert_eq!(entry.asked(), Asked::Nothing);
     }
 
     #[test]
