@@ -22,6 +22,7 @@ use crate::exchange::{ContentType, Exchange};
 use crate::open_file_cache::{Errno, Lookup, Opened, open_blocking, open_now};
 use crate::proxying;
 use crate::request_log::{Text, log_request};
+use crate::rewrite::EarlierHandler;
 use path::FilePath;
 use sealane_conf::model::{ContentHandler, LocationConf, StaticCodings};
 use sealane_http::media_type;
@@ -57,7 +58,15 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Outcome {
     if exchange.snapshot.location(exchange.location).pass.is_some() {
         return Box::pin(proxying::answer(exchange)).await;
     }
-    if let Some(handler) = exchange.conf().content_handler {
+    let handler = match (
+        exchange.conf().content_handler,
+        exchange.features.rewrite.earlier_handler,
+    ) {
+        (None, Some(EarlierHandler::Module(handler))) => Some(handler),
+        (None, Some(EarlierHandler::Pass)) => return no_upstream(exchange),
+        (own, _) => own,
+    };
+    if let Some(handler) = handler {
         match Box::pin(by_module(exchange, handler)).await {
             Outcome::Declined => {}
             outcome => return outcome,
@@ -80,6 +89,13 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Outcome {
         }
     }
     static_file::answer(exchange).await
+}
+
+/// A request was to be passed on, but of the `if`s that matched the last does not say where: the
+/// directive belongs into both.
+fn no_upstream(exchange: &Exchange) -> Outcome {
+    log_request!(exchange, Alert, "no upstream configuration");
+    Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// The module that replaces plain files; it may leave some of them to the default handler.
