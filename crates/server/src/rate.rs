@@ -43,6 +43,11 @@ impl RateLimit {
         RateLimit { rate, after: 0 }
     }
 
+    /// Whether there is no limit.
+    pub(crate) fn is_unlimited(self) -> bool {
+        self.rate == 0
+    }
+
     /// How many bytes may be sent now, or how long to wait for the next ones.
     /// The first second's worth may leave at once, as in nginx; then [`QUANTUM_MS`] worth at a
     /// time, not each byte as it is earned.
