@@ -39,8 +39,8 @@ pub trait BodySource: Send {
         false
     }
 
-    /// Whether the head is to wait for the first bytes of the body: if there will be none because of
-    /// an error, the client gets no response instead of the beginning of one.
+    /// Whether the head is to wait for the first bytes of the body: if there will be none because
+    /// of an error, the client gets no response instead of the beginning of one.
     fn holds_head(&self) -> bool {
         false
     }

@@ -9,9 +9,7 @@ use crate::request_log::{Text, log_request};
 use crate::snapshot::LocationId;
 use crate::{template, variables};
 use sealane_conf::model::Variable;
-use sealane_conf::model::{
-    Condition, ContentHandler, FileTest, Op, Part, Rewrite, RewriteThen, Script, Template,
-};
+use sealane_conf::model::{Condition, FileTest, Op, Part, Rewrite, RewriteThen, Script, Template};
 use sealane_conf::regex::Regex;
 use sealane_http::StatusCode;
 use sealane_http::uri::{EscapeKind, escape_into};
@@ -24,18 +22,9 @@ use std::ffi::CString;
 pub(crate) struct RewriteState {
     /// `rewrite ... break` has changed the URI: it is no longer that of the location.
     pub(crate) uri_left_location: bool,
-    /// What was to answer before an `if` without a handler of its own has matched. As in nginx it
-    /// still is, with the settings of that `if`.
-    pub(crate) earlier_handler: Option<EarlierHandler>,
-}
-
-/// What answers in place of plain files.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EarlierHandler {
-    /// `proxy_pass` and the like: a server to pass to is not inherited between two `if`s.
-    Pass,
-    /// Another module.
-    Module(ContentHandler),
+    /// An `if` has matched that passes the request on. As in nginx it is to be passed on even if
+    /// another `if` matches after it, which does not say where.
+    pub(crate) passes: bool,
 }
 
 /// How a script has ended.
@@ -96,7 +85,7 @@ impl Engine {
                     if !self.holds(exchange, &condition.condition).await? {
                         at += condition.inside;
                     } else if let Some(block) = condition.block {
-                        remember_handler(exchange);
+                        remember_pass(exchange);
                         exchange.location = blocks[block];
                     }
                 }
@@ -284,15 +273,10 @@ impl Engine {
     }
 }
 
-/// Remembers what answers in a location that is left for an `if`.
-fn remember_handler(exchange: &mut Exchange) {
-    let passes = exchange.snapshot.location(exchange.location).pass.is_some();
-    let handler = match passes {
-        true => Some(EarlierHandler::Pass),
-        false => exchange.conf().content_handler.map(EarlierHandler::Module),
-    };
-    let earlier = &mut exchange.features.rewrite.earlier_handler;
-    *earlier = handler.or(*earlier);
+/// Remembers whether a location that is left for an `if` passes the request on.
+fn remember_pass(exchange: &mut Exchange) {
+    let location = exchange.snapshot.location(exchange.location);
+    exchange.features.rewrite.passes |= location.pass.is_some();
 }
 
 /// Whether the client's path contains escapes.

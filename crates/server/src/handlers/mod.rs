@@ -22,7 +22,6 @@ use crate::exchange::{ContentType, Exchange};
 use crate::open_file_cache::{Errno, Lookup, Opened, open_blocking, open_now};
 use crate::proxying;
 use crate::request_log::{Text, log_request};
-use crate::rewrite::EarlierHandler;
 use path::FilePath;
 use sealane_conf::model::{ContentHandler, LocationConf, StaticCodings};
 use sealane_http::media_type;
@@ -52,21 +51,17 @@ pub(crate) enum Outcome {
 
 /// Calls the content handlers in nginx's order.
 pub(crate) async fn content(exchange: &mut Exchange) -> Outcome {
+    let passes = exchange.snapshot.location(exchange.location).pass.is_some();
+    if !passes && exchange.features.rewrite.passes {
+        return no_upstream(exchange);
+    }
     if exchange.conf().stub_status {
         return stub_status::answer(exchange);
     }
-    if exchange.snapshot.location(exchange.location).pass.is_some() {
+    if passes {
         return Box::pin(proxying::answer(exchange)).await;
     }
-    let handler = match (
-        exchange.conf().content_handler,
-        exchange.features.rewrite.earlier_handler,
-    ) {
-        (None, Some(EarlierHandler::Module(handler))) => Some(handler),
-        (None, Some(EarlierHandler::Pass)) => return no_upstream(exchange),
-        (own, _) => own,
-    };
-    if let Some(handler) = handler {
+    if let Some(handler) = exchange.conf().content_handler {
         match Box::pin(by_module(exchange, handler)).await {
             Outcome::Declined => {}
             outcome => return outcome,

@@ -443,11 +443,12 @@ impl BodySource for Ssi {
     /// A page that begins with a variable begins when that is set: the response that it comes from
     /// may turn out too long.
     fn holds_head(&self) -> bool {
-        let is_setting = || match self.queue.front() {
+        let waits = || match self.queue.front() {
             Some(Queued::Answer(included)) => matches!(included.purpose, Purpose::Set(_)),
-            _ => false,
+            Some(Queued::Text(_)) => false,
+            None => !self.input.is_prompt(),
         };
-        !self.has_begun && is_setting()
+        !self.has_begun && waits()
     }
 
     fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {
