@@ -21,6 +21,8 @@ pub struct Registry {
     slots: Mutex<Slots>,
     /// What new connections are asked to do.
     asked: AtomicU8,
+    /// The oldest configuration that may still be used.
+    oldest: AtomicU64,
     /// Notified when a connection enters an empty table.
     occupied: Notify,
 }
@@ -124,6 +126,8 @@ impl Registry {
     /// Ends what still uses a configuration older than this one: each connection looks for itself
     /// whether it does.
     pub fn retire_before(&self, generation: u64) {
+        // One that was accepted before may register after this.
+        self.oldest.fetch_max(generation, Ordering::Relaxed);
         for handle in self.lock().handles.iter().flatten() {
             handle.oldest.fetch_max(generation, Ordering::Relaxed);
             handle.wake();
@@ -198,7 +202,10 @@ impl Registry {
 impl Entry {
     /// Enters a connection into its worker's registry.
     pub fn new(registry: Arc<Registry>) -> Entry {
-        let handle = Arc::new(ConnectionHandle::default());
+        let handle = Arc::new(ConnectionHandle {
+            oldest: AtomicU64::new(registry.oldest.load(Ordering::Relaxed)),
+            ..ConnectionHandle::default()
+        });
         match registry.asked() {
             Asked::Nothing => {}
             asked => handle.ask(asked.min(Asked::Finish)),
@@ -397,6 +404,7 @@ mod tests {
         );
         assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
         assert_eq!(entry.asked(), Asked::Nothing);
+        assert_eq!(Entry::new(registry).oldest_configuration(), 2);
     }
 
     #[test]

@@ -70,3 +70,57 @@ pub(super) fn of_commands(
         rest,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(
+        commands: &[(&str, &str)],
+        named: Option<&CertificateFiles>,
+    ) -> Result<Sorted, Fault> {
+        let options = Options::new(Path::new("/etc/nginx.conf"), Path::new("/"));
+        let commands: Vec<Command> = commands
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        of_commands(&options, "ssl_conf_command", &commands, named)
+    }
+
+    fn files(certificate: &str, key: &str) -> CertificateFiles {
+        let file = |path: &str| CertificateSource::File(path.into());
+        CertificateFiles {
+            certificate: file(certificate),
+            key: file(key),
+        }
+    }
+
+    #[test]
+    fn certificates_find_their_keys() {
+        let commands = [
+            ("PrivateKey", "a.key"),
+            ("Options", "KTLS"),
+            ("certificate", "a.pem"),
+            ("Certificate", "/b.pem"),
+        ];
+        let named = files("/c.pem", "/c.key");
+        let found = sorted(&commands, Some(&named));
+        let found = found.unwrap_or_else(|fault| panic!("{fault:?}"));
+        assert_eq!(found.rest, [("Options".to_owned(), "KTLS".to_owned())]);
+        let expected = [files("/etc/a.pem", "/etc/a.key"), files("/b.pem", "/c.key")];
+        assert_eq!(found.certificates, expected);
+        let key = sorted(&[("PrivateKey", "/k")], Some(&named));
+        assert!(key.is_ok_and(|found| found.certificates == [files("/c.pem", "/k")]));
+    }
+
+    #[test]
+    fn neither_stands_alone() {
+        for (command, missing) in [("Certificate", "PrivateKey"), ("PrivateKey", "Certificate")] {
+            let fault = sorted(&[(command, "a")], None)
+                .err()
+                .expect("half of a pair");
+            let text = format!("{fault:?}");
+            assert!(text.contains(missing), "{text}");
+        }
+    }
+}
