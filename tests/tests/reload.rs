@@ -1,6 +1,8 @@
 //! Another configuration while the server runs: what changes, what stays, and that nothing is
 //! lost on the way.
 
+use sealane_tests::http2::{Client, code};
+use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::reload::{Reload, ask, configure, reload, reload_as_it_is};
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{
@@ -411,6 +413,46 @@ fn a_request_finishes_with_its_configuration_and_the_next_has_the_new_one() {
     assert_eq!(kept.response(false).text(), "two");
     begun.send("\r\n");
     assert_eq!(begun.response(false).status, 200);
+}
+
+/// nginx ends the worker processes of the configuration that is replaced, with all that they do.
+#[test]
+fn what_uses_an_old_configuration_ends_after_worker_shutdown_timeout() {
+    let (site, origin) = (Site::new(), Origin::answering(|_| Answer::Silence));
+    let answering = |text: &str| {
+        let main = "worker_processes 1; worker_shutdown_timeout 200ms;";
+        let http = format!(
+            "server {{ listen 127.0.0.1:%plain%; http2 on; location / {{ return 200 {text}; }}
+             location /origin {{ proxy_pass http://127.0.0.1:{}; }} }}",
+            origin.port()
+        );
+        configuration(main, &http)
+    };
+    let server = site.serve_whole(&answering("one"));
+    let port = server.port("plain");
+    let mut silent = Connection::open(port);
+    let mut begun = Connection::open(port);
+    begun.send("GET / HTTP/1.1\r\n");
+    let mut waiting = Connection::open(port);
+    waiting.send("GET /origin HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut streams = Client::open(port, &[]);
+    let old = streams.get("/origin");
+    let mut kept = Connection::open(port);
+    kept.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(kept.response(false).text(), "one");
+    wait_for("both requests to get there", || {
+        (origin.connections() == 2).then_some(())
+    });
+    applied(&site, &server, &answering("two"));
+    for connection in [&mut silent, &mut begun, &mut waiting] {
+        assert!(connection.is_closed());
+    }
+    // Of connections with several requests those go on that have the new configuration.
+    assert_eq!(streams.response(old).reset, Some(code::CANCEL));
+    assert_eq!(streams.fetch("/").body, b"two");
+    kept.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(kept.response(false).text(), "two");
+    server.wait_for_log("worker_shutdown_timeout has passed since the configuration was replaced");
 }
 
 #[test]

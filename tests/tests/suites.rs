@@ -191,6 +191,26 @@ fn tls13_suites_are_filtered_by_ssl_conf_command() {
 }
 
 #[test]
+fn certificates_are_replaced_by_ssl_conf_command() {
+    let site = site();
+    site.certificate(&Certificate {
+        name: "override",
+        key: CertificateKey::Rsa,
+        names: "DNS:localhost",
+    });
+    // The one with the same kind of key is replaced, the other one stays.
+    let server = serve(
+        &site,
+        "ssl_conf_command Certificate certificates/override.pem;
+         ssl_conf_command PrivateKey certificates/override.key;",
+    );
+    for (algorithms, name) in [("RSA-PSS+SHA256", "override"), ("ECDSA+SHA256", "ecdsa")] {
+        let subject = handshake(&server, &format!("-tls1_3 -sigalgs {algorithms}")).subject;
+        assert!(subject.contains(name), "{subject} instead of {name}");
+    }
+}
+
+#[test]
 fn groups_follow_ssl_ecdh_curve() {
     let site = site();
     let server = serve(

@@ -2,6 +2,7 @@
 //! side closes or nothing comes for `proxy_read_timeout`.
 
 use sealane_tests::random::Random;
+use sealane_tests::reload::{Reload, reload_as_it_is};
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{
     Application, Certificate, CertificateKey, PATIENCE, Server, Site, command, repository, scale,
@@ -98,6 +99,28 @@ fn serve<'s>(site: &'s Site, origin: &Switching, settings: &str) -> Server<'s> {
             origin.port
         ),
     )
+}
+
+#[test]
+fn a_tunnel_of_an_old_configuration_ends_after_worker_shutdown_timeout() {
+    let (site, origin) = (Site::new(), Switching::echo());
+    let http = format!(
+        "server {{ listen 127.0.0.1:%plain%;
+         location / {{ proxy_pass http://127.0.0.1:{}; proxy_http_version 1.1;
+                       proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }} }}",
+        origin.port
+    );
+    let server = site.serve_with("worker_shutdown_timeout 100ms;", "", &http);
+    let mut tunnel = open(server.port("plain"));
+    tunnel.write_all(b"hello").expect("it is taken");
+    let mut back = [0; 5];
+    tunnel.read_exact(&mut back).expect("the origin echoes");
+    assert_eq!(&back, b"hello");
+    assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    assert_eq!(tunnel.read(&mut back).unwrap_or(0), 0, "it ends");
+    wait_for("the origin's end to close", || {
+        (origin.open() == 0).then_some(())
+    });
 }
 
 /// A connection that has been upgraded.

@@ -2,6 +2,7 @@
 //! checks that need the whole configuration. The order of the checks is
 //! nginx's, so that of several errors the same one is reported.
 
+mod certificates;
 mod charsets;
 mod locations;
 mod passes;

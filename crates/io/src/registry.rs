@@ -21,6 +21,8 @@ pub struct Registry {
     slots: Mutex<Slots>,
     /// What new connections are asked to do.
     asked: AtomicU8,
+    /// The oldest configuration that may still be used.
+    oldest: AtomicU64,
     /// Notified when a connection enters an empty table.
     occupied: Notify,
 }
@@ -41,6 +43,8 @@ pub struct ConnectionHandle {
     phase: AtomicU8,
     asked: AtomicU8,
     expired: AtomicBool,
+    /// The oldest configuration that may still be used.
+    oldest: AtomicU64,
     /// Sequence number of the idle period, to find the longest idle connection.
     idle_since: AtomicU64,
     waker: Mutex<Option<Waker>>,
@@ -119,6 +123,17 @@ impl Registry {
         }
     }
 
+    /// Ends what still uses a configuration older than this one: each connection looks for itself
+    /// whether it does.
+    pub fn retire_before(&self, generation: u64) {
+        // One that was accepted before may register after this.
+        self.oldest.fetch_max(generation, Ordering::Relaxed);
+        for handle in self.lock().handles.iter().flatten() {
+            handle.oldest.fetch_max(generation, Ordering::Relaxed);
+            handle.wake();
+        }
+    }
+
     /// Asks up to `count` idle connections to close, longest idle first, to make room for new ones.
     /// Returns how many were asked.
     pub fn drain_idle(&self, count: usize) -> usize {
@@ -187,7 +202,10 @@ impl Registry {
 impl Entry {
     /// Enters a connection into its worker's registry.
     pub fn new(registry: Arc<Registry>) -> Entry {
-        let handle = Arc::new(ConnectionHandle::default());
+        let handle = Arc::new(ConnectionHandle {
+            oldest: AtomicU64::new(registry.oldest.load(Ordering::Relaxed)),
+            ..ConnectionHandle::default()
+        });
         match registry.asked() {
             Asked::Nothing => {}
             asked => handle.ask(asked.min(Asked::Finish)),
@@ -210,6 +228,11 @@ impl Entry {
     /// What the connection was asked to do.
     pub fn asked(&self) -> Asked {
         self.handle.asked()
+    }
+
+    /// The number of the oldest configuration that the connection may still use.
+    pub fn oldest_configuration(&self) -> u64 {
+        self.handle.oldest.load(Ordering::Relaxed)
     }
 
     /// The connection asks itself to close when idle.
@@ -363,6 +386,25 @@ mod tests {
         assert!(!late_handle.expired.load(Ordering::Relaxed));
         registry.expire(150);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn who_uses_an_old_configuration_is_told_which_is_the_oldest() {
+        let registry = Arc::new(Registry::default());
+        let entry = Entry::new(registry.clone());
+        let wakes = Arc::new(CountWakes::default());
+        entry.set_waker(&Waker::from(wakes.clone()));
+        assert_eq!(entry.oldest_configuration(), 0);
+        registry.retire_before(2);
+        registry.retire_before(1);
+        assert_eq!(
+            entry.oldest_configuration(),
+            2,
+            "it never grows older again"
+        );
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+        assert_eq!(entry.asked(), Asked::Nothing);
+        assert_eq!(Entry::new(registry).oldest_configuration(), 2);
     }
 
     #[test]

@@ -74,12 +74,10 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
     let store = tls.session_store.as_deref();
     let key_file = store.and_then(|store| store.key_file.as_ref());
     let ca_file = store.and_then(|store| store.tls.as_ref()?.ca_file.as_ref());
-    if let Some(path) = &tls.password_file {
-        add_passwords(materials, path)?;
-    }
     for path in tls
-        .session_ticket_keys
+        .password_file
         .iter()
+        .chain(&tls.session_ticket_keys)
         .chain(key_file)
         .chain(ca_file)
     {
@@ -99,7 +97,9 @@ fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), D
         read_certificate(files, materials)?;
     }
     if let Some(path) = &tls.password_file {
-        add_passwords(materials, path)?;
+        add(materials, path, |error| {
+            format!("cannot read \"{}\": {error}", path.display())
+        })?;
     }
     // As in nginx, these are not used without verification.
     let verifying = [("certificate", &tls.trusted_certificate), ("CRL", &tls.crl)];
@@ -201,30 +201,16 @@ pub(crate) fn read_ticket_state(path: &Path, guard: &Guard) -> Result<Option<Vec
     })
 }
 
+/// Reads a file, or a FIFO: secrets need not lie on a disk then.
 fn add(
     materials: &mut Reading<'_>,
     path: &Path,
     message: impl FnOnce(&dyn fmt::Display) -> String,
 ) -> Result<(), Diagnostic> {
-    add_with(materials, path, message, read_file)
-}
-
-/// A file of passwords, which may be a FIFO: they need not lie on a disk then.
-fn add_passwords(materials: &mut Reading<'_>, path: &Path) -> Result<(), Diagnostic> {
-    let message = |error: &dyn fmt::Display| format!("cannot read \"{}\": {error}", path.display());
-    add_with(materials, path, message, read_file_or_fifo)
-}
-
-fn add_with(
-    materials: &mut Reading<'_>,
-    path: &Path,
-    message: impl FnOnce(&dyn fmt::Display) -> String,
-    read: impl FnOnce(&Path, &Guard) -> Result<Vec<u8>, Unreadable>,
-) -> Result<(), Diagnostic> {
     if materials.materials.get(path).is_some() {
         return Ok(());
     }
-    match read(path, materials.guard) {
+    match read_file_or_fifo(path, materials.guard) {
         Ok(bytes) => {
             materials.materials.insert(path.to_owned(), bytes);
             Ok(())

@@ -39,6 +39,12 @@ pub trait BodySource: Send {
         false
     }
 
+    /// Whether the head is to wait for the first bytes of the body: if there will be none because
+    /// of an error, the client gets no response instead of the beginning of one.
+    fn holds_head(&self) -> bool {
+        false
+    }
+
     /// Trailers for the client, once the body has ended.
     fn take_trailers(&mut self, _exchange: &mut Exchange) -> HeaderList {
         HeaderList::new()

@@ -68,6 +68,7 @@ pub(crate) async fn serve(
         Box::pin(connection.linger()).await;
     }
     connection.count_ktls();
+    connection.note_retirement();
     connection.debug(format_args!("close connection"));
 }
 
@@ -242,9 +243,38 @@ impl Connection {
         current.generation() == self.generation || self.listener_in(&current.snapshot()).is_some()
     }
 
-    /// Whether the connection was asked to close.
+    /// Whether the connection was asked to close. One whose configuration was replaced so long ago
+    /// that `worker_shutdown_timeout` is over is to close now.
     pub(crate) fn asked(&self) -> Asked {
-        self.entry.asked()
+        match self.is_retired() {
+            true => Asked::Abort,
+            false => self.entry.asked(),
+        }
+    }
+
+    /// The number of its configuration: the newest when the last request began.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The number of the oldest configuration that its requests may still use.
+    pub(crate) fn oldest_configuration(&self) -> u64 {
+        self.entry.oldest_configuration()
+    }
+
+    fn is_retired(&self) -> bool {
+        self.generation < self.oldest_configuration()
+    }
+
+    /// Logs why it ended, if a reload some time ago is the reason.
+    fn note_retirement(&self) {
+        if self.is_retired() {
+            self.log(
+                LogLevel::Info,
+                "worker_shutdown_timeout has passed since the configuration was replaced, \
+                 closing the connection",
+            );
+        }
     }
 
     /// Lets the registry wake this task.
@@ -495,7 +525,7 @@ impl Connection {
 
     /// Ends a wait for bytes that do not arrive. With `idle`, a request to close does so.
     fn poll_interrupted(&mut self, cx: &mut Context<'_>, idle: bool) -> Poll<Wait> {
-        match self.entry.asked() {
+        match self.asked() {
             Asked::Abort => Poll::Ready(Wait::Asked(Asked::Abort)),
             Asked::Finish if idle && self.may_end() => Poll::Ready(Wait::Asked(Asked::Finish)),
             _ => self.poll_expired(cx).map(|()| Wait::TimedOut),
@@ -515,7 +545,7 @@ impl Connection {
         poll_fn(|cx| {
             if self.transport.poll_goodbye(cx).is_ready()
                 || !self.transport.is_sealed_by_kernel()
-                || self.entry.asked() == Asked::Abort
+                || self.asked() == Asked::Abort
             {
                 return Poll::Ready(());
             }
@@ -567,7 +597,7 @@ impl Connection {
         let lingering = self.snapshot.location(location).conf.lingering_close;
         lingering != LingeringClose::Off
             && self.transport.tls().is_some_and(Sealed::is_alerted)
-            && self.entry.asked() != Asked::Abort
+            && self.asked() != Asked::Abort
     }
 
     /// Closes our side and reads what the client still sends, so that the kernel

@@ -310,6 +310,7 @@ fn find_config(exchange: &mut Exchange) -> Outcome {
 /// it does not name, and `keepalive_timeout 0` ends the connection whichever location responds in
 /// the end.
 fn enter(exchange: &mut Exchange) {
+    exchange.features.rewrite.passes = false;
     let location = exchange.snapshot.location(exchange.location);
     if let Some(limited) = &location.limited
         && !limited.spares(exchange.request.head.method)

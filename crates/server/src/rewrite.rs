@@ -22,6 +22,9 @@ use std::ffi::CString;
 pub(crate) struct RewriteState {
     /// `rewrite ... break` has changed the URI: it is no longer that of the location.
     pub(crate) uri_left_location: bool,
+    /// An `if` has matched that passes the request on. As in nginx it is to be passed on even if
+    /// another `if` matches after it, which does not say where.
+    pub(crate) passes: bool,
 }
 
 /// How a script has ended.
@@ -82,6 +85,7 @@ impl Engine {
                     if !self.holds(exchange, &condition.condition).await? {
                         at += condition.inside;
                     } else if let Some(block) = condition.block {
+                        remember_pass(exchange);
                         exchange.location = blocks[block];
                     }
                 }
@@ -267,6 +271,12 @@ impl Engine {
         }
         out
     }
+}
+
+/// Remembers whether a location that is left for an `if` passes the request on.
+fn remember_pass(exchange: &mut Exchange) {
+    let location = exchange.snapshot.location(exchange.location);
+    exchange.features.rewrite.passes |= location.pass.is_some();
 }
 
 /// Whether the client's path contains escapes.

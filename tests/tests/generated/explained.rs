@@ -403,17 +403,6 @@ const RULES: &[Rule] = &[
         take_out: |seen| without(seen, &["bad="]),
     },
     Rule {
-        reason: "nginx hands a request on as an `if` says although a later one, which has no upstream, holds",
-        needs: "proxy_pass",
-        applies: |Difference { configuration, .. }, [ours, theirs]| {
-            let none_asked = matches!(logged(theirs, "up="), Some("" | "-"));
-            let is_500 = status(theirs) == 500 && status(ours) != 500;
-            // Or what an `error_page` has made of it.
-            none_asked && (is_500 || configuration.contains("error_page 500"))
-        },
-        take_out: everything,
-    },
-    Rule {
         reason: "nginx ends the request of a 412 as one that has failed",
         needs: "",
         applies: |Difference {

@@ -503,3 +503,23 @@ fn browsers_by_their_user_agent() {
         ],
     );
 }
+
+#[test]
+fn a_request_that_an_earlier_if_passes_on_is_not_for_files() {
+    compare_http(
+        "",
+        "location /pass { if ($arg_a) { proxy_pass http://127.0.0.1:1; } if ($arg_b) { add_header X b; } } \
+         location /gif { empty_gif; if ($arg_a) { proxy_pass http://127.0.0.1:1; } if ($arg_b) { add_header X b; } } \
+         location /on { if ($arg_a) { proxy_pass http://127.0.0.1:1; } if ($arg_b) { rewrite ^ /a.txt last; } } \
+         location /to { error_page 500 /a.txt; if ($arg_a) { proxy_pass http://127.0.0.1:1; } if ($arg_b) { set $b b; } }",
+        some_files,
+        &[
+            "GET /pass?a=1&b=1",
+            "GET /pass?b=1",
+            "GET /gif?a=1&b=1",
+            "GET /gif?b=1",
+            "GET /on?a=1&b=1",
+            "GET /to?a=1&b=1",
+        ],
+    );
+}

@@ -56,6 +56,25 @@ fn flawed_origins(site: &Site) -> Server<'_> {
 }
 
 #[test]
+fn commands_replace_the_certificate_that_is_shown() {
+    let behind = origin_site();
+    let origin = nginx_origin(&behind, "ssl_verify_client optional_no_ca;");
+    let address = format!("127.0.0.1:{}", origin.port("tls"));
+    let (site, certificates) = (Site::new(), behind.path("certificates"));
+    let certificates = certificates.display();
+    let server = site.serve(&format!(
+        "proxy_ssl_certificate {certificates}/client.pem; proxy_ssl_certificate_key {certificates}/client.key;
+         server {{ listen 127.0.0.1:%plain%;
+            location / {{ proxy_pass https://{address}; }}
+            location /replaced {{ proxy_pass https://{address}; proxy_ssl_session_reuse off;
+               proxy_ssl_conf_command Certificate {certificates}/other.pem;
+               proxy_ssl_conf_command PrivateKey {certificates}/other.key; }} }}"
+    ));
+    assert_eq!(seen(&server, "/").client, "CN=client");
+    assert_eq!(seen(&server, "/replaced").client, "CN=other");
+}
+
+#[test]
 fn certificates_are_verified_as_by_nginx() {
     let behind = origin_site();
     let origins = flawed_origins(&behind);

@@ -155,7 +155,8 @@ const ROWS: &[Row] = &[
         ONE,
         "",
         "Timeout for a graceful shutdown of the worker process. When it expires, open connections \
-         are closed.",
+         are closed. After a reload, what still uses the replaced configuration when its timeout \
+         expires is closed as well.",
         |b, c| c.time(&mut b.main.worker_shutdown_timeout),
     ),
     Row::new(

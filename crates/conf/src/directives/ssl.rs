@@ -146,7 +146,8 @@ const ROWS: &[Row] = &[
         Arity::Between(2, 2),
         "",
         "Configuration command for the TLS library and its value, such as `Ciphersuites`, \
-         `Options`, `Groups` or `MinProtocol`. Unknown commands are errors.",
+         `Options`, `Groups` or `MinProtocol`. `Certificate` and `PrivateKey` name files that replace \
+         the certificate and the key of the same kind, or add one. Unknown commands are errors.",
         conf_command,
     ),
     Row::new(

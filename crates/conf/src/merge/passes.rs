@@ -1,6 +1,7 @@
 //! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*` and `memcached_*`: inheritance, defaults
 //! and the checks of a level.
 
+use super::certificates;
 use super::servers::inherit;
 use crate::call::{Fault, shown};
 use crate::directives::default_redirect;
@@ -553,7 +554,22 @@ fn sorted_lower<'n>(names: impl Iterator<Item = &'n [u8]>) -> Vec<Box<[u8]>> {
 
 fn tls(options: &Options, family: Family, draft: &UpstreamTlsDraft) -> Result<UpstreamTls, Fault> {
     let verify = draft.verify.unwrap_or(false);
-    let certificate = certificate(options, family, draft)?;
+    let mut certificate = certificate(options, family, draft)?;
+    let named = match &certificate {
+        Some(UpstreamCertificate::Files(files)) => Some(files),
+        _ => None,
+    };
+    let sorted = certificates::of_commands(
+        options,
+        &format!("{family}_ssl_conf_command"),
+        draft.conf_commands.as_deref().unwrap_or_default(),
+        named,
+    )?;
+    // One that has variables is used for its connection, whatever the commands say.
+    if !matches!(certificate, Some(UpstreamCertificate::Evaluated { .. })) {
+        let commanded = sorted.certificates.last().cloned();
+        certificate = commanded.map(UpstreamCertificate::Files).or(certificate);
+    }
     let present = |path: &Option<std::path::PathBuf>| {
         let path = path.as_ref();
         path.filter(|path| !path.as_os_str().is_empty()).cloned()
@@ -571,7 +587,7 @@ fn tls(options: &Options, family: Family, draft: &UpstreamTlsDraft) -> Result<Up
             ..TlsProtocols::default()
         }),
         ciphers: draft.ciphers.clone().unwrap_or_else(|| "DEFAULT".into()),
-        conf_commands: draft.conf_commands.as_deref().unwrap_or_default().to_vec(),
+        conf_commands: sorted.rest,
         name: draft.name.clone(),
         server_name: draft.server_name.unwrap_or(false),
         verify,

@@ -1,6 +1,7 @@
 //! `http` and `server` level: merging, TLS settings, and conflicting names.
 
 use super::HttpLevel;
+use super::certificates;
 use super::locations::Inherited;
 use super::passes;
 use crate::build::Build;
@@ -150,11 +151,16 @@ impl TlsDraft {
 /// The TLS settings of a server, if it can use any: with certificates, or to
 /// refuse handshakes.
 fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
-    let certificates = certificates(options, draft)?;
+    let mut certificates = named_certificates(options, draft)?;
     let reject_handshake = draft.reject_handshake.unwrap_or(false);
     if certificates.is_empty() && !reject_handshake {
         return Ok(None);
     }
+    let commands = draft.conf_commands.as_deref().unwrap_or_default();
+    let sorted =
+        certificates::of_commands(options, "ssl_conf_command", commands, certificates.last())?;
+    // Of each kind of key the last certificate counts.
+    certificates.extend(sorted.certificates);
     let number = |value: Option<u64>, default: u32| {
         value.map_or(default, |value| u32::try_from(value).unwrap_or(u32::MAX))
     };
@@ -180,7 +186,7 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
             .ciphers
             .clone()
             .unwrap_or_else(|| "HIGH:!aNULL:!MD5".into()),
-        conf_commands: draft.conf_commands.clone().unwrap_or_default(),
+        conf_commands: sorted.rest,
         prefer_server_ciphers: draft.prefer_server_ciphers.unwrap_or(false),
         ecdh_curve: match &draft.ecdh_curve {
             Some((groups, _)) => groups.clone(),
@@ -267,7 +273,7 @@ fn client_certificates(draft: &TlsDraft) -> Result<ClientCertificates, Fault> {
     Ok(settings)
 }
 
-fn certificates(options: &Options, draft: &TlsDraft) -> Result<Vec<CertificateFiles>, Fault> {
+fn named_certificates(options: &Options, draft: &TlsDraft) -> Result<Vec<CertificateFiles>, Fault> {
     let certificates = draft.certificates.as_deref().unwrap_or_default();
     let keys = draft.certificate_keys.as_deref().unwrap_or_default();
     if let Some(last) = certificates.last()

@@ -1,13 +1,13 @@
 //! Queries to name servers, and the meaning of their replies.
 
+use super::connections::Connections;
+use hickory_resolver::Resolver;
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
-use hickory_resolver::{Resolver, TokioResolver};
 use sealane_conf::model;
 use sealane_upstream::resolve::ResolveError;
 use std::net::{IpAddr, SocketAddr};
@@ -34,7 +34,7 @@ const MAX_RECORDS: usize = 1_000;
 
 /// The name servers of a `resolver` directive.
 pub(super) struct Dns {
-    resolver: TokioResolver,
+    resolver: Resolver<Connections>,
     valid: Option<Duration>,
     ipv4: bool,
     ipv6: bool,
@@ -68,8 +68,7 @@ impl Dns {
     pub(super) fn new(conf: &model::Resolver, timeout: Duration) -> Result<Dns, String> {
         let servers = conf.servers.iter().map(name_server).collect();
         let config = ResolverConfig::from_name_servers(servers);
-        let provider = TokioRuntimeProvider::default();
-        let mut builder = Resolver::builder_with_config(config, provider);
+        let mut builder = Resolver::builder_with_config(config, Connections::default());
         set_options(builder.options_mut());
         Ok(Dns {
             resolver: builder.build().map_err(|error| error.to_string())?,

@@ -226,7 +226,7 @@ fn service_name(service: &str, host: &str) -> String {
 }
 
 /// Peers of records with their addresses: those of the highest priority, which has the lowest
-/// number, are primary.
+/// number, are primary. As in nginx, records that lead to the same address are as many peers.
 pub(super) fn peers(mut targets: Vec<(Service, Vec<IpAddr>)>) -> Vec<ResolvedAddress> {
     // Name servers turn records; the order is not to change with every answer.
     targets.sort_by(|(a, _), (b, _)| {
@@ -240,9 +240,6 @@ pub(super) fn peers(mut targets: Vec<(Service, Vec<IpAddr>)>) -> Vec<ResolvedAdd
             let address = at(address, record.port);
             if found.len() == MAX_PEERS {
                 return found;
-            }
-            if found.iter().any(|known| known.address == address) {
-                continue;
             }
             found.push(ResolvedAddress {
                 server: Some(record.target.trim_end_matches('.').into()),

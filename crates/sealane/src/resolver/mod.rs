@@ -6,6 +6,7 @@
 //! ([`keeper`]). hickory-resolver handles the queries and replies ([`dns`]).
 
 mod configured;
+mod connections;
 mod dns;
 mod keeper;
 mod names;

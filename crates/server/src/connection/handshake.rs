@@ -79,7 +79,7 @@ impl Connection {
             return false;
         }
         let outcome = poll_fn(|cx| {
-            if self.entry.asked() == Asked::Abort {
+            if self.asked() == Asked::Abort {
                 return Poll::Ready(None);
             }
             // Checked first, so that no work is spent on a handshake that has waited too long.
@@ -149,7 +149,7 @@ impl Connection {
             if let Poll::Ready(done) = self.transport.poll_settle_ktls(cx) {
                 return Poll::Ready(Some(done));
             }
-            if self.entry.asked() == Asked::Abort {
+            if self.asked() == Asked::Abort {
                 return Poll::Ready(None);
             }
             self.deadline.poll_expired(&self.entry, cx).map(|()| None)

@@ -44,6 +44,8 @@ struct ResponseInFlight {
     source: Option<Box<dyn BodySource>>,
     /// The source has failed: what it returned before is sent, without an end.
     is_cut: bool,
+    /// There was something of the body.
+    has_body: bool,
     /// The body of a source is framed as chunks.
     chunked: bool,
     timeout: Duration,
@@ -83,8 +85,17 @@ pub(super) async fn send(
         framing::frame_as_chunks(exchange, &trailers);
     }
     let mut body = std::mem::take(&mut exchange.response.body);
+    let has_body = !body.is_empty();
     if chunked && source.is_some() {
         body = framing::chunk_of(body);
+    }
+    let rate = RateLimit::of(exchange);
+    if !rate.is_unlimited() {
+        // The head counts, and is held back like the body.
+        let mut limited = OutputChain::new();
+        limited.push_made(head.split_off(before));
+        limited.append(body);
+        body = limited;
     }
     let conf = exchange.conf();
     let mut sending = ResponseInFlight {
@@ -93,6 +104,7 @@ pub(super) async fn send(
             ..OutboundMessage::new(head, body)
         },
         is_last: !keep_alive,
+        has_body,
         source,
         is_cut: false,
         chunked,
@@ -100,7 +112,7 @@ pub(super) async fn send(
         waiting_since: None,
     };
     intake.set_body_timeout(conf.client_body_timeout);
-    let result = sending.run(connection, exchange, intake).await;
+    let result = sending.run(connection, exchange, intake, rate).await;
     exchange.transfer.sent_bytes = sending.message.sent;
     buffers::give_back(sending.message.head);
     if let Some(source) = sending.source {
@@ -136,23 +148,22 @@ impl ResponseInFlight {
         connection: &mut Connection,
         exchange: &mut Exchange,
         intake: &mut Intake,
+        rate: RateLimit,
     ) -> Result<(), SendFailure> {
         let max_chunk = match exchange.conf().sendfile_max_chunk_bytes {
             0 => u64::MAX,
             bytes => bytes,
         };
-        let rate = RateLimit::of(exchange);
         let mut turns = 0_u32;
         loop {
-            let body_sent = (self.message.sent).saturating_sub(exchange.transfer.head_bytes);
-            match rate.allowed(body_sent, exchange.transfer.started) {
+            match rate.allowed(self.message.sent, exchange.transfer.started) {
                 Ok(allowed) => self.message.budget = allowed.min(max_chunk),
                 Err(pause) if self.message.head.is_empty() && !self.message.body.is_empty() => {
                     connection.set_deadline(pause);
                     poll_fn(|cx| self.poll_pause(cx, connection, exchange, intake)).await?;
                     continue;
                 }
-                Err(_) => self.message.budget = 0, // the head is never held back
+                Err(_) => self.message.budget = 0, // interim responses are never held back
             }
             let turn = poll_fn(|cx| self.poll_turn(cx, connection, exchange, intake)).await?;
             match turn {
@@ -180,9 +191,11 @@ impl ResponseInFlight {
         intake: &mut Intake,
     ) -> Poll<Result<SendTurn, SendFailure>> {
         loop {
+            let held = self.holds_head();
             // What TLS has sealed is not sent yet.
             let has_output = |sending: &ResponseInFlight, connection: &Connection| {
-                sending.message.has_output() || connection.transport.has_unsent()
+                !sending.holds_head()
+                    && (sending.message.has_output() || connection.transport.has_unsent())
             };
             let mut news = false;
             if self.source.is_some() {
@@ -192,6 +205,9 @@ impl ResponseInFlight {
                 let room = (BATCH_BYTES as u64).saturating_sub(self.message.body.len());
                 news |= self.poll_source(cx, exchange, room).is_ready();
             }
+            if held && self.is_cut && !self.has_body {
+                self.message.clear();
+            }
             if has_output(self, connection) {
                 match self.poll_output(cx, connection) {
                     Poll::Ready(done) => return Poll::Ready(done.map(|()| self.turn())),
@@ -199,7 +215,7 @@ impl ResponseInFlight {
                     Poll::Pending => return self.poll_send_timeout(cx, connection),
                 }
             }
-            if self.source.is_none() || !self.message.body.is_empty() {
+            if self.source.is_none() || (!self.message.body.is_empty() && !self.holds_head()) {
                 return Poll::Ready(Ok(self.turn()));
             }
             if !news {
@@ -236,6 +252,12 @@ impl ResponseInFlight {
         connection.poll_expired(cx).map(Ok)
     }
 
+    /// Whether nothing may be sent before the source has given something.
+    fn holds_head(&self) -> bool {
+        let waits = |source: &Box<dyn BodySource>| source.holds_head();
+        self.message.sent == 0 && !self.has_body && self.source.as_ref().is_some_and(waits)
+    }
+
     fn turn(&self) -> SendTurn {
         match (self.message.is_empty(), self.source.is_some()) {
             (true, false) => SendTurn::Done,
@@ -263,6 +285,7 @@ impl ResponseInFlight {
             piece = framing::chunk_of(piece);
         }
         // What there was before an error is sent, too.
+        self.has_body |= !piece.is_empty();
         self.message.body.append(piece);
         let filled = match filled {
             Ok(filled) => filled,

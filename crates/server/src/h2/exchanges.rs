@@ -130,6 +130,7 @@ impl Serving {
         };
         let stream = Stream {
             reference: Some(reference),
+            generation: connection.generation(),
             feed,
             awaits_continue,
             awaits_body: false,
@@ -171,6 +172,30 @@ impl Serving {
         match stream.state {
             StreamState::Handling(_) => self.streams.queue(index),
             StreamState::Sending(_) => self.conclude(index, false),
+        }
+    }
+
+    /// Ends the streams whose configuration is older than this one, and tells the client.
+    pub(super) fn retire_before(&mut self, connection: &Connection, oldest: u64) {
+        let mut ended = 0;
+        for index in self.streams.indices() {
+            let stream = self.streams.get(index);
+            let old = stream.filter(|stream| stream.generation < oldest);
+            let Some(reference) = old.and_then(|stream| stream.reference) else {
+                continue;
+            };
+            self.framer.reset(reference, ErrorCode::CANCEL);
+            self.lose(reference, BodyError::ClientClosed);
+            ended += 1;
+        }
+        if ended > 0 {
+            connection.log(
+                LogLevel::Info,
+                &format!(
+                    "worker_shutdown_timeout has passed since the configuration was replaced, \
+                     closing {ended} streams"
+                ),
+            );
         }
     }
 

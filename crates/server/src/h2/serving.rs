@@ -46,6 +46,8 @@ pub(super) struct Serving {
     pub(super) timeouts: ConnectionTimeouts,
     pub(super) input: ReceiveState,
     pub(super) time: TurnTime,
+    /// Streams of configurations older than this one have been ended.
+    oldest_configuration: u64,
 }
 
 /// The state of the client's input.
@@ -107,6 +109,7 @@ impl Serving {
             timeouts: ConnectionTimeouts::new(look_every),
             input: ReceiveState::default(),
             time: TurnTime::now(),
+            oldest_configuration: 0,
         }
     }
 
@@ -143,6 +146,11 @@ impl Serving {
             }
             Asked::Move | Asked::Finish => self.announce_end(),
             Asked::Abort => return Err(ConnectionEnd::Broken),
+        }
+        let oldest = connection.oldest_configuration();
+        if self.oldest_configuration < oldest {
+            self.oldest_configuration = oldest;
+            self.retire_before(connection, oldest);
         }
         self.insist_on_end();
         let mut news = self.receive(connection, cx)?;

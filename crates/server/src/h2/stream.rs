@@ -29,6 +29,8 @@ pub(super) struct Stream {
     /// Its name in the codec; `None` once the client has reset it and only the handler remains,
     /// which has to be told.
     pub(super) reference: Option<StreamRef>,
+    /// The number of its configuration.
+    pub(super) generation: u64,
     /// The connection's end of the link to the handler.
     pub(super) feed: ClientFeed,
     /// The client waits for 100 before it sends its body.

@@ -134,6 +134,7 @@ mod tests {
     fn stream(reference: StreamRef) -> Stream {
         Stream {
             reference: Some(reference),
+            generation: 0,
             feed: ClientLink::default().feed(),
             awaits_continue: false,
             awaits_body: false,

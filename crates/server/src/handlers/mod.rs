@@ -51,10 +51,14 @@ pub(crate) enum Outcome {
 
 /// Calls the content handlers in nginx's order.
 pub(crate) async fn content(exchange: &mut Exchange) -> Outcome {
+    let passes = exchange.snapshot.location(exchange.location).pass.is_some();
+    if !passes && exchange.features.rewrite.passes {
+        return no_upstream(exchange);
+    }
     if exchange.conf().stub_status {
         return stub_status::answer(exchange);
     }
-    if exchange.snapshot.location(exchange.location).pass.is_some() {
+    if passes {
         return Box::pin(proxying::answer(exchange)).await;
     }
     if let Some(handler) = exchange.conf().content_handler {
@@ -80,6 +84,13 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Outcome {
         }
     }
     static_file::answer(exchange).await
+}
+
+/// A request was to be passed on, but of the `if`s that matched the last does not say where: the
+/// directive belongs into both.
+fn no_upstream(exchange: &Exchange) -> Outcome {
+    log_request!(exchange, Alert, "no upstream configuration");
+    Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// The module that replaces plain files; it may leave some of them to the default handler.

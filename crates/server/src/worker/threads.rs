@@ -338,6 +338,9 @@ fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, successor: Successor)
         added,
         progress,
     } = successor;
+    if let Some(timeout) = worker.current.snapshot().worker_shutdown_timeout {
+        runtime::spawn(retire(worker.clone(), generation, timeout));
+    }
     worker.current.set(generation, snapshot.clone());
     let stopped = accepting.stop_unknown(&snapshot);
     accepting.renew();
@@ -350,6 +353,13 @@ fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, successor: Successor)
         }
         progress.drained();
     });
+}
+
+/// Ends what still uses a configuration older than this one after `worker_shutdown_timeout`, as
+/// nginx ends the worker processes of the one that is replaced.
+async fn retire(worker: Arc<Worker>, generation: u64, timeout: Duration) {
+    runtime::sleep(timeout).await;
+    worker.registry.retire_before(generation);
 }
 
 /// The sockets that a thread accepts from.

@@ -198,6 +198,20 @@ async fn records_of_a_service_bring_ports_weights_and_priorities() {
     );
 }
 
+#[test]
+fn records_that_lead_to_one_address_are_as_many_peers() {
+    let ip: IpAddr = std::net::Ipv4Addr::new(192, 0, 2, 1).into();
+    let record = |weight| Service {
+        target: "app.test.".into(),
+        port: 80,
+        weight,
+        priority: 1,
+    };
+    let found = peers(vec![(record(5), vec![ip]), (record(5), vec![ip])]);
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0], found[1]);
+}
+
 #[tokio::test]
 async fn a_target_that_fails_keeps_its_peers() {
     let server = NameServer::start().await;

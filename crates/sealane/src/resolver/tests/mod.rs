@@ -196,6 +196,24 @@ async fn silence_and_nonsense_end_with_resolver_timeout() {
 }
 
 #[tokio::test]
+async fn a_question_is_repeated_after_a_while_and_not_before() {
+    let server = NameServer::start().await;
+    server.says("silent.test", Says::Silence);
+    let only_ipv4 = model::Resolver {
+        ipv6: false,
+        ..conf(&[server.address])
+    };
+    let resolver = started(only_ipv4, Duration::from_secs(60));
+    let start = Instant::now();
+    let lookup = tokio::spawn(async move { addresses(&resolver, "silent.test").await });
+    while server.asked() < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(start.elapsed() >= connections::REPEATED_AFTER);
+    lookup.abort();
+}
+
+#[tokio::test]
 async fn a_dead_name_server_does_not_matter_if_there_is_another() {
     // Nobody answers at the first.
     let dead = tokio::net::UdpSocket::bind("127.0.0.1:0")

@@ -95,6 +95,8 @@ struct Ssi {
     waits: bool,
     /// Responses of this turn that were empty.
     empty_answers: u32,
+    /// Something was sent.
+    has_begun: bool,
 }
 
 /// The state that commands change.
@@ -189,6 +191,7 @@ impl Ssi {
             queued_bytes: 0,
             waits: false,
             empty_answers: 0,
+            has_begun: false,
         }
     }
 
@@ -417,6 +420,7 @@ impl BodySource for Ssi {
             }
             let filled = ready!(self.poll_first(cx, exchange, out, max_bytes))?;
             if filled == Filled::More || out.len() > before_bytes {
+                self.has_begun = true;
                 return Poll::Ready(Ok(Filled::More));
             }
             let is_over = self.input_ended && self.at == self.piece.len();
@@ -434,6 +438,17 @@ impl BodySource for Ssi {
             _ => false,
         };
         self.input.is_prompt() || is_first_prompt()
+    }
+
+    /// A page that begins with a variable begins when that is set: the response that it comes from
+    /// may turn out too long.
+    fn holds_head(&self) -> bool {
+        let waits = || match self.queue.front() {
+            Some(Queued::Answer(included)) => matches!(included.purpose, Purpose::Set(_)),
+            Some(Queued::Text(_)) => false,
+            None => !self.input.is_prompt(),
+        };
+        !self.has_begun && waits()
     }
 
     fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {
