@@ -2,7 +2,9 @@
 //! and the directives that choose among them.
 
 use sealane_awslc::Cipher;
-use sealane_tests::{Certificate, CertificateKey, Server, Site, handshake};
+use sealane_tests::{
+    Certificate, CertificateKey, Server, Site, command, handshake, nginx_binary, wire,
+};
 
 /// Protocol numbers, s_client's option and nginx's name.
 const PROTOCOLS: [(u16, &str, &str); 4] = [
@@ -226,6 +228,56 @@ fn groups_follow_ssl_ecdh_curve() {
                 "{group} with {protocol}: {}",
                 result.output
             );
+        }
+    }
+}
+
+/// Whether the nginx of comparisons has an OpenSSL with ML-KEM: 3.5 or later.
+fn nginx_has_ml_kem() -> bool {
+    let said = command(&nginx_binary().display().to_string(), &["-V"], b"").stderr;
+    let version = said.split_once("built with OpenSSL ").map(|(_, rest)| rest);
+    let version = version.unwrap_or_else(|| panic!("nginx -V names no OpenSSL: {said:?}"));
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>());
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
+        panic!("a version of another form: {version:?}");
+    };
+    (major, minor) >= (3, 5)
+}
+
+#[test]
+fn ml_kem_alone_with_openssl_as_the_client() {
+    const GROUPS: [&str; 3] = ["MLKEM512", "MLKEM768", "MLKEM1024"];
+    if !nginx_has_ml_kem() {
+        eprintln!("not tested: the OpenSSL of nginx is older than 3.5");
+        return;
+    }
+    let site = site();
+    for group in GROUPS {
+        let server = serve(
+            &site,
+            &format!(
+                "ssl_protocols TLSv1.3; ssl_ecdh_curve {group};
+                location / {{ return 200 $ssl_curve; }}"
+            ),
+        );
+        let front = Site::new();
+        let locations = GROUPS.map(|offered| {
+            format!(
+                "location = /{offered} {{ proxy_pass https://127.0.0.1:{};
+                proxy_ssl_protocols TLSv1.3; proxy_ssl_conf_command Groups {offered}; }}",
+                server.port("tls")
+            )
+        });
+        let nginx = front.serve_by_nginx(&format!(
+            "server {{ listen 127.0.0.1:%plain%; {} }}",
+            locations.join("\n")
+        ));
+        for offered in GROUPS {
+            let response = wire::get(nginx.port("plain"), &format!("/{offered}"));
+            match offered == group {
+                true => assert_eq!(response.body, group.as_bytes(), "{response:?}"),
+                false => assert_eq!(response.status, 502, "{offered} to {group}: {response:?}"),
+            }
         }
     }
 }

@@ -45,6 +45,9 @@ fn all() -> &'static [Group] {
                 sys::SSL_GROUP_SECP384R1_MLKEM1024,
                 sys::NID_SecP384r1MLKEM1024,
             ),
+            (sys::SSL_GROUP_MLKEM512, sys::NID_MLKEM512),
+            (sys::SSL_GROUP_MLKEM768, sys::NID_MLKEM768),
+            (sys::SSL_GROUP_MLKEM1024, sys::NID_MLKEM1024),
         ];
         known
             .into_iter()

@@ -4,6 +4,7 @@
 use crate::directives::{Check, Row};
 use crate::lexer::Word;
 use crate::model::Origin;
+use crate::survey::RefusalKind;
 use crate::values;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,8 +26,8 @@ pub(crate) struct Fault {
     pub(crate) message: String,
     pub(crate) help: Option<String>,
     pub(crate) place: FaultPlace,
-    /// It is right, and not supported yet.
-    pub(crate) not_yet: bool,
+    /// What kind of thing is refused, where the directive's row does not tell.
+    pub(crate) kind: Option<RefusalKind>,
 }
 
 /// Which place a [`Fault`] is about.
@@ -47,7 +48,7 @@ impl Fault {
             message: message.into(),
             help: None,
             place: FaultPlace::Word(0),
-            not_yet: false,
+            kind: None,
         }
     }
 
@@ -57,7 +58,7 @@ impl Fault {
             message: message.into(),
             help: None,
             place: FaultPlace::Word(word),
-            not_yet: false,
+            kind: None,
         }
     }
 
@@ -67,7 +68,7 @@ impl Fault {
             message: message.into(),
             help: None,
             place: FaultPlace::Nowhere,
-            not_yet: false,
+            kind: None,
         }
     }
 
@@ -77,7 +78,7 @@ impl Fault {
             message: message.into(),
             help: None,
             place: FaultPlace::Origin(origin.clone()),
-            not_yet: false,
+            kind: None,
         }
     }
 
@@ -89,7 +90,13 @@ impl Fault {
 
     /// The same, about what nginx would take and is not supported yet.
     pub(crate) fn not_yet(mut self) -> Fault {
-        self.not_yet = true;
+        self.kind = Some(RefusalKind::NotYet);
+        self
+    }
+
+    /// The same, about what nginx would take and is left out.
+    pub(crate) fn left_out(mut self) -> Fault {
+        self.kind = Some(RefusalKind::Unsupported);
         self
     }
 

@@ -108,10 +108,17 @@ fn undefined_variables(b: &Build<'_>) -> Vec<Fault> {
         if let Some(Origin { file, line }) = used_at {
             help.push(format!("it is used in {}:{line}", file.display()));
         }
-        if let Some(near) = crate::variables::nearest(name) {
+        let instead = crate::directives::instead_of_variable(name);
+        if let Some(instead) = instead {
+            help.push(format!("its module is left out: {instead}"));
+        } else if let Some(near) = crate::variables::nearest(name) {
             help.push(format!("did you mean \"${near}\"?"));
         }
-        Fault::whole(format!("unknown \"{name}\" variable")).help(help.join("; "))
+        let fault = Fault::whole(format!("unknown \"{name}\" variable")).help(help.join("; "));
+        match instead {
+            Some(_) => fault.left_out(),
+            None => fault,
+        }
     };
     b.names.undefined().map(fault).collect()
 }

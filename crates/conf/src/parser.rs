@@ -381,8 +381,9 @@ impl<'a> Parser<'a> {
             faults = merge::http(&mut self.build);
         }
         for fault in faults {
+            let kind = fault.kind.unwrap_or(RefusalKind::Wrong);
             let stop = text.fault(fault, words, end_line, &self.sources);
-            self.note(stop, RefusalKind::Wrong, row.name, false)?;
+            self.note(stop, kind, row.name, false)?;
         }
         self.block_depth -= 1;
         Ok(())
@@ -397,11 +398,7 @@ impl<'a> Parser<'a> {
         (opens, kind): (bool, RefusalKind),
         fault: Fault,
     ) -> Result<(), Stop> {
-        let kind = if fault.not_yet {
-            RefusalKind::NotYet
-        } else {
-            kind
-        };
+        let kind = fault.kind.unwrap_or(kind);
         let stop = text.fault(fault, words, lexer.line(), &[]);
         self.note(stop, kind, &shown(&words[0].bytes), opens)?;
         self.define_all_in(words);

@@ -181,6 +181,9 @@ fn changeable(name: &str, variable: &Variable) -> bool {
         Variable::Builtin(Builtin::ProxyHost | Builtin::ProxyPort) => true,
         Variable::Builtin(Builtin::InvalidReferer | Builtin::UidReset) => true,
         Variable::Builtin(Builtin::ModernBrowser | Builtin::AncientBrowser | Builtin::Msie) => true,
+        // nginx's free edition has none of these names: a file may have made its own.
+        Variable::Builtin(Builtin::UpstreamCacheAge | Builtin::UpstreamLastServerName) => true,
+        Variable::Builtin(Builtin::BrotliRatio | Builtin::ZstdRatio) => true,
         Variable::Builtin(_) => name.starts_with("ssl_"),
         _ => !FIXED.contains(&name),
     }

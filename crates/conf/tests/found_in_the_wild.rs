@@ -205,3 +205,49 @@ fn what_is_not_built_yet_is_not_called_wrong() {
     assert_eq!(of("server"), [RefusalKind::Wrong]);
     assert_eq!(survey.refusals.len(), 2, "{:?}", survey.refusals);
 }
+
+#[test]
+fn a_variable_of_a_module_that_is_left_out_is_not_called_wrong() {
+    let text = "events {} http { server {
+        location /old { if ($ancient_browser) { return 403; } }
+        location /here { return 200 $geoip_country_code; }
+        location /wrong { return 200 $geoip_contry; }
+    } }";
+    let mut files = MemoryLoader::new().with("/etc/nginx.conf", text);
+    let survey = survey(&Options::new("/etc/nginx.conf", "/srv"), &mut files);
+    let kind_of = |variable: &str| {
+        let message = format!("unknown \"{variable}\" variable");
+        let mut refusals = survey.refusals.iter();
+        let refusal = refusals.find(|refusal| refusal.diagnostic.message == message);
+        let refusal = refusal.expect("it is refused");
+        let help = refusal.diagnostic.help.as_deref().expect("there is advice");
+        (refusal.kind, help.contains("its module is left out: "))
+    };
+    for variable in ["ancient_browser", "geoip_country_code"] {
+        assert_eq!(kind_of(variable), (RefusalKind::Unsupported, true));
+    }
+    assert_eq!(kind_of("geoip_contry"), (RefusalKind::Wrong, false));
+    assert_eq!(survey.refusals.len(), 3, "{:?}", survey.refusals);
+}
+
+#[test]
+fn a_name_that_nginx_has_no_variable_for_may_be_defined() {
+    for name in [
+        "upstream_last_server_name",
+        "upstream_cache_age",
+        "brotli_ratio",
+        "zstd_ratio",
+    ] {
+        for lines in [
+            format!("map $host ${name} {{ default a; }} server {{ return 200 ${name}; }}"),
+            format!("server {{ set ${name} a; return 200 ${name}; }}"),
+        ] {
+            assert!(http(&lines).is_ok(), "{lines}: {:?}", http(&lines).err());
+        }
+    }
+    let refusal = http("map $host $upstream_addr { default a; }");
+    assert_eq!(
+        refusal.expect_err("nginx refuses it"),
+        "the duplicate \"upstream_addr\" variable"
+    );
+}

@@ -23,6 +23,9 @@ const NAMES: &[(&[&str], &str, u16)] = &[
     (&["X25519MLKEM768"], "X25519MLKEM768", 192),
     (&["SecP256r1MLKEM768"], "SecP256r1MLKEM768", 192),
     (&["SecP384r1MLKEM1024"], "SecP384r1MLKEM1024", 256),
+    (&["MLKEM512"], "MLKEM512", 128),
+    (&["MLKEM768"], "MLKEM768", 192),
+    (&["MLKEM1024"], "MLKEM1024", 256),
 ];
 
 /// Groups that OpenSSL has and AWS-LC does not.
@@ -72,9 +75,6 @@ const UNSUPPORTED: &[&str] = &[
     "B-409",
     "K-571",
     "B-571",
-    "MLKEM512",
-    "MLKEM768",
-    "MLKEM1024",
     "SM2",
     "curveSM2",
     "curveSM2MLKEM768",
@@ -174,7 +174,7 @@ fn find(name: &str) -> Option<Group> {
 }
 
 /// Groups that clients offer and AWS-LC does not have, by OpenSSL's names.
-const ELSEWHERE: [(u16, &str); 13] = [
+const ELSEWHERE: [(u16, &str); 10] = [
     (22, "secp256k1"),
     (26, "brainpoolP256r1"),
     (27, "brainpoolP384r1"),
@@ -185,9 +185,6 @@ const ELSEWHERE: [(u16, &str); 13] = [
     (258, "ffdhe4096"),
     (259, "ffdhe6144"),
     (260, "ffdhe8192"),
-    (512, "MLKEM512"),
-    (513, "MLKEM768"),
-    (514, "MLKEM1024"),
 ];
 
 /// The name nginx prints in `$ssl_curve` and `$ssl_curves`.
@@ -232,12 +229,25 @@ mod tests {
 
     #[test]
     fn a_list_without_a_supported_group_is_refused_with_one_that_is() {
-        for (text, instead) in [("MLKEM768", "X25519MLKEM768"), ("X448", "auto")] {
+        for (text, instead) in [("curveSM2MLKEM768", "X25519MLKEM768"), ("X448", "auto")] {
             let message = names(text).expect_err("not supported").to_string();
             assert!(
                 message.ends_with(&format!("use \"{instead}\"")),
                 "{message}"
             );
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_not_a_hybrid_may_stand_alone() {
+        assert_eq!(names("mlkem768").expect("valid"), ["MLKEM768"]);
+        assert_eq!(
+            names("MLKEM1024:X25519MLKEM768").expect("valid"),
+            ["MLKEM1024", "X25519MLKEM768"]
+        );
+        for id in [512, 513, 514] {
+            let group = sealane_awslc::group_by_id(id).expect("known");
+            assert_eq!(openssl_name(id), Some(group.name));
         }
     }
 

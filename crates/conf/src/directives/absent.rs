@@ -78,3 +78,32 @@ pub(super) const DEGRADATION_MODULE: Module = Module {
         Row::unsupported("degrade", HSL, ONE, DEGRADATION),
     ],
 };
+
+/// The variables of ngx_http_geoip_module.
+const GEOIP_VARIABLES: [&str; 16] = [
+    "geoip_area_code",
+    "geoip_city",
+    "geoip_city_continent_code",
+    "geoip_city_country_code",
+    "geoip_city_country_code3",
+    "geoip_city_country_name",
+    "geoip_country_code",
+    "geoip_country_code3",
+    "geoip_country_name",
+    "geoip_dma_code",
+    "geoip_latitude",
+    "geoip_longitude",
+    "geoip_org",
+    "geoip_postal_code",
+    "geoip_region",
+    "geoip_region_name",
+];
+
+/// What to use instead of a variable that one of these modules has.
+pub(crate) fn instead_of_variable(name: &str) -> Option<&'static str> {
+    match name {
+        "ancient_browser" | "modern_browser" | "msie" => Some(BROWSER),
+        _ if GEOIP_VARIABLES.contains(&name) => Some(GEOIP),
+        _ => None,
+    }
+}

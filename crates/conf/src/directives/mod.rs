@@ -64,6 +64,7 @@ mod upstream;
 mod userid;
 mod uwsgi;
 
+pub(crate) use self::absent::instead_of_variable;
 pub use self::elsewhere::{ELSEWHERE, Elsewhere, owner};
 pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
 pub use self::headers::parse_expires;

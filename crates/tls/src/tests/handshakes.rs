@@ -73,6 +73,10 @@ fn every_group() {
         ("P-384", "secp384r1"),
         ("P-521", "secp521r1"),
         ("SecP256r1MLKEM768", "SecP256r1MLKEM768"),
+        ("SecP384r1MLKEM1024", "SecP384r1MLKEM1024"),
+        ("MLKEM512", "MLKEM512"),
+        ("MLKEM768", "MLKEM768"),
+        ("MLKEM1024", "MLKEM1024"),
     ];
     config.groups = Some(names.map(|(_, openssl)| openssl).join(":"));
     let server = server(&config);
