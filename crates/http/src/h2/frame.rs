@@ -14,7 +14,7 @@ pub const HEADER_BYTES: usize = 9;
 pub const DEFAULT_MAX_FRAME_BYTES: u32 = 16 * 1024;
 
 /// The largest value of `SETTINGS_MAX_FRAME_SIZE`.
-pub(super) const LARGEST_FRAME_BYTES: u32 = (1 << 24) - 1;
+pub const LARGEST_FRAME_BYTES: u32 = (1 << 24) - 1;
 
 /// Stream identifiers have 31 bits.
 pub(super) const MAX_STREAM_ID: u32 = (1 << 31) - 1;
@@ -204,7 +204,7 @@ pub(super) fn headers_payload(
 }
 
 /// Makes the checks that need only the header: the stream it may be on and the length it must have.
-pub(super) fn check_header(header: FrameHeader, max_frame_bytes: u32) -> Result<(), Fault> {
+pub(super) fn check_header(header: FrameHeader) -> Result<(), Fault> {
     let on_stream = |wanted: bool, name| {
         if wanted == (header.stream != 0) {
             Ok(())
@@ -219,9 +219,6 @@ pub(super) fn check_header(header: FrameHeader, max_frame_bytes: u32) -> Result<
             Err(Fault::FrameSize(name))
         }
     };
-    if header.length > max_frame_bytes {
-        return Err(Fault::FrameTooLarge);
-    }
     match header.kind {
         FrameType::Data => on_stream(true, "DATA"),
         FrameType::Headers => on_stream(true, "HEADERS"),

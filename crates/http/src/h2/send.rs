@@ -425,13 +425,18 @@ impl Connection {
 
     /// The application starts reading the body: the stream's window, which
     /// [`stream_window_bytes`](super::Settings::stream_window_bytes) may have kept small or closed
-    /// until now, becomes at least this large.
+    /// until now, becomes at least this large, unless the whole body fits into it as it is.
     pub fn widen(&mut self, stream: StreamRef, bytes: u32, out: &mut Vec<u8>) {
         let bytes = bytes.min(self.settings.max_stream_window_bytes);
         let Some(found) = self.streams.get_mut(stream) else {
             return;
         };
+        let is_enough = |declared: u64| {
+            let left = declared.saturating_sub(found.received_bytes);
+            left <= u64::from(found.receive_window.available())
+        };
         if found.receive != Half::Ended
+            && !found.declared_bytes.is_some_and(is_enough)
             && let Some(increment) = found.receive_window.widen(bytes)
         {
             frame::push_window_update(out, stream.id(), increment);

@@ -253,6 +253,10 @@ impl End {
                 assert!(stream.is_none_or(|stream| !self.connection.contains(stream)));
                 format!("fault {id} {} {fault}", fault.code())
             }
+            Event::Malformed { stream, fault } => {
+                assert!(self.connection.contains(stream));
+                format!("malformed {} {} {fault}", stream.id(), fault.code())
+            }
             Event::GoAway {
                 last_stream, code, ..
             } => format!("goaway {last_stream} {code}"),
