@@ -14,7 +14,7 @@ pub const HEADER_BYTES: usize = 9;
 pub const DEFAULT_MAX_FRAME_BYTES: u32 = 16 * 1024;
 
 /// The largest value of `SETTINGS_MAX_FRAME_SIZE`.
-pub const LARGEST_FRAME_BYTES: u32 = (1 << 24) - 1;
+pub(super) const LARGEST_FRAME_BYTES: u32 = (1 << 24) - 1;
 
 /// Stream identifiers have 31 bits.
 pub(super) const MAX_STREAM_ID: u32 = (1 << 31) - 1;

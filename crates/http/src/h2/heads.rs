@@ -94,13 +94,10 @@ impl Connection {
 
     /// A block that never ends would be held in memory, whatever it decodes to (CVE-2024-27316).
     fn check_block_size(&self) -> Result<(), Fault> {
-        let limits = &self.settings.limits;
-        let most_bytes = limits
-            .header_block_bytes
-            .max(self.settings.head.max_head_bytes());
-        let fits = |block: &HeaderBlock| {
-            block.frames <= limits.continuation_frames && block.bytes.len() <= most_bytes
-        };
+        let most_frames = self.settings.limits.continuation_frames;
+        let most_bytes = self.max_block_bytes();
+        let fits =
+            |block: &HeaderBlock| block.frames <= most_frames && block.bytes.len() <= most_bytes;
         if self.block.as_deref().is_none_or(fits) {
             return Ok(());
         }

@@ -93,17 +93,9 @@ mod tests;
 pub use connection::{Connection, Role};
 pub use error::{ErrorCode, Fault, Flood, StreamFault};
 pub use event::{Event, Grant, OpenError, Received, Request, Response, SendError, Trailers};
-pub use frame::{DEFAULT_MAX_FRAME_BYTES, HEADER_BYTES, LARGEST_FRAME_BYTES, PREFACE};
+pub use frame::{DEFAULT_MAX_FRAME_BYTES, HEADER_BYTES, PREFACE};
 pub use limits::{Allowance, Counters, Limits};
 pub use priority::Priority;
 pub use send::{RequestTarget, Scheme};
 pub use settings::Settings;
 pub use streams::StreamRef;
-
-/// The largest frame that is read as a whole, where frames of this size are allowed: HEADERS and
-/// CONTINUATION.
-const LARGEST_WHOLE_FRAME_BYTES: u32 = 64 * 1024;
-
-/// The most bytes that [`Connection::receive`] leaves unconsumed, and so the minimum size of a
-/// receive buffer. All frames except DATA are read as a whole.
-pub const MAX_UNCONSUMED_BYTES: usize = HEADER_BYTES + LARGEST_WHOLE_FRAME_BYTES as usize;

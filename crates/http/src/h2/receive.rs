@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::LARGEST_WHOLE_FRAME_BYTES;
-use super::connection::{Connection, OWNER_PING, Phase, Role, SHUT_DOWN_PING};
+use super::connection::{
+    Connection, MAX_HEADERS_EXTRA_BYTES, OWNER_PING, Phase, Role, SHUT_DOWN_PING,
+};
 use super::error::{ErrorCode, Fault, Flood, StreamFault};
 use super::event::{Event, Received};
 use super::frame::{self, FrameHeader, FrameType, HEADER_BYTES, MAX_STREAM_ID, PREFACE, flag};
@@ -35,7 +36,7 @@ impl Connection {
     /// Takes bytes from the peer, up to the first event.
     ///
     /// Call it again with the bytes that were not consumed until there is no event. Keep the rest,
-    /// less than [`MAX_UNCONSUMED_BYTES`](super::MAX_UNCONSUMED_BYTES), and call it when more has
+    /// at most [`max_unconsumed_bytes`](Self::max_unconsumed_bytes), and call it when more has
     /// arrived. `now` is the time since any fixed moment. Replies (acknowledgements, resets, window
     /// updates) are appended to `out`.
     ///
@@ -194,24 +195,26 @@ impl Connection {
         }
     }
 
-    /// Section 4.2. DATA and what is ignored is taken in parts, however long the frame is; header
-    /// blocks have limits of their own; no other frame is ever large.
+    /// Section 4.2. DATA and what is ignored is taken in parts, however long the frame is. A header
+    /// block is read as a whole, but not beyond its limit. No other frame is ever large.
     fn check_size(&self, header: FrameHeader) -> Result<(), Fault> {
         let announced = self.settings.max_frame_bytes;
+        let is_head = matches!(header.kind, FrameType::Headers | FrameType::Continuation);
         let most = match header.kind {
             FrameType::Data | FrameType::Unknown => announced,
-            FrameType::Headers | FrameType::Continuation => {
-                if header.length > LARGEST_WHOLE_FRAME_BYTES && header.length <= announced {
-                    return Err(Fault::Flood(Flood::Continuation));
-                }
-                announced
-            }
+            _ if is_head => announced,
             _ => frame::DEFAULT_MAX_FRAME_BYTES,
         };
-        match header.length > most {
-            true => Err(Fault::FrameTooLarge),
-            false => Ok(()),
+        if header.length > most {
+            return Err(Fault::FrameTooLarge);
         }
+        let held = self.block.as_ref().map_or(0, |block| block.bytes.len());
+        let most_bytes = self.max_block_bytes().saturating_sub(held) + MAX_HEADERS_EXTRA_BYTES;
+        let is_large = header.length > frame::DEFAULT_MAX_FRAME_BYTES;
+        if is_head && is_large && header.length as usize > most_bytes {
+            return Err(Fault::Flood(Flood::Continuation));
+        }
+        Ok(())
     }
 
     fn frame<'i>(

@@ -14,6 +14,10 @@ use crate::h1::ResponseHead;
 use crate::headers::{Field, FieldValue, KnownHeader};
 use crate::outgoing::{Authority, InvalidRequest, MethodName, Target};
 
+/// Streams with smaller windows are given a larger one as soon as the body is read, whatever its
+/// length: a client may be waiting for it.
+const SMALL_WINDOW: u32 = 32 * 1024;
+
 /// How many streams a client opens before the server's limit is known: RFC 9113 section 6.5.2
 /// recommends that servers allow at least this many.
 const STREAMS_BEFORE_SETTINGS: u32 = 100;
@@ -433,7 +437,8 @@ impl Connection {
         };
         let is_enough = |declared: u64| {
             let left = declared.saturating_sub(found.received_bytes);
-            left <= u64::from(found.receive_window.available())
+            let open = found.receive_window.available();
+            open >= SMALL_WINDOW && left <= u64::from(open)
         };
         if found.receive != Half::Ended
             && !found.declared_bytes.is_some_and(is_enough)

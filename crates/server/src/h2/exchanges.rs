@@ -157,12 +157,8 @@ impl Serving {
 
     fn arrival(&self, connection: &Connection, request: h2::Request, end: bool) -> Arrival {
         let h2::Request { text, mut head } = request;
-        match head.framing {
-            _ if end => head.framing = Framing::None,
-            // There is an end to wait for, as in any other body: there may be trailers, or data,
-            // which makes the request malformed.
-            Framing::Length(0) => head.framing = Framing::Chunked,
-            _ => {}
+        if end {
+            head.framing = Framing::None;
         }
         Arrival {
             worker: connection.worker.clone(),

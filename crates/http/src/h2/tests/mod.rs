@@ -176,7 +176,7 @@ impl End {
             }
         }
         let rest = &input[at..];
-        assert!(rest.len() < MAX_UNCONSUMED_BYTES);
+        assert!(rest.len() < self.connection.max_unconsumed_bytes());
         self.input = rest.to_vec();
     }
 

@@ -5,12 +5,13 @@
 //! request that is given up is reset, and the connection stays usable; nginx closes it.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
+use crate::h2::MAX_FRAME_BYTES;
 use bytes::Bytes;
 use sealane_http::Method;
 use sealane_http::h1::Limits;
 use sealane_http::h2::{
-    self, Connection, ErrorCode, Event as Frame, LARGEST_FRAME_BYTES, OpenError, RequestTarget,
-    Scheme, Settings, StreamRef,
+    self, Connection, ErrorCode, Event as Frame, OpenError, RequestTarget, Scheme, Settings,
+    StreamRef,
 };
 use sealane_http::headers::HeaderList;
 use sealane_io::chain::{FileRange, OutputChain, Segment};
@@ -105,8 +106,7 @@ impl Session {
                 large_buffer_bytes: max_head_bytes,
                 ..Limits::default()
             },
-            // Bodies pass through as they arrive, in frames of any size.
-            max_frame_bytes: LARGEST_FRAME_BYTES,
+            max_frame_bytes: MAX_FRAME_BYTES,
             limits: h2::Limits {
                 continuation_frames: MAX_CONTINUATIONS,
                 ..h2::Limits::default()
