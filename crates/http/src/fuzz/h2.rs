@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::StatusCode;
 use crate::h1;
 use crate::h2::{
-    Allowance, Connection, Event, Fault, HEADER_BYTES, Limits, MAX_UNCONSUMED_BYTES, PREFACE,
-    Priority, RequestTarget, Role, Scheme, Settings, StreamRef,
+    Allowance, Connection, Event, Fault, HEADER_BYTES, Limits, PREFACE, Priority, RequestTarget,
+    Role, Scheme, Settings, StreamRef,
 };
 use crate::headers::{Field, KnownHeader};
 
@@ -153,7 +153,7 @@ impl Run {
             if fault.is_some() {
                 super::refused::connection(&mut self.connection, &bytes[at..]);
             }
-            assert!(fault.is_some() || end - at < MAX_UNCONSUMED_BYTES);
+            assert!(fault.is_some() || end - at < self.connection.max_unconsumed_bytes());
         }
         self.check(bytes.len(), fault);
         Outcome {

@@ -80,6 +80,17 @@ pub enum RequestError {
     },
     /// HTTP/2: the stream ends with the head although it declares a body.
     PrematureEnd,
+    /// HTTP/2: a head that RFC 9113 section 8.1.1 calls malformed in any other way.
+    Malformed {
+        /// What is wrong, in nginx's words.
+        why: &'static str,
+    },
+    /// HTTP/2: a malformed `CONNECT` (RFC 9113 section 8.5). A well-formed one gets the same status
+    /// where there is no tunnel.
+    MalformedConnect {
+        /// What is wrong.
+        why: &'static str,
+    },
     /// HTTP/1.1 without `Host`, or HTTP/2 without `:authority` and `host`.
     MissingHost,
     /// `Content-Length` is not a number.
@@ -107,6 +118,7 @@ impl RequestError {
             | RequestError::HeadTooLarge
             | RequestError::TooManyHeaders => StatusCode::HEADER_TOO_LARGE,
             RequestError::VersionNotSupported { .. } => StatusCode::VERSION_NOT_SUPPORTED,
+            RequestError::MalformedConnect { .. } => StatusCode::NOT_ALLOWED,
             RequestError::UnknownTransferEncoding { .. } => StatusCode::NOT_IMPLEMENTED,
             _ => StatusCode::BAD_REQUEST,
         }
@@ -138,6 +150,7 @@ impl RequestError {
                 _ => "client sent no :path header",
             },
             RequestError::PrematureEnd => "client prematurely closed stream",
+            RequestError::Malformed { why } | RequestError::MalformedConnect { why } => why,
             RequestError::MissingHost => "client sent HTTP/1.1 request without \"Host\" header",
             RequestError::InvalidContentLength { .. } => {
                 "client sent invalid \"Content-Length\" header"
@@ -152,6 +165,17 @@ impl RequestError {
                 "client sent unknown \"Transfer-Encoding\""
             }
         }
+    }
+
+    /// HTTP/2: whether the response to this request is followed by a reset of its stream, as the
+    /// request is malformed (RFC 9113 section 8.1.1).
+    pub fn is_malformed(&self) -> bool {
+        matches!(
+            self,
+            RequestError::Malformed { .. }
+                | RequestError::MalformedConnect { .. }
+                | RequestError::MissingPseudoHeader { .. }
+        )
     }
 
     /// Like [`excerpt`](RequestError::excerpt), but mutable, so that it can be moved with its

@@ -53,7 +53,15 @@ pub(super) fn parse(
     head.method_name = Span::new(start, start + method_end);
     head.version = match &text[version_start..] {
         [] => Version::Http09,
-        version => parse_version(version, line)?,
+        version => match parse_version(version, line) {
+            Err(error @ RequestError::VersionNotSupported { .. }) => {
+                // As in nginx, the first wrong part is blamed: in `PRI * HTTP/2.0` the target.
+                let target = Span::new(start + target_start, start + target_end);
+                parse_target(buf, target, head)?;
+                return Err(error);
+            }
+            parsed => parsed?,
+        },
     };
     if target_start == target_end {
         return Err(invalid);

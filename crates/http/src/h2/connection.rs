@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::error::{ErrorCode, Fault};
 use super::flow::{DEFAULT_WINDOW, ReceiveWindow, RoundTrip, SendWindow};
-use super::frame::{self, MAX_STREAM_ID, PREFACE};
+use super::frame::{self, HEADER_BYTES, MAX_STREAM_ID, PREFACE};
 use super::hpack;
 use super::limits::{Counters, Meters};
 use super::priority::Priority;
@@ -100,6 +100,10 @@ pub struct Connection {
     pub(super) head_bytes: usize,
 }
 
+/// What a HEADERS frame holds besides its fragment: the length of the padding, the priority, the
+/// padding.
+pub(super) const MAX_HEADERS_EXTRA_BYTES: usize = 1 + 5 + 255;
+
 /// Priorities kept for streams that are not open yet; the oldest goes first.
 pub(super) const MAX_EARLY_PRIORITIES: usize = 16;
 
@@ -157,6 +161,23 @@ impl Connection {
             head_bytes: 0,
             settings,
         }
+    }
+
+    /// The most bytes that [`receive`](Self::receive) leaves unconsumed, and so the minimum size of a
+    /// receive buffer. All frames except DATA are read as a whole.
+    pub fn max_unconsumed_bytes(&self) -> usize {
+        let head_frame_bytes = self.max_block_bytes() + MAX_HEADERS_EXTRA_BYTES;
+        let announced = self.settings.max_frame_bytes as usize;
+        let largest = head_frame_bytes.min(announced);
+        HEADER_BYTES + largest.max(frame::DEFAULT_MAX_FRAME_BYTES as usize)
+    }
+
+    /// The most bytes of an encoded header block.
+    pub(super) fn max_block_bytes(&self) -> usize {
+        let limits = &self.settings.limits;
+        limits
+            .header_block_bytes
+            .max(self.settings.head.max_head_bytes())
     }
 
     /// Which side this is.

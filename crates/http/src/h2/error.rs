@@ -234,6 +234,16 @@ pub enum StreamFault {
 }
 
 impl StreamFault {
+    /// Whether it makes the message malformed (RFC 9113 section 8.1.1), which a server may answer.
+    pub(super) fn is_malformed(self) -> bool {
+        matches!(
+            self,
+            StreamFault::Malformed(_)
+                | StreamFault::ContentLength
+                | StreamFault::TrailersWithoutEnd
+        )
+    }
+
     /// The code that RST_STREAM carries.
     pub fn code(self) -> ErrorCode {
         match self {

@@ -33,7 +33,9 @@ pub enum Event<'i> {
         /// There is no body.
         end: bool,
     },
-    /// Server: a request that must be answered with the status of `error` and not be processed.
+    /// Server: a request that must be answered with the status of `error` and not be processed. One
+    /// that [is malformed](RequestError::is_malformed) has no body, and its response is followed by
+    /// [`reset`](super::Connection::reset) with PROTOCOL_ERROR instead of END_STREAM.
     Refused {
         /// Its stream, for the response.
         stream: StreamRef,
@@ -86,6 +88,15 @@ pub enum Event<'i> {
         /// The peer has not processed the request at all: it may be sent again on another
         /// connection, whatever its method (RFC 9113 section 8.7).
         unprocessed: bool,
+    },
+    /// Server: a request turned out to be malformed within its body, before a response was sent.
+    /// Nothing more comes; a response, if any, is followed by [`reset`](super::Connection::reset)
+    /// with the code of `fault` instead of END_STREAM.
+    Malformed {
+        /// The stream.
+        stream: StreamRef,
+        /// Why, for the log.
+        fault: StreamFault,
     },
     /// This side reset a stream because of what the peer sent on it. The stream is gone.
     Fault {

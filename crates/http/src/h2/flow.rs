@@ -85,6 +85,11 @@ impl ReceiveWindow {
         allowed
     }
 
+    /// Bytes that the peer may still send.
+    pub(super) fn available(&self) -> u32 {
+        self.open.max(0) as u32
+    }
+
     /// Accounts for bytes that the application has consumed.
     pub(super) fn release(&mut self, bytes: u32) {
         self.returned = self.returned.saturating_add(bytes);

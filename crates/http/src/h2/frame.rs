@@ -204,7 +204,7 @@ pub(super) fn headers_payload(
 }
 
 /// Makes the checks that need only the header: the stream it may be on and the length it must have.
-pub(super) fn check_header(header: FrameHeader, max_frame_bytes: u32) -> Result<(), Fault> {
+pub(super) fn check_header(header: FrameHeader) -> Result<(), Fault> {
     let on_stream = |wanted: bool, name| {
         if wanted == (header.stream != 0) {
             Ok(())
@@ -219,9 +219,6 @@ pub(super) fn check_header(header: FrameHeader, max_frame_bytes: u32) -> Result<
             Err(Fault::FrameSize(name))
         }
     };
-    if header.length > max_frame_bytes {
-        return Err(Fault::FrameTooLarge);
-    }
     match header.kind {
         FrameType::Data => on_stream(true, "DATA"),
         FrameType::Headers => on_stream(true, "HEADERS"),

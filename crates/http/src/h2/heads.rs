@@ -3,12 +3,12 @@
 
 use super::connection::{Connection, Phase, Role};
 use super::error::{Fault, Flood, StreamFault};
-use super::event::{Event, Trailers};
+use super::event::{Event, Request, Trailers};
 use super::frame::{self, FrameHeader, flag};
 use super::hpack::{Decoded, FieldLimits, FieldSink};
 use super::priority::Priority;
 use super::receive::HeaderBlock;
-use super::request::{BuiltRequest, NoSink, RequestSink, TrailerSink};
+use super::request::{NoSink, RequestSink, TrailerSink};
 use super::response::ResponseSink;
 use super::streams::{Half, StreamRef};
 use crate::h1::{Framing, RequestError, RequestHead};
@@ -94,13 +94,10 @@ impl Connection {
 
     /// A block that never ends would be held in memory, whatever it decodes to (CVE-2024-27316).
     fn check_block_size(&self) -> Result<(), Fault> {
-        let limits = &self.settings.limits;
-        let most_bytes = limits
-            .header_block_bytes
-            .max(self.settings.head.max_head_bytes());
-        let fits = |block: &HeaderBlock| {
-            block.frames <= limits.continuation_frames && block.bytes.len() <= most_bytes
-        };
+        let most_frames = self.settings.limits.continuation_frames;
+        let most_bytes = self.max_block_bytes();
+        let fits =
+            |block: &HeaderBlock| block.frames <= most_frames && block.bytes.len() <= most_bytes;
         if self.block.as_deref().is_none_or(fits) {
             return Ok(());
         }
@@ -139,8 +136,12 @@ impl Connection {
         block: &Block<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'i>>, Fault> {
-        let receive = self.streams.at(stream.slot() as u32).receive;
-        let fault = match receive {
+        let found = self.streams.at(stream.slot() as u32);
+        if found.is_malformed {
+            self.charge_empty(1)?;
+            return self.discard(block).map(|()| None);
+        }
+        let fault = match found.receive {
             _ if block.depends_on == Some(block.stream) => StreamFault::SelfDependency,
             Half::Ended => StreamFault::HalfClosed,
             Half::Head => return self.response(stream, block, out).map(Some),
@@ -150,11 +151,11 @@ impl Connection {
                     self.remove_if_ended(stream, out);
                     return Ok(Some(Event::Trailers { stream, trailers }));
                 }
-                Err(fault) => return self.stream_fault(stream, fault, out).map(Some),
+                Err(fault) => return self.message_fault(stream, fault, out).map(Some),
             },
         };
         self.discard(block)?;
-        self.stream_fault(stream, fault, out).map(Some)
+        self.message_fault(stream, fault, out).map(Some)
     }
 
     /// A request on a new stream (section 5.1.1).
@@ -175,27 +176,23 @@ impl Connection {
         self.meters.empty_frames.credit(1);
         self.meters.pings.credit(1);
         self.meters.priority_frames.credit(2);
-        let built = match self.refusal(block) {
-            Some(fault) => {
-                self.discard(block)?;
-                return self.unannounced(block.stream, fault, out);
-            }
-            None => self.build_request(block)?,
-        };
-        let (request, error) = match built {
-            BuiltRequest::Good(request) => (request, None),
-            BuiltRequest::Refused(request, error) => (request, Some(error)),
-            BuiltRequest::Malformed(why) => {
-                self.counters.malformed_heads += 1;
-                return self.unannounced(block.stream, StreamFault::Malformed(why), out);
-            }
-        };
+        if let Some(fault) = self.refusal(block) {
+            self.discard(block)?;
+            return self.unannounced(block.stream, fault, out);
+        }
+        let (request, error) = self.build_request(block)?;
+        let is_malformed = error.is_some_and(|error| error.is_malformed());
+        if is_malformed {
+            self.counters.malformed_heads += 1;
+            self.charge_fault()?;
+        }
         self.head_bytes = request.text.len();
         let priority = self.take_priority(block.stream, &request.text, &request.head);
         let stream = self.insert_stream(block.stream);
         let found = self.streams.at(stream.slot() as u32);
         found.priority = priority;
-        found.receive = if block.end_stream {
+        found.is_malformed = is_malformed;
+        found.receive = if block.end_stream || is_malformed {
             Half::Ended
         } else {
             Half::Body
@@ -206,7 +203,7 @@ impl Connection {
         {
             found.declared_bytes = Some(length);
         }
-        let end = block.end_stream;
+        let end = block.end_stream || is_malformed;
         Ok(Some(match error {
             None => Event::Request {
                 stream,
@@ -249,13 +246,14 @@ impl Connection {
         }))
     }
 
-    fn build_request(&mut self, block: &Block<'_>) -> Result<BuiltRequest, Fault> {
+    fn build_request(
+        &mut self,
+        block: &Block<'_>,
+    ) -> Result<(Request, Option<RequestError>), Fault> {
         let mut sink = RequestSink::new(self.settings.head);
         let (text, exceeded) = self.decode(block, &mut sink)?;
-        let mut built = sink.finish(text, exceeded, block.end_stream);
-        if let BuiltRequest::Good(request) | BuiltRequest::Refused(request, _) = &mut built {
-            request.head.head_bytes = block.bytes.len();
-        }
+        let (mut request, error) = sink.finish(text, exceeded, block.end_stream);
+        request.head.head_bytes = block.bytes.len();
         let is_too_large = |error: &RequestError| {
             matches!(
                 error,
@@ -264,10 +262,10 @@ impl Connection {
                     | RequestError::TooManyHeaders
             )
         };
-        if matches!(&built, BuiltRequest::Refused(_, error) if is_too_large(error)) {
+        if error.as_ref().is_some_and(is_too_large) {
             self.counters.heads_too_large += 1;
         }
-        Ok(built)
+        Ok((request, error))
     }
 
     /// The priority of a new stream, from a PRIORITY_UPDATE that preceded it, otherwise from its

@@ -99,7 +99,3 @@ pub use priority::Priority;
 pub use send::{RequestTarget, Scheme};
 pub use settings::Settings;
 pub use streams::StreamRef;
-
-/// The most bytes that [`Connection::receive`] leaves unconsumed, and so the minimum size of a
-/// receive buffer. All frames except DATA are read as a whole.
-pub const MAX_UNCONSUMED_BYTES: usize = HEADER_BYTES + DEFAULT_MAX_FRAME_BYTES as usize;

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use super::connection::{Connection, OWNER_PING, Phase, Role, SHUT_DOWN_PING};
+use super::connection::{
+    Connection, MAX_HEADERS_EXTRA_BYTES, OWNER_PING, Phase, Role, SHUT_DOWN_PING,
+};
 use super::error::{ErrorCode, Fault, Flood, StreamFault};
 use super::event::{Event, Received};
 use super::frame::{self, FrameHeader, FrameType, HEADER_BYTES, MAX_STREAM_ID, PREFACE, flag};
 use super::priority::Priority;
-use super::streams::{Half, StreamRef};
+use super::streams::{Half, Stream, StreamRef};
 
 /// A DATA frame whose payload is still arriving.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +36,7 @@ impl Connection {
     /// Takes bytes from the peer, up to the first event.
     ///
     /// Call it again with the bytes that were not consumed until there is no event. Keep the rest,
-    /// less than [`MAX_UNCONSUMED_BYTES`](super::MAX_UNCONSUMED_BYTES), and call it when more has
+    /// at most [`max_unconsumed_bytes`](Self::max_unconsumed_bytes), and call it when more has
     /// arrived. `now` is the time since any fixed moment. Replies (acknowledgements, resets, window
     /// updates) are appended to `out`.
     ///
@@ -183,13 +185,36 @@ impl Connection {
         if self.role == Role::Client && !self.peer_is_known && !is_settings {
             return Err(Fault::FirstFrame);
         }
-        frame::check_header(header, frame::DEFAULT_MAX_FRAME_BYTES)?;
+        self.check_size(header)?;
+        frame::check_header(header)?;
         let continues = header.kind == FrameType::Continuation;
         match &self.block {
             Some(block) if !continues || header.stream != block.stream => Err(Fault::Continuation),
             None if continues => Err(Fault::Continuation),
             _ => Ok(()),
         }
+    }
+
+    /// Section 4.2. DATA and what is ignored is taken in parts, however long the frame is. A header
+    /// block is read as a whole, but not beyond its limit. No other frame is ever large.
+    fn check_size(&self, header: FrameHeader) -> Result<(), Fault> {
+        let announced = self.settings.max_frame_bytes;
+        let is_head = matches!(header.kind, FrameType::Headers | FrameType::Continuation);
+        let most = match header.kind {
+            FrameType::Data | FrameType::Unknown => announced,
+            _ if is_head => announced,
+            _ => frame::DEFAULT_MAX_FRAME_BYTES,
+        };
+        if header.length > most {
+            return Err(Fault::FrameTooLarge);
+        }
+        let held = self.block.as_ref().map_or(0, |block| block.bytes.len());
+        let most_bytes = self.max_block_bytes().saturating_sub(held) + MAX_HEADERS_EXTRA_BYTES;
+        let is_large = header.length > frame::DEFAULT_MAX_FRAME_BYTES;
+        if is_head && is_large && header.length as usize > most_bytes {
+            return Err(Fault::Flood(Flood::Continuation));
+        }
+        Ok(())
     }
 
     fn frame<'i>(
@@ -229,6 +254,9 @@ impl Connection {
         }
         let end = header.has(flag::END_STREAM);
         let stream = self.stream_for(header.stream, "DATA")?;
+        // What follows an error is ignored until the stream is reset.
+        let is_wanted = |found: &Stream| !found.is_malformed;
+        let stream = stream.filter(|&stream| self.streams.get(stream).is_some_and(is_wanted));
         let fault =
             stream.and_then(|stream| self.judge_data(stream, header.length, data_bytes, end));
         let wanted = stream.filter(|_| fault.is_none());
@@ -249,7 +277,7 @@ impl Connection {
             self.charge_empty(1)?;
         }
         match (stream, fault) {
-            (Some(stream), Some(fault)) => self.stream_fault(stream, fault, out).map(Some),
+            (Some(stream), Some(fault)) => self.message_fault(stream, fault, out).map(Some),
             _ => Ok(None),
         }
     }
@@ -597,6 +625,25 @@ impl Connection {
         id.is_multiple_of(2) || id > self.last_stream.max(self.last_ignored)
     }
 
+    /// A stream of which the peer sent something wrong. A malformed request may be answered before
+    /// its stream is reset (section 8.1.1); everything else ends the stream at once.
+    pub(super) fn message_fault<'i>(
+        &mut self,
+        stream: StreamRef,
+        fault: StreamFault,
+        out: &mut Vec<u8>,
+    ) -> Result<Event<'i>, Fault> {
+        let found = self.streams.at(stream.slot() as u32);
+        let is_unanswered = self.role == Role::Server && found.send == Half::Head;
+        if !is_unanswered || !fault.is_malformed() {
+            return self.stream_fault(stream, fault, out);
+        }
+        found.is_malformed = true;
+        found.receive = Half::Ended;
+        self.charge_fault()?;
+        Ok(Event::Malformed { stream, fault })
+    }
+
     /// Resets a stream that was announced to the owner, because of what the peer sent on it.
     pub(super) fn stream_fault<'i>(
         &mut self,
@@ -613,8 +660,14 @@ impl Connection {
         })
     }
 
-    /// Writes RST_STREAM and counts it: resets provoked by a peer cost as much as its own
-    /// (CVE-2025-8671).
+    /// Counts a stream that the peer has spoilt: resets provoked by a peer cost as much as its own
+    /// (CVE-2025-8671), whether they are written now or behind a response.
+    pub(super) fn charge_fault(&mut self) -> Result<(), Fault> {
+        self.counters.stream_faults += 1;
+        self.charge_reset()
+    }
+
+    /// Writes RST_STREAM and counts it.
     pub(super) fn reset_because(
         &mut self,
         id: u32,
@@ -622,8 +675,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
         self.newest_reset = self.newest_reset.max(id);
-        self.counters.stream_faults += 1;
-        self.charge_reset()?;
+        self.charge_fault()?;
         self.reply()?;
         frame::push_rst_stream(out, id, fault.code());
         Ok(())

@@ -1,8 +1,9 @@
 //! Request heads: turns the fields of a header block into the head that the rest of the server uses
 //! (RFC 9113 section 8.3.1).
 //!
-//! A request that RFC 9113 calls malformed resets the stream, as in nginx. A valid request that the
-//! server refuses is answered as in HTTP/1, with the same [`RequestError`].
+//! A request that the server refuses is answered as in HTTP/1, with the same [`RequestError`]. So is
+//! one that RFC 9113 calls malformed, before its stream is reset (section 8.1.1): clients and
+//! operators then see which request it was, and why.
 
 use smallvec::SmallVec;
 
@@ -13,18 +14,6 @@ use crate::h1::{self, Framing, RawHeader, RequestError, RequestHead, Version};
 use crate::headers::KnownHeader;
 use crate::uri::{TargetForm, parse_authority, split_target};
 use crate::{Method, Span, decimal};
-
-/// The outcome for the fields of a request.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // moved once, into its owner; a box would cost more
-pub(super) enum BuiltRequest {
-    /// A request.
-    Good(Request),
-    /// To be answered with the error's status.
-    Refused(Request, RequestError),
-    /// To be reset.
-    Malformed(&'static str),
-}
 
 /// Where the value of a pseudo-header is.
 type Pseudo = Option<Span>;
@@ -43,7 +32,7 @@ pub(super) struct RequestSink {
     authority_host_bytes: usize,
     /// Cookie lines that are not adjacent.
     cookies: u32,
-    malformed: Option<&'static str>,
+    malformed: Option<RequestError>,
     refused: Option<RequestError>,
 }
 
@@ -68,7 +57,13 @@ impl RequestSink {
     }
 
     fn malformed(&mut self, why: &'static str) {
-        self.malformed.get_or_insert(why);
+        self.malformed
+            .get_or_insert(RequestError::Malformed { why });
+    }
+
+    fn malformed_connect(&mut self, why: &'static str) {
+        self.malformed
+            .get_or_insert(RequestError::MalformedConnect { why });
     }
 
     fn refuse(&mut self, error: RequestError) {
@@ -255,8 +250,14 @@ impl RequestSink {
     }
 
     /// All fields have been seen. `exceeded` means that some were skipped for their size or number;
-    /// `end` means that no body follows.
-    pub(super) fn finish(mut self, mut text: Vec<u8>, exceeded: bool, end: bool) -> BuiltRequest {
+    /// `end` means that no body follows. With an error, the request is to be answered with its
+    /// status.
+    pub(super) fn finish(
+        mut self,
+        mut text: Vec<u8>,
+        exceeded: bool,
+        end: bool,
+    ) -> (Request, Option<RequestError>) {
         if self.regular_start.is_none() {
             self.begin_regular(text.len());
         }
@@ -273,11 +274,14 @@ impl RequestSink {
         if self.malformed.is_none() {
             self.judge_target(&text);
         }
-        if let Some(why) = self.malformed {
-            return BuiltRequest::Malformed(why);
-        }
         self.write_first_lines(&mut text);
-        self.settle_framing(end);
+        if self.malformed.is_some() {
+            // Whatever follows the head is ignored.
+            self.head.framing = Framing::None;
+            self.head.path = Span::default();
+        } else {
+            self.settle_framing(end);
+        }
         self.head.version = Version::Http2;
         self.head.keep_alive = true;
         text.extend_from_slice(b"\r\n");
@@ -285,10 +289,7 @@ impl RequestSink {
             text,
             head: self.head,
         };
-        match self.refused {
-            None => BuiltRequest::Good(request),
-            Some(error) => BuiltRequest::Refused(request, error),
-        }
+        (request, self.malformed.or(self.refused))
     }
 
     /// Checks method, scheme, authority and path.
@@ -339,10 +340,10 @@ impl RequestSink {
     /// CONNECT has a method and an authority, and no other pseudo-headers (section 8.5).
     fn judge_connect(&mut self, text: &[u8]) {
         let Some(authority) = self.authority else {
-            return self.malformed("client sent CONNECT without :authority header");
+            return self.malformed_connect("client sent CONNECT without :authority header");
         };
         if self.scheme.is_some() || self.path.is_some() {
-            return self.malformed("client sent CONNECT with :scheme or :path header");
+            return self.malformed_connect("client sent CONNECT with :scheme or :path header");
         }
         match split_target(authority.of(text), Method::Connect) {
             Ok(form) => self.head.form = form,
@@ -460,13 +461,17 @@ impl FieldSink for RequestSink {
     fn field(&mut self, text: &mut Vec<u8>, field: &Field) -> Note {
         let class = Class::of(text, field);
         if self.malformed.is_some() {
-            text.truncate(field.line_start);
+            // The first error counts.
         } else if !class.value_is_valid {
             self.malformed("client sent header with invalid value");
         } else if class.kind.is_pseudo() {
             self.pseudo(class.kind, raw_header(field, None).value);
         } else {
             self.regular(text, field, class);
+        }
+        if self.malformed.is_some() {
+            // Nothing of a field that must not be passed on is left in the text.
+            text.truncate(field.line_start);
         }
         class.note()
     }

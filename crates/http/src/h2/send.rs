@@ -14,6 +14,10 @@ use crate::h1::ResponseHead;
 use crate::headers::{Field, FieldValue, KnownHeader};
 use crate::outgoing::{Authority, InvalidRequest, MethodName, Target};
 
+/// Streams with smaller windows are given a larger one as soon as the body is read, whatever its
+/// length: a client may be waiting for it.
+const SMALL_WINDOW: u32 = 32 * 1024;
+
 /// How many streams a client opens before the server's limit is known: RFC 9113 section 6.5.2
 /// recommends that servers allow at least this many.
 const STREAMS_BEFORE_SETTINGS: u32 = 100;
@@ -425,13 +429,19 @@ impl Connection {
 
     /// The application starts reading the body: the stream's window, which
     /// [`stream_window_bytes`](super::Settings::stream_window_bytes) may have kept small or closed
-    /// until now, becomes at least this large.
+    /// until now, becomes at least this large, unless the whole body fits into it as it is.
     pub fn widen(&mut self, stream: StreamRef, bytes: u32, out: &mut Vec<u8>) {
         let bytes = bytes.min(self.settings.max_stream_window_bytes);
         let Some(found) = self.streams.get_mut(stream) else {
             return;
         };
+        let is_enough = |declared: u64| {
+            let left = declared.saturating_sub(found.received_bytes);
+            let open = found.receive_window.available();
+            open >= SMALL_WINDOW && left <= u64::from(open)
+        };
         if found.receive != Half::Ended
+            && !found.declared_bytes.is_some_and(is_enough)
             && let Some(increment) = found.receive_window.widen(bytes)
         {
             frame::push_window_update(out, stream.id(), increment);

@@ -35,6 +35,9 @@ pub struct Settings {
     pub max_connection_window_bytes: u32,
     /// `http2_chunk_size`: the largest DATA frame sent, if the peer accepts it.
     pub data_frame_bytes: u32,
+    /// `SETTINGS_MAX_FRAME_SIZE`: the largest frame that the peer may send. DATA of any size is taken
+    /// as it arrives, without being kept.
+    pub max_frame_bytes: u32,
     /// Limits of heads: `client_header_buffer_size`, `large_client_header_buffers`,
     /// `max_headers`, `ignore_invalid_headers`, `underscores_in_headers`.
     pub head: h1::Limits,
@@ -52,6 +55,7 @@ impl Default for Settings {
             connection_window_bytes: 1 << 20,
             max_connection_window_bytes: 16 << 20,
             data_frame_bytes: DEFAULT_MAX_FRAME_BYTES,
+            max_frame_bytes: DEFAULT_MAX_FRAME_BYTES,
             head: h1::Limits::default(),
             limits: Limits::default(),
         }
@@ -70,9 +74,12 @@ impl Settings {
         } else {
             (id::ENABLE_PUSH, 0)
         };
-        let entries = [streams, window, (id::NO_RFC7540_PRIORITIES, 1)];
+        let frame_size = (id::MAX_FRAME_SIZE, self.max_frame_bytes);
+        let entries = [streams, window, (id::NO_RFC7540_PRIORITIES, 1), frame_size];
+        let is_default = self.max_frame_bytes == DEFAULT_MAX_FRAME_BYTES;
+        let entries = &entries[..entries.len() - usize::from(is_default)];
         frame::push_header(out, FrameType::Settings, 0, 0, 6 * entries.len() as u32);
-        for (identifier, value) in entries {
+        for &(identifier, value) in entries {
             out.extend_from_slice(&identifier.to_be_bytes());
             out.extend_from_slice(&value.to_be_bytes());
         }

@@ -78,6 +78,9 @@ pub(super) struct Stream {
     pub(super) receive: Half,
     /// The application has bytes to send.
     pub(super) offers: bool,
+    /// Server: the request is malformed. What is still sent on the stream is ignored; the owner
+    /// answers and resets it.
+    pub(super) is_malformed: bool,
     /// The request is `HEAD`: a response has no body, whatever its length says.
     pub(super) is_head_request: bool,
     pub(super) priority: Priority,
@@ -104,6 +107,7 @@ impl Stream {
             send: Half::Head,
             receive: Half::Head,
             offers: false,
+            is_malformed: false,
             is_head_request: false,
             priority: Priority::default(),
             lane: Lane::Out,

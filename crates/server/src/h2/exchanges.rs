@@ -10,7 +10,7 @@ use crate::framing;
 use crate::prologue::Arrival;
 use bytes::Bytes;
 use sealane_conf::model::LogLevel;
-use sealane_http::h1::Framing;
+use sealane_http::h1::{Framing, RequestError};
 use sealane_http::h2::{self, ErrorCode, Event, Fault, StreamRef};
 use sealane_http::{Method, StatusCode};
 use std::task::{Context, Poll};
@@ -32,12 +32,11 @@ impl Serving {
                 error,
                 end,
             } => {
-                let status = error.status();
                 connection.log(
                     LogLevel::Info,
                     &format!("{} while reading client request headers", error.reason()),
                 );
-                self.open(connection, stream, request, end, false, Some(status));
+                self.open(connection, stream, request, end, false, Some(error));
             }
             Event::Data { stream, bytes, end } => self.take_data(stream, bytes, end),
             Event::Trailers { stream, trailers } => {
@@ -52,6 +51,20 @@ impl Serving {
             Event::Reset { stream, .. } => {
                 self.unread.forget(stream);
                 self.lose(stream, BodyError::ClientClosed);
+            }
+            Event::Malformed { stream, fault } => {
+                connection.log(
+                    LogLevel::Info,
+                    &format!(
+                        "{fault} in stream {} while processing HTTP/2 connection",
+                        stream.id()
+                    ),
+                );
+                if let Some((index, found)) = self.streams.find_mut(stream) {
+                    found.is_malformed = true;
+                    found.feed.fail(BodyError::Malformed);
+                    self.streams.queue(index);
+                }
             }
             Event::Fault { stream, fault, id } => {
                 connection.log(
@@ -87,7 +100,7 @@ impl Serving {
         found.moved_ms = self.time.now_ms;
     }
 
-    /// A request has arrived: its handler begins at once. With a status it is refused.
+    /// A request has arrived: its handler begins at once. With an error it is refused.
     fn open(
         &mut self,
         connection: &mut Connection,
@@ -95,7 +108,7 @@ impl Serving {
         request: h2::Request,
         end: bool,
         awaits_continue: bool,
-        refusal: Option<StatusCode>,
+        refusal: Option<RequestError>,
     ) {
         if self.streams.len() >= connection.server().http2.max_concurrent_streams as usize {
             // Handlers of streams that the client has reset are still at work.
@@ -126,7 +139,7 @@ impl Serving {
         let feed = arrival.client.feed();
         let handling = match refusal {
             None => stream::handle(arrival),
-            Some(status) => stream::refuse(arrival, status),
+            Some(error) => stream::refuse(arrival, error.status()),
         };
         let stream = Stream {
             reference: Some(reference),
@@ -134,6 +147,7 @@ impl Serving {
             feed,
             awaits_continue,
             awaits_body: false,
+            is_malformed: refusal.is_some_and(|error| error.is_malformed()),
             is_queued: false,
             moved_ms: self.time.now_ms,
             state: StreamState::Handling(handling),
@@ -233,7 +247,7 @@ impl Serving {
             FollowUp::None => {}
             FollowUp::LookAgain => self.streams.queue(index),
             FollowUp::Finish => self.finish(index),
-            FollowUp::Reset => self.give_up(index, ErrorCode::INTERNAL_ERROR),
+            FollowUp::Reset(code) => self.reset_behind(index, code),
         }
     }
 
@@ -268,11 +282,15 @@ impl Serving {
         framing::leave_out_unwanted_source(&mut exchange);
         let is_head = exchange.request.head.method == Method::Head;
         let mut sending = Box::new(StreamResponse::new(exchange));
-        if is_head {
+        if stream.is_malformed {
+            sending.reset_behind = Some(ErrorCode::PROTOCOL_ERROR);
+        }
+        if is_head || stream.is_malformed {
             sending.trailers.clear();
         }
         self.timeouts.look_within(sending.send_timeout);
-        let end = sending.is_empty();
+        let is_all = sending.is_empty();
+        let end = is_all && !stream.is_malformed;
         let sent = self.framer.send_head(reference, &mut sending.exchange, end);
         stream.moved_ms = self.time.now_ms;
         stream.state = StreamState::Sending(sending);
@@ -282,6 +300,10 @@ impl Serving {
         }
         if end {
             self.finish(index);
+            return false;
+        }
+        if is_all {
+            self.reset_behind(index, ErrorCode::PROTOCOL_ERROR);
             return false;
         }
         self.framer.codec.offer(reference);
@@ -305,6 +327,17 @@ impl Serving {
             self.timeouts.renew();
         }
         self.conclude(index, true);
+    }
+
+    /// Resets a stream behind all that is sent of its response: which is all that there is, if the
+    /// request was malformed.
+    fn reset_behind(&mut self, index: usize, code: ErrorCode) {
+        let stream = self.streams.get(index);
+        let completed = stream.is_some_and(|stream| stream.is_malformed);
+        if let Some(reference) = stream.and_then(|stream| stream.reference) {
+            self.framer.reset(reference, code);
+        }
+        self.conclude(index, completed);
     }
 
     /// Ends a stream before its response is complete, and tells the client.

@@ -38,12 +38,9 @@ impl Stream {
         };
         let count = frame_bytes(&sending.body, allowed);
         let is_all = u64::from(count) == sending.body.len() && sending.source.is_none();
-        let is_cut = sending.is_cut;
-        let end = is_all && sending.trailers.is_empty() && !is_cut;
-        let over = match is_cut {
-            true => FollowUp::Reset,
-            false => FollowUp::Finish,
-        };
+        let reset_behind = sending.reset_behind;
+        let end = is_all && sending.trailers.is_empty() && reset_behind.is_none();
+        let over = reset_behind.map_or(FollowUp::Finish, FollowUp::Reset);
         if count == 0 && !end {
             framer.codec.pause(grant.stream);
             return match is_all {

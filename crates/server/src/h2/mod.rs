@@ -40,7 +40,7 @@ mod wakers;
 mod tests;
 
 pub(crate) use serving::serve;
-pub(crate) use settings::codec_settings;
+pub(crate) use settings::{MAX_FRAME_BYTES, codec_settings};
 
 use crate::connection::Connection;
 use sealane_http::h2::PREFACE;

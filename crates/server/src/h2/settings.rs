@@ -5,6 +5,10 @@ use sealane_http::h1;
 use sealane_http::h2::{Allowance, Limits, Settings};
 use std::sync::Arc;
 
+/// `SETTINGS_MAX_FRAME_SIZE` of both ends, towards clients and origins: bodies pass through as they
+/// arrive, so that a large frame takes no more memory than small ones, and less work.
+pub(crate) const MAX_FRAME_BYTES: u32 = 1 << 20;
+
 /// Settings of HTTP/2 connections that belong to a server.
 pub(crate) fn codec_settings(server: &Server, head: h1::Limits) -> Arc<Settings> {
     let http2 = &server.http2;
@@ -17,6 +21,7 @@ pub(crate) fn codec_settings(server: &Server, head: h1::Limits) -> Arc<Settings>
         max_concurrent_streams: http2.max_concurrent_streams,
         stream_window_bytes: http2.body_preread_bytes,
         max_stream_window_bytes: http2.max_stream_window_bytes,
+        max_frame_bytes: MAX_FRAME_BYTES,
         max_connection_window_bytes: http2.max_connection_window_bytes,
         head,
         // `http2_chunk_size` of the location and the client's setting limit it.

@@ -10,7 +10,7 @@ use crate::pipeline;
 use crate::prologue::{self, Arrival};
 use crate::rate::RateLimit;
 use sealane_http::StatusCode;
-use sealane_http::h2::StreamRef;
+use sealane_http::h2::{ErrorCode, StreamRef};
 use sealane_http::headers::HeaderList;
 use sealane_io::chain::OutputChain;
 use sealane_io::runtime::Sleep;
@@ -21,8 +21,9 @@ use std::time::Duration;
 /// Bytes of a body that are asked of its source ahead of what windows allow.
 const STREAM_BUFFER_BYTES: u64 = 64 << 10;
 
-/// The window of a stream whose body is read, where `http2_body_preread_size` is less.
-const READ_WINDOW_BYTES: u32 = 64 << 10;
+/// The window of a stream whose body is read, where `http2_body_preread_size` is less: twice its
+/// default, so that a client with a long round trip does not stand still after the first 64 KiB.
+const READ_WINDOW_BYTES: u32 = 128 << 10;
 
 /// A stream in progress.
 pub(super) struct Stream {
@@ -37,6 +38,8 @@ pub(super) struct Stream {
     pub(super) awaits_continue: bool,
     /// The handler waits for more of the request body.
     pub(super) awaits_body: bool,
+    /// The request is malformed (RFC 9113 section 8.1.1): a reset follows the response.
+    pub(super) is_malformed: bool,
     /// It is in the queue of the table.
     pub(super) is_queued: bool,
     /// When something last happened or a wait began, in milliseconds of the coarse clock.
@@ -61,8 +64,8 @@ pub(super) enum FollowUp {
     LookAgain,
     /// All of its response but the trailers has been queued.
     Finish,
-    /// Its response cannot be completed.
-    Reset,
+    /// What there is of its response has been queued, and a reset is to follow.
+    Reset(ErrorCode),
 }
 
 pub(super) type Handling = Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>;
@@ -72,8 +75,9 @@ pub(super) struct StreamResponse {
     pub(super) exchange: Box<Exchange>,
     pub(super) body: OutputChain,
     pub(super) source: Option<Box<dyn BodySource>>,
-    /// The source has failed: what it gave before is sent, without an end.
-    pub(super) is_cut: bool,
+    /// The body is sent without an end, and this follows: its source has failed, or the request was
+    /// malformed.
+    pub(super) reset_behind: Option<ErrorCode>,
     /// They follow the body.
     pub(super) trailers: HeaderList,
     /// Bytes of the body sent.
@@ -151,6 +155,9 @@ impl Stream {
                         sending.end_source();
                         // Neither the end nor trailers wait for a window.
                         if sending.body.is_empty() {
+                            if let Some(code) = sending.reset_behind {
+                                return FollowUp::Reset(code);
+                            }
                             if sending.trailers.is_empty() {
                                 framer.end_body(reference);
                             }
@@ -160,8 +167,10 @@ impl Stream {
                 }
                 Poll::Ready(Err(_)) => {
                     sending.cut();
-                    if sending.body.is_empty() {
-                        return FollowUp::Reset;
+                    if let Some(code) = sending.reset_behind
+                        && sending.body.is_empty()
+                    {
+                        return FollowUp::Reset(code);
                     }
                     if sending.pause.is_none() {
                         framer.codec.offer(reference);
@@ -201,7 +210,7 @@ impl StreamResponse {
         StreamResponse {
             body: std::mem::take(&mut exchange.response.body),
             source: source.map(PendingBody::into_source),
-            is_cut: false,
+            reset_behind: None,
             trailers: exchange.response.trailers.clone(),
             sent: 0,
             rate: RateLimit::of(&exchange),
@@ -233,7 +242,7 @@ impl StreamResponse {
 
     /// The source has failed.
     fn cut(&mut self) {
-        self.is_cut = true;
+        self.reset_behind.get_or_insert(ErrorCode::INTERNAL_ERROR);
         self.trailers.clear();
         if let Some(source) = self.source.take() {
             source.conclude(&mut self.exchange, false);

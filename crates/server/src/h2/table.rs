@@ -138,6 +138,7 @@ mod tests {
             feed: ClientLink::default().feed(),
             awaits_continue: false,
             awaits_body: false,
+            is_malformed: false,
             is_queued: false,
             moved_ms: 0,
             state: StreamState::Handling(Box::pin(std::future::pending())),

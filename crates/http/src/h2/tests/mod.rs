@@ -176,7 +176,7 @@ impl End {
             }
         }
         let rest = &input[at..];
-        assert!(rest.len() < MAX_UNCONSUMED_BYTES);
+        assert!(rest.len() < self.connection.max_unconsumed_bytes());
         self.input = rest.to_vec();
     }
 
@@ -252,6 +252,10 @@ impl End {
                 assert!(stream.is_none_or(|stream| stream.id() == id));
                 assert!(stream.is_none_or(|stream| !self.connection.contains(stream)));
                 format!("fault {id} {} {fault}", fault.code())
+            }
+            Event::Malformed { stream, fault } => {
+                assert!(self.connection.contains(stream));
+                format!("malformed {} {} {fault}", stream.id(), fault.code())
             }
             Event::GoAway {
                 last_stream, code, ..

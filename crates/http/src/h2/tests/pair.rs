@@ -224,6 +224,7 @@ impl From<Event<'_>> for Owned {
                 Owned::Other
             }
             Event::Refused { error, .. } => panic!("refused: {error}"),
+            Event::Malformed { fault, .. } => panic!("malformed: {fault}"),
             Event::Interim { .. } | Event::Settings | Event::GoAway { .. } | Event::Pong => {
                 Owned::Other
             }

@@ -23,6 +23,8 @@ fn outcome_with(settings: Settings, fields: Fields<'_>, end_stream: bool) -> Str
         if events[0].starts_with("fault") {
             assert_eq!(end.connection.open_streams(), 0);
             assert_eq!(end.sent_words(), ["RST_STREAM 1 PROTOCOL_ERROR"]);
+        } else {
+            assert_eq!(end.sent_words(), [""; 0]);
         }
         // The same fields out of the peer's table are judged in the same way.
         end.headers(3, end_stream, fields);
@@ -191,7 +193,7 @@ fn host_and_authority() {
         ),
         (
             [&no_authority[..], &[(":authority", "")]].concat(),
-            "fault 1 PROTOCOL_ERROR client sent empty :authority header",
+            "refused 1 400 client sent empty :authority header end",
         ),
     ] {
         assert_eq!(outcome(&fields, true), expected, "{fields:?}");
@@ -265,7 +267,7 @@ fn malformed_pseudo_headers() {
             "client sent header with invalid value",
         ),
     ] {
-        let expected = format!("fault 1 PROTOCOL_ERROR {why}");
+        let expected = format!("refused 1 400 {why} end");
         assert_eq!(outcome(&fields, true), expected, "{fields:?}");
     }
     // 8.3.1: every request has these; nginx answers 400.
@@ -343,11 +345,11 @@ fn connect() {
     for (fields, expected) in [
         (
             vec![(":method", "CONNECT"), ("host", "a:1")],
-            "fault 1 PROTOCOL_ERROR client sent CONNECT without :authority header",
+            "refused 1 405 client sent CONNECT without :authority header end",
         ),
         (
             replaced(":method", "CONNECT"),
-            "fault 1 PROTOCOL_ERROR client sent CONNECT with :scheme or :path header",
+            "refused 1 405 client sent CONNECT with :scheme or :path header end",
         ),
         (
             vec![(":method", "CONNECT"), (":authority", "no-port")],
@@ -360,8 +362,8 @@ fn connect() {
 
 #[test]
 fn malformed_names_and_values() {
-    let name = "fault 1 PROTOCOL_ERROR client sent invalid header name";
-    let value = "fault 1 PROTOCOL_ERROR client sent header with invalid value";
+    let name = "refused 1 400 client sent invalid header name end";
+    let value = "refused 1 400 client sent header with invalid value end";
     for (field, expected) in [
         (("", "v"), name),
         (("a b", "v"), name),
@@ -405,7 +407,7 @@ fn upper_case_names() {
             end.feed(&frame(FrameType::Headers, 0x5, 1, &block));
             assert_eq!(
                 end.take_events(),
-                ["fault 1 PROTOCOL_ERROR client sent invalid header name"]
+                ["refused 1 400 client sent invalid header name end"]
             );
         });
     }
@@ -466,7 +468,7 @@ fn fields_about_the_connection() {
     ] {
         assert_eq!(
             outcome(&with(&[(name, "x")]), true),
-            "fault 1 PROTOCOL_ERROR client sent connection-specific header"
+            "refused 1 400 client sent connection-specific header end"
         );
     }
     assert_eq!(
@@ -476,7 +478,7 @@ fn fields_about_the_connection() {
     for value in ["gzip", "trailers, gzip", ""] {
         assert_eq!(
             outcome(&with(&[("te", value)]), true),
-            "fault 1 PROTOCOL_ERROR client sent \"TE\" header other than \"trailers\""
+            "refused 1 400 client sent \"TE\" header other than \"trailers\" end"
         );
     }
 }
@@ -570,7 +572,7 @@ fn content_length_and_data_agree() {
             assert_eq!(end.fault, None);
         });
     };
-    let fault = "fault 1 PROTOCOL_ERROR body does not have the declared length";
+    let fault = "malformed 1 PROTOCOL_ERROR body does not have the declared length";
     run("4", &[(b"ab", false), (b"cd", true)], "data 1 4 end");
     run(
         "4",

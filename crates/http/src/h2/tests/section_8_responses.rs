@@ -39,7 +39,7 @@ fn trailers_of_requests() {
             end.headers(1, true, fields);
             assert_eq!(
                 end.take_events()[1],
-                format!("fault 1 PROTOCOL_ERROR {why}")
+                format!("malformed 1 PROTOCOL_ERROR {why}")
             );
         });
     }
@@ -48,7 +48,7 @@ fn trailers_of_requests() {
         end.headers(1, false, &[("x", "y")]);
         assert_eq!(
             end.take_events()[1],
-            "fault 1 PROTOCOL_ERROR header block within a body"
+            "malformed 1 PROTOCOL_ERROR header block within a body"
         );
     });
     server(|end| {
@@ -58,7 +58,7 @@ fn trailers_of_requests() {
         let events = end.take_events();
         assert_eq!(
             events[2],
-            "fault 1 PROTOCOL_ERROR body does not have the declared length"
+            "malformed 1 PROTOCOL_ERROR body does not have the declared length"
         );
     });
 }

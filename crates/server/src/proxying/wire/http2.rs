@@ -5,11 +5,13 @@
 //! request that is given up is reset, and the connection stays usable; nginx closes it.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
+use crate::h2::MAX_FRAME_BYTES;
 use bytes::Bytes;
 use sealane_http::Method;
 use sealane_http::h1::Limits;
 use sealane_http::h2::{
-    Connection, ErrorCode, Event as Frame, OpenError, RequestTarget, Scheme, Settings, StreamRef,
+    self, Connection, ErrorCode, Event as Frame, OpenError, RequestTarget, Scheme, Settings,
+    StreamRef,
 };
 use sealane_http::headers::HeaderList;
 use sealane_io::chain::{FileRange, OutputChain, Segment};
@@ -91,6 +93,10 @@ pub(crate) struct Http2 {
     farewell: Option<(String, bool)>,
 }
 
+/// CONTINUATION frames of one head of an origin. Frames that are full need four for a head of the
+/// size allowed (`http2_max_header_block_size`'s default); some origins send small ones.
+const MAX_CONTINUATIONS: u32 = 128;
+
 impl Session {
     /// A new connection; its preface is appended to `out`.
     fn begin(max_head_bytes: usize, out: &mut Vec<u8>) -> Session {
@@ -99,6 +105,11 @@ impl Session {
                 header_buffer_bytes: max_head_bytes,
                 large_buffer_bytes: max_head_bytes,
                 ..Limits::default()
+            },
+            max_frame_bytes: MAX_FRAME_BYTES,
+            limits: h2::Limits {
+                continuation_frames: MAX_CONTINUATIONS,
+                ..h2::Limits::default()
             },
             ..Settings::default()
         };
