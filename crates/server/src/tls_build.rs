@@ -20,8 +20,8 @@ use sealane_conf::diagnostic::{Diagnostic, SourceLocation};
 use sealane_conf::model::{self, CertificateSource, Http, Listener, LogLevel, Server, Tls};
 use sealane_tls::{
     AcceleratorChoice, Acceptor, AsyncMode, ClientVerification, HandshakeSettings, Identity,
-    KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Secret, SelectServer, Selected,
-    ServerSettings, ServerTls, VerifyClient,
+    KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Responder, Secret, SelectServer,
+    Selected, ServerSettings, ServerTls, StatusSettings, VerifyClient,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -207,6 +207,7 @@ impl<'a> TlsBuilder<'a> {
             shared_sessions: sessions.shared,
             early_data: sessions.early_data,
             client_verification: self.client_verification(&tls.client_certificates)?,
+            client_status: self.client_status(&tls.client_certificates)?,
             session_stats: Some(self.sessions.stats()),
             alpn: ALPN[usize::from(!http2)..].to_vec(),
             reject_handshake: tls.reject_handshake,
@@ -281,6 +282,32 @@ impl<'a> TlsBuilder<'a> {
             trusted: trusted_file(self.materials, conf)?,
             revoked: pem_file(self.materials, &conf.crl, "CRL")?,
         })
+    }
+
+    /// `ssl_ocsp`.
+    fn client_status(
+        &self,
+        conf: &model::ClientCertificates,
+    ) -> Result<Option<StatusSettings>, Diagnostic> {
+        let Some(ocsp) = &conf.ocsp else {
+            return Ok(None);
+        };
+        let responder = ocsp.responder.as_ref().map(|url| {
+            Responder::parse(url).map_err(|why| {
+                emerg(format!(
+                    "{why} in OCSP responder \"{url}\" in \"ssl_ocsp_responder\""
+                ))
+            })
+        });
+        let cache = ocsp.cache.as_ref().map(|(zone, bytes)| {
+            let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
+            (zone.clone(), self.materials.statuses().cache(zone, bytes))
+        });
+        Ok(Some(StatusSettings {
+            whole_chain: ocsp.whole_chain,
+            responder: responder.transpose()?,
+            cache,
+        }))
     }
 
     /// The lines of `ssl_password_file`.

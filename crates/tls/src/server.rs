@@ -138,7 +138,10 @@ impl ServerTls {
         let plan = Plan::new(settings, &mut warnings)?;
         let loaded = load_identities(settings, &plan, &mut warnings)?;
         let resumption = resumption(settings, &plan, &loaded, &mut warnings)?;
-        let clients = ClientVerifier::build(&settings.client_verification)?;
+        let clients = ClientVerifier::build(
+            &settings.client_verification,
+            settings.client_status.as_ref(),
+        )?;
         let mut identities = Vec::with_capacity(loaded.len());
         for identity in &loaded {
             let build = |suites: &[&'static Suite]| -> Result<Contexts, SettingsError> {

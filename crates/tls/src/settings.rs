@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sealane_awslc::Secret;
 
+use crate::client_status::StatusSettings;
 use crate::ktls::KtlsSettings;
 use crate::offload::HandshakeSettings;
 use crate::protocols::Protocols;
@@ -65,6 +66,8 @@ pub struct ServerSettings {
     pub early_data: Option<EarlyData>,
     /// How client certificates are verified; part of the identity that sessions are bound to.
     pub client_verification: ClientVerification,
+    /// `ssl_ocsp`; `None` when off.
+    pub client_status: Option<StatusSettings>,
     /// The counters of all servers; `None` counts for this one alone.
     pub session_stats: Option<Arc<SessionStats>>,
     /// Application protocols in the server's order; empty for none.
@@ -109,6 +112,7 @@ impl Default for ServerSettings {
             shared_sessions: None,
             early_data: None,
             client_verification: ClientVerification::default(),
+            client_status: None,
             session_stats: None,
             alpn: Vec::new(),
             reject_handshake: false,

@@ -55,7 +55,7 @@ fn client(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
         Builtin::SslClientVerify => match client_certificates::verdict(exchange) {
             Some(Err(failure)) => {
                 out.extend_from_slice(b"FAILED:");
-                text(failure.reason(), out)
+                text(&*failure.reason(), out)
             }
             _ => text("SUCCESS", out),
         },
