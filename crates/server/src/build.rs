@@ -32,11 +32,12 @@ pub(crate) fn build(
     logs: &LogSet,
 ) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
     let tls = TlsBuilder::new(
+        config,
         materials,
         ["ssl_curves", "ssl_sigalgs", "ssl_ja4"]
             .iter()
             .any(|name| tls_build::uses_variable(config, name)),
-    );
+    )?;
     let mut parts = Parts {
         logs,
         materials,

@@ -670,6 +670,10 @@ fn build_context(
     if !settings.alpn.is_empty() {
         builder.set_alpn_select(&settings.alpn);
     }
+    if let Some((keys, retry)) = &settings.ech {
+        keys.set(&mut builder, retry.as_deref())
+            .map_err(library_error)?;
+    }
     if settings.certificate_compression {
         let compressor = Arc::clone(&plan.compressor) as _;
         builder

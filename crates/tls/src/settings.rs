@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sealane_awslc::Secret;
 
 use crate::client_status::StatusSettings;
+use crate::ech::EchKeys;
 use crate::ktls::KtlsSettings;
 use crate::offload::HandshakeSettings;
 use crate::protocols::Protocols;
@@ -80,6 +81,8 @@ pub struct ServerSettings {
     pub dynamic_records: Option<DynamicRecords>,
     /// `ssl_stapling`.
     pub stapling: Option<StaplingSettings>,
+    /// `ssl_ech_file`: the keys of all servers, and the first file of this one.
+    pub ech: Option<(Arc<EchKeys>, Option<String>)>,
     /// `ssl_certificate_compression`.
     pub certificate_compression: bool,
     /// Keep the client's lists of groups and signature schemes, and its fingerprint, for
@@ -119,6 +122,7 @@ impl Default for ServerSettings {
             buffer_bytes: DEFAULT_BUFFER_BYTES,
             dynamic_records: None,
             stapling: None,
+            ech: None,
             certificate_compression: false,
             remember_client_offer: false,
             ktls: KtlsSettings::default(),

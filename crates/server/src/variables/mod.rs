@@ -128,6 +128,8 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslCurve
         | B::SslCurves
         | B::SslSigalgs
+        | B::SslEchStatus
+        | B::SslEchOuterServerName
         | B::SslJa4
         | B::SslSigalg
         | B::SslSessionId
@@ -142,8 +144,6 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslHandshakeQueueTime
         | B::SslKtls
         | B::SslKtlsReason
-        | B::SslEchStatus
-        | B::SslEchOuterServerName
         | B::SslClientCert
         | B::SslClientRawCert
         | B::SslClientEscapedCert
