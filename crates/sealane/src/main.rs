@@ -17,7 +17,7 @@
 //! | `program.rs` | the binary that an upgrade executes |
 //! | `reload/` | another configuration while the server runs |
 //! | `control.rs`, `worker_process.rs` | the worker process and its channel to the master |
-//! | `certificates.rs` | OCSP responses, fetched ahead of need |
+//! | `certificates.rs` | OCSP responses, for staples and about clients |
 //! | `signaller.rs` | `-s` |
 //! | `bench.rs` | `sealane bench`: where the load generator is |
 //! | `doctor.rs` | `sealane doctor` |

@@ -139,26 +139,30 @@ async fn judge(exchange: &Exchange, chain: &Arc<ClientChain>) -> Result<(), NotA
         // Some server asked for a certificate, but its rules no longer exist.
         return Err(NotAccepted::Chain(VerifyFailure::UNSPECIFIED));
     };
-    let asks = rules.status(chain).is_none();
-    let questions = if rules.is_judged(chain) && !asks {
-        rules.judge(chain).map(|()| Vec::new())
-    } else if chain.is_cheap() {
-        rules.questions(chain)
-    } else {
-        let (rules, chain) = (Arc::clone(rules), Arc::clone(chain));
-        disk::run(move || rules.questions(&chain)).await
+    if rules.is_judged(chain) {
+        rules.judge(chain).map_err(NotAccepted::Chain)?;
+        if let Some(status) = rules.status(chain) {
+            return status.map_err(NotAccepted::Status);
+        }
+    }
+    let questions = match chain.is_cheap() {
+        true => rules.questions(chain),
+        false => {
+            let (rules, chain) = (Arc::clone(rules), Arc::clone(chain));
+            disk::run(move || rules.questions(&chain)).await
+        }
     };
     let questions = questions.map_err(NotAccepted::Chain)?;
-    if asks {
-        // Few connections do it: they need not make the futures of all others larger.
-        let resolver = exchange.snapshot.server(server).status_resolver.clone();
-        let settled = Box::pin(exchange.snapshot.statuses.settle(questions, resolver));
-        rules.note_status(chain, settled.await);
+    if questions.is_empty() {
+        // Without `ssl_ocsp`, or for a certificate that is trusted by itself.
+        rules.note_status(chain, Ok(()));
+        return Ok(());
     }
-    let status = rules.status(chain);
-    status
-        .unwrap_or(Err(StatusFailure::RequestFailed))
-        .map_err(NotAccepted::Status)
+    let resolver = exchange.snapshot.server(server).status_resolver.clone();
+    // Few connections do it: they need not make the futures of all others larger.
+    let settled = Box::pin(exchange.snapshot.statuses.settle(questions, resolver)).await;
+    rules.note_status(chain, settled);
+    settled.map_err(NotAccepted::Status)
 }
 
 /// The verdict on the client's certificates for `$ssl_client_verify`; `None` without a certificate.

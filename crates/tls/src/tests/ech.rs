@@ -4,10 +4,14 @@ use std::sync::Mutex;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use sealane_awslc::unix_time_s;
 
 use super::*;
 use crate::client_hello::{Parsed, collect};
-use crate::{EchKeyFile, EchKeys, NewEchKey, SelectServer, Selected, new_ech_key};
+use crate::{
+    EarlyData, EarlyVerdict, EchKeyFile, EchKeys, NewEchKey, ReplayRegister, SelectServer,
+    Selected, WINDOW_S, new_ech_key,
+};
 
 /// PEM, in lines that every reader takes.
 fn block(label: &str, der: &[u8]) -> String {
@@ -216,6 +220,55 @@ fn sessions_are_looked_up_by_the_hello_inside() {
         assert!(second.client.is_session_reused(), "tickets {tickets}");
         assert!(second.client.is_ech_accepted());
         assert_eq!(shown(&second).0, "SUCCESS");
+    }
+}
+
+#[test]
+fn early_data_is_taken_once_by_the_hello_inside() {
+    let ring = crate::RingSettings {
+        rotation_s: 100,
+        lifetime_s: 300,
+        overlap_s: 0,
+    };
+    let now_s = unix_time_s();
+    let ring = Arc::new(crate::TicketRing::rotating(ring, now_s).expect("memory"));
+    let register = ReplayRegister::new(10_000, now_s - 2 * WINDOW_S);
+    let register = Arc::new(register.expect("memory"));
+    let site = Site::new(|settings| {
+        settings.ticket_ring = Some(Arc::clone(&ring));
+        settings.early_data = Some(EarlyData {
+            register: Arc::clone(&register),
+        });
+    });
+    let context = tls13();
+    let list = &site.keys[0].config_list;
+    let mut first = site.pair(&context, list);
+    first.handshake().expect("the key is known");
+    let session = first.session().expect("a ticket");
+    let mut second = site.pair(&context, list);
+    second.client.set_session(&session).expect("in time");
+    second.client.offer_early_data();
+    let status = second.client.handshake(&mut &[][..], &mut second.to_server);
+    assert_eq!(status.expect("it can start"), HandshakeStatus::Done);
+    second
+        .client
+        .write(b"early", &mut second.to_server)
+        .expect("early data can be written");
+    let flight = second.to_server.clone();
+    for expected in [EarlyVerdict::Accepted, EarlyVerdict::Replayed] {
+        let mut server = Connection::accept(&site.acceptor);
+        let (mut input, mut output) = (&flight[..], Vec::new());
+        let status = server.handshake(&mut input, &mut output, Load::default());
+        assert!(status.is_ok(), "{status:?}");
+        assert_eq!(server.early_verdict(), Some(expected));
+        let is_accepted = expected == EarlyVerdict::Accepted;
+        assert_eq!(server.is_early_data(), is_accepted);
+        let mut buffer = [0; 100];
+        if is_accepted {
+            let read = server.read(&mut input, &mut output, &mut buffer);
+            assert_eq!(read, Ok(ReadStatus::Data(5)));
+            assert_eq!(&buffer[..5], b"early");
+        }
     }
 }
 
