@@ -46,7 +46,10 @@ pub(crate) fn ech_hello(data: &[u8]) {
                 extension(43, &[2, 3, 4]),
                 extension(10, &prefixed16(&[0, 29])),
                 extension(13, &prefixed16(&[4, 3])),
-                extension(51, &prefixed16(&[&[0, 29][..], &prefixed16(&[9; 32])].concat())),
+                extension(
+                    51,
+                    &prefixed16(&[&[0, 29][..], &prefixed16(&[9; 32])].concat()),
+                ),
                 extension(ENCRYPTED_CLIENT_HELLO, &offer),
             ];
             let status = status_of(&hello(&[], &[0x13, 1], &extensions.concat()));

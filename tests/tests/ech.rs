@@ -30,7 +30,10 @@ fn site() -> Site {
 /// The servers of one address: the default one is that of the name outside.
 fn configuration(site: &Site, files: &str) -> String {
     let block = |name: &str, more: &str| {
-        let path = site.path(format!("certificates/{name}")).display().to_string();
+        let path = site
+            .path(format!("certificates/{name}"))
+            .display()
+            .to_string();
         format!(
             "server {{ listen 127.0.0.1:%tls% ssl; server_name {name}.test; {more}
                  ssl_certificate {path}.pem; ssl_certificate_key {path}.key;
@@ -135,7 +138,12 @@ fn a_key_file_is_private_and_never_overwritten() {
         .lines()
         .filter(|line| line.starts_with("-----"))
         .collect();
-    let expected = ["BEGIN PRIVATE KEY", "END PRIVATE KEY", "BEGIN ECHCONFIG", "END ECHCONFIG"];
+    let expected = [
+        "BEGIN PRIVATE KEY",
+        "END PRIVATE KEY",
+        "BEGIN ECHCONFIG",
+        "END ECHCONFIG",
+    ];
     assert_eq!(labels, expected.map(|label| format!("-----{label}-----")));
     assert!(text.replace('\n', "").contains(&first));
     // What OpenSSL makes of the key.
