@@ -5,6 +5,7 @@
 //! they run whole connections; here they get names, seeds and two drivers. `README.md` says how to
 //! run them.
 
+mod ech;
 mod flights;
 mod moving;
 pub mod mutation;
@@ -27,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 25] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -147,6 +148,12 @@ pub const TARGETS: [Target; 24] = [
         run: sessions::early_flight,
         max_bytes: 4096,
         cost: 1,
+    },
+    Target {
+        name: "ech_hello",
+        run: ech::ech_hello,
+        max_bytes: 1024,
+        cost: 8,
     },
     Target {
         name: "tls_flights",

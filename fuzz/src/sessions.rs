@@ -103,19 +103,23 @@ struct Servers {
     cached: Acceptor,
 }
 
-static SERVERS: LazyLock<Servers> = LazyLock::new(|| {
+/// A certificate made for this run.
+pub(crate) fn identity() -> Identity {
     let key = rcgen::KeyPair::generate().expect("P-256 is supported");
     let params = rcgen::CertificateParams::new(vec!["name.test".to_owned()]);
     let certificate = params.expect("a valid name").self_signed(&key);
-    let identity = Identity {
+    Identity {
         chain_pem: certificate.expect("the key signs").pem().into_bytes(),
         key_pem: Secret::new(key.serialize_pem().into_bytes()),
         passwords: Vec::new(),
         chain_label: "generated".to_owned(),
         key_label: "generated".to_owned(),
-    };
+    }
+}
+
+static SERVERS: LazyLock<Servers> = LazyLock::new(|| {
     let settings = ServerSettings {
-        identities: vec![identity],
+        identities: vec![identity()],
         ticket_keys: vec![Secret::new(vec![1; 48])],
         early_data: Some(EarlyData {
             register: Arc::new(ReplayRegister::new(1000, 0).expect("memory")),
@@ -220,7 +224,7 @@ fn hello_tls12(id: &[u8], ticket: Option<&[u8]>) -> Vec<u8> {
     hello(id, &[0xc0, 0x2b], &extensions)
 }
 
-fn hello(id: &[u8], suites: &[u8], extensions: &[u8]) -> Vec<u8> {
+pub(crate) fn hello(id: &[u8], suites: &[u8], extensions: &[u8]) -> Vec<u8> {
     let id_bytes = u8::try_from(id.len()).expect("an id has at most 32 bytes");
     let body = [
         &[3, 3][..],
@@ -237,7 +241,7 @@ fn hello(id: &[u8], suites: &[u8], extensions: &[u8]) -> Vec<u8> {
     [&[22, 3, 1][..], &prefixed16(&message)].concat()
 }
 
-fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
+pub(crate) fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
     [&kind.to_be_bytes()[..], &prefixed16(data)].concat()
 }
 

@@ -101,6 +101,11 @@ fn configuration() {
 }
 
 #[test]
+fn encrypted_hellos() {
+    run("ech_hello");
+}
+
+#[test]
 fn request_heads() {
     run("request");
 }

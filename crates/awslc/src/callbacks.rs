@@ -23,6 +23,8 @@ use crate::time::unix_time_s;
 use crate::verify::VerifyFailure;
 use crate::wire_rules;
 
+pub(crate) mod ech;
+
 /// The table for `SSL_CTX_set_ticket_aead_method`.
 pub(crate) static TICKET_METHOD: sys::SSL_TICKET_AEAD_METHOD = sys::SSL_TICKET_AEAD_METHOD {
     max_overhead: Some(ticket_overhead),

@@ -74,6 +74,18 @@ impl Certificate {
         owned(check_ptr("X509_parse_from_buffer", certificate)?)
     }
 
+    /// References a certificate of the library's once more; `None` for a null pointer.
+    ///
+    /// # Safety
+    ///
+    /// `certificate` is valid or null.
+    pub(crate) unsafe fn share(certificate: *mut sys::X509) -> Option<Self> {
+        let certificate = NonNull::new(certificate)?;
+        // SAFETY: by the caller's promise; the reference is given back when this is dropped.
+        unsafe { sys::X509_up_ref(certificate.as_ptr()) };
+        Some(Self(certificate))
+    }
+
     /// Subject in OpenSSL's old format: `/C=DE/CN=x`.
     pub fn subject_oneline(&self) -> Option<String> {
         // SAFETY: the name lives as long as the certificate.

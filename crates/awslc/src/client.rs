@@ -484,6 +484,43 @@ impl ClientConnection {
         self.0.signature_scheme()
     }
 
+    /// Encrypts the hello for a server with one of these configurations (an `ECHConfigList`).
+    ///
+    /// # Errors
+    ///
+    /// When it is no such list.
+    pub fn set_ech_configs(&mut self, list: &[u8]) -> Result<(), Error> {
+        // SAFETY: the SSL is valid, pointer and length describe `list`.
+        check("SSL_set1_ech_config_list", unsafe {
+            sys::SSL_set1_ech_config_list(self.0.as_ptr(), list.as_ptr(), list.len())
+        })
+    }
+
+    /// Sends something that looks like an encrypted hello.
+    pub fn set_ech_grease(&mut self) {
+        // SAFETY: the SSL is valid.
+        unsafe { sys::SSL_set_enable_ech_grease(self.0.as_ptr(), 1) }
+    }
+
+    /// Whether the server has opened the encrypted hello.
+    pub fn is_ech_accepted(&self) -> bool {
+        self.0.is_ech_accepted()
+    }
+
+    /// The configurations that a server has sent that could not open the hello, once the handshake
+    /// has failed for it.
+    pub fn ech_retry_configs(&self) -> Vec<u8> {
+        let (mut list, mut length): (*const u8, usize) = (ptr::null(), 0);
+        // SAFETY: the SSL is valid; the list belongs to it and is copied.
+        unsafe {
+            sys::SSL_get0_ech_retry_configs(self.0.as_ptr(), &mut list, &mut length);
+            match list.is_null() {
+                true => Vec::new(),
+                false => std::slice::from_raw_parts(list, length).to_vec(),
+            }
+        }
+    }
+
     /// Whether the offered session was resumed.
     pub fn is_session_reused(&self) -> bool {
         self.0.is_session_reused()

@@ -11,6 +11,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong};
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::ptr::{self, NonNull};
 
@@ -240,7 +241,23 @@ impl Verifier {
         let buffers = chain.buffers().iter().map(Buffer::as_ptr);
         // SAFETY: the buffers are valid and immutable.
         let parsed = unsafe { Parsed::of(buffers) }.map_err(|_| VerifyFailure::UNSPECIFIED);
-        let judged = parsed.and_then(|parsed| self.judge_parsed(&parsed, None));
+        let judged = parsed.and_then(|parsed| self.judge_parsed(&parsed, None).map(drop));
+        error::clear_queue();
+        judged
+    }
+
+    /// Judges a client's chain as of now. Returns the certificates that lead from the leaf to the
+    /// root, both included.
+    ///
+    /// # Errors
+    ///
+    /// As [`judge_chain`](Self::judge_chain).
+    pub fn trusted_chain(&self, chain: &PeerChain) -> Result<Vec<Certificate>, VerifyFailure> {
+        error::clear_queue();
+        let buffers = chain.buffers().iter().map(Buffer::as_ptr);
+        // SAFETY: the buffers are valid and immutable.
+        let parsed = unsafe { Parsed::of(buffers) }.map_err(|_| VerifyFailure::UNSPECIFIED);
+        let judged = parsed.and_then(|parsed| self.judge_parsed(&parsed, None)?.chain());
         error::clear_queue();
         judged
     }
@@ -258,35 +275,44 @@ impl Verifier {
         error::clear_queue();
         // SAFETY: by the caller's promise.
         let chain = unsafe { Parsed::new(certificates) }.map_err(|_| VerifyFailure::UNSPECIFIED);
-        let judged = chain.and_then(|chain| self.judge_parsed(&chain, name));
+        let judged = chain.and_then(|chain| self.judge_parsed(&chain, name).map(drop));
         // The verdict has what the library recorded; libssl adds its own error.
         error::clear_queue();
         judged
     }
 
-    fn judge_parsed(&self, chain: &Parsed, name: Option<&PeerName>) -> Result<(), VerifyFailure> {
+    fn judge_parsed<'c>(
+        &self,
+        chain: &'c Parsed,
+        name: Option<&PeerName>,
+    ) -> Result<Run<'c>, VerifyFailure> {
         let leaf = chain.leaf().ok_or(VerifyFailure::UNSPECIFIED)?;
-        if let Err(first) = self.run(leaf, chain, Report::First) {
-            // The decision is made. Like nginx, let the library continue and report its last error.
-            let last = self.run(leaf, chain, Report::Last).err();
-            return Err(last.unwrap_or(first));
-        }
+        let run = match self.run(leaf, chain, Report::First) {
+            Ok(run) => run,
+            Err(first) => {
+                // The decision is made. Like nginx, let the library continue and report its last
+                // error.
+                let last = self.run(leaf, chain, Report::Last).err();
+                return Err(last.unwrap_or(first));
+            }
+        };
         match name {
             Some(name) if !has_name(leaf, name) => Err(VerifyFailure::Name),
-            _ => Ok(()),
+            _ => Ok(run),
         }
     }
 
-    fn run(
+    fn run<'c>(
         &self,
         leaf: *mut sys::X509,
-        chain: &Parsed,
+        chain: &'c Parsed,
         report: Report,
-    ) -> Result<(), VerifyFailure> {
+    ) -> Result<Run<'c>, VerifyFailure> {
         // SAFETY: allocates.
-        let run = NonNull::new(unsafe { sys::X509_STORE_CTX_new() }).map(Run);
-        let run = run.ok_or(VerifyFailure::UNSPECIFIED)?;
-        let run = run.0.as_ptr();
+        let owned =
+            NonNull::new(unsafe { sys::X509_STORE_CTX_new() }).map(|run| Run(run, PhantomData));
+        let owned = owned.ok_or(VerifyFailure::UNSPECIFIED)?;
+        let run = owned.0.as_ptr();
         // SAFETY: store, leaf and chain are valid and outlive the run; the purpose's name is
         // a static string; the callback has the declared signature.
         unsafe {
@@ -308,7 +334,7 @@ impl Verifier {
                 return Err(VerifyFailure::UNSPECIFIED);
             }
         }
-        Ok(())
+        Ok(owned)
     }
 }
 
@@ -396,10 +422,30 @@ impl fmt::Debug for Store {
     }
 }
 
-/// One `X509_STORE_CTX`.
-struct Run(NonNull<sys::X509_STORE_CTX>);
+/// One `X509_STORE_CTX`, which refers to the peer's certificates.
+struct Run<'c>(NonNull<sys::X509_STORE_CTX>, PhantomData<&'c Parsed>);
 
-impl Drop for Run {
+impl Run<'_> {
+    /// The chain that was found, leaf first.
+    fn chain(&self) -> Result<Vec<Certificate>, VerifyFailure> {
+        // SAFETY: the stack belongs to the run; each certificate is referenced once more.
+        let chain: Option<Vec<Certificate>> = unsafe {
+            let stack = sys::X509_STORE_CTX_get0_chain(self.0.as_ptr());
+            let count = match stack.is_null() {
+                true => 0,
+                false => sys::OPENSSL_sk_num(stack.cast()),
+            };
+            (0..count)
+                .map(|n| Certificate::share(sys::OPENSSL_sk_value(stack.cast(), n).cast()))
+                .collect()
+        };
+        chain
+            .filter(|chain| !chain.is_empty())
+            .ok_or(VerifyFailure::UNSPECIFIED)
+    }
+}
+
+impl Drop for Run<'_> {
     fn drop(&mut self) {
         // SAFETY: owned, and freed once.
         unsafe { sys::X509_STORE_CTX_free(self.0.as_ptr()) }

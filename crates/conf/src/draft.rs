@@ -273,6 +273,11 @@ pub(crate) struct TlsDraft {
     pub(crate) client_certificate: Option<PathBuf>,
     pub(crate) trusted_certificate: Option<PathBuf>,
     pub(crate) crl: Option<PathBuf>,
+    pub(crate) ocsp: Option<OcspScope>,
+    pub(crate) ocsp_responder: Option<String>,
+    /// `Some(None)`: `off`.
+    pub(crate) ocsp_cache: Option<Option<(String, u64)>>,
+    pub(crate) ech_files: Option<Vec<PathBuf>>,
     pub(crate) async_mode: Option<AsyncMode>,
     /// `Some(None)`: `auto`.
     pub(crate) async_threads: Option<Option<u32>>,
@@ -280,6 +285,14 @@ pub(crate) struct TlsDraft {
     /// `Some(None)`: `auto`.
     pub(crate) handshake_queue: Option<Option<u32>>,
     pub(crate) handshake_timeout: Option<Duration>,
+}
+
+/// `ssl_ocsp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OcspScope {
+    Off,
+    Leaf,
+    Chain,
 }
 
 /// The part of `ssl_session_cache` that is not a shared zone.

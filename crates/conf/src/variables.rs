@@ -128,6 +128,8 @@ builtins! {
     SslCurve "ssl_curve" "group of the key exchange"
     SslCurves "ssl_curves" "groups that the client offers; new sessions only"
     SslSigalgs "ssl_sigalgs" "signature algorithms that the client accepts"
+    SslEchStatus "ssl_ech_status" "`SUCCESS` when the client's hello was encrypted and opened, `GREASE` when no key opened it, else `NOT_TRIED`"
+    SslEchOuterServerName "ssl_ech_outer_server_name" "server name outside of an encrypted hello that was opened"
     SslJa4 "ssl_ja4" "JA4, a fingerprint of what the client offers"
     SslSigalg "ssl_sigalg" "signature algorithm of the server's certificate"
     SslSessionId "ssl_session_id" "identifier of the TLS session"
@@ -145,8 +147,6 @@ builtins! {
     SslKtls "ssl_ktls" "`on` if the kernel encrypts the connection's records, `off` if it never \
         will, `pending` before it takes over"
     SslKtlsReason "ssl_ktls_reason" "why `$ssl_ktls` is not `on`, in one word"
-    SslEchStatus "ssl_ech_status" "outcome of Encrypted Client Hello"
-    SslEchOuterServerName "ssl_ech_outer_server_name" "outer server name of Encrypted Client Hello"
     SslClientCert "ssl_client_cert" "the client's certificate in PEM, continued lines indented"
     SslClientRawCert "ssl_client_raw_cert" "the client's certificate in PEM"
     SslClientEscapedCert "ssl_client_escaped_cert" "the client's certificate in PEM, URL-encoded"

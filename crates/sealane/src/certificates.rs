@@ -1,20 +1,24 @@
 //! Certificates that look after themselves.
 //!
-//! One thread of the worker process, "certificates", asks OCSP responders ([`stapling`]) over
-//! HTTP ([`fetch`]). Handshakes read what it has found and never wait for it.
+//! One thread of the worker process, "certificates", asks OCSP responders ([`responders`]) over
+//! HTTP ([`fetch`]): for staples ([`stapling`]), which handshakes read when they are there and
+//! never wait for, and about clients ([`clients`]), whose requests wait without blocking a worker.
 
+mod clients;
 mod fetch;
 mod kept;
+mod responders;
 mod stapling;
 
 pub(crate) use self::kept::KeptStaples;
 
+use self::clients::Clients;
 use self::stapling::{Kept, Settings};
 use crate::journal::{Journal, note};
 use crate::materials;
 use sealane_conf::model::Http;
 use sealane_log::OsError;
-use sealane_server::StapleTask;
+use sealane_server::{Snapshot, StapleTask, StatusDesk, StatusRequest};
 use sealane_sys::guard::Guard;
 use sealane_tls::StapleId;
 use std::collections::HashMap;
@@ -90,11 +94,22 @@ impl CertificateThread {
     ///
     /// # Errors
     /// When the thread or its runtime cannot be made.
-    pub(crate) fn set(&mut self, staples: &[StapleTask], journal: &Journal) -> io::Result<()> {
+    pub(crate) fn set(
+        &mut self,
+        snapshot: &Snapshot,
+        statuses: &StatusDesk,
+        journal: &Journal,
+    ) -> io::Result<()> {
+        let staples = snapshot.staples();
+        let idle = staples.is_empty() && !snapshot.asks_about_clients();
         let work = match &self.work {
             Some(work) => work,
-            None if staples.is_empty() => return Ok(()),
-            None => self.work.insert(start(self.master.clone())?),
+            None if idle => return Ok(()),
+            None => {
+                let requests = statuses.take_receiver();
+                let requests = requests.ok_or_else(|| io::Error::other("it was started before"))?;
+                self.work.insert(start(self.master.clone(), requests)?)
+            }
         };
         let sent = work.send(Work {
             staples: staples.to_vec(),
@@ -104,7 +119,10 @@ impl CertificateThread {
     }
 }
 
-fn start(master: Option<Arc<OwnedFd>>) -> io::Result<mpsc::UnboundedSender<Work>> {
+fn start(
+    master: Option<Arc<OwnedFd>>,
+    requests: mpsc::Receiver<StatusRequest>,
+) -> io::Result<mpsc::UnboundedSender<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -113,24 +131,33 @@ fn start(master: Option<Arc<OwnedFd>>) -> io::Result<mpsc::UnboundedSender<Work>
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
     thread.spawn(move || {
         let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-        runtime.block_on(run(receiver, master))
+        runtime.block_on(run(receiver, requests, master))
     })?;
     Ok(sender)
 }
 
 /// Looks after certificates until all senders are gone.
-async fn run(mut work: mpsc::UnboundedReceiver<Work>, master: Option<Arc<OwnedFd>>) {
+async fn run(
+    mut work: mpsc::UnboundedReceiver<Work>,
+    mut requests: mpsc::Receiver<StatusRequest>,
+    master: Option<Arc<OwnedFd>>,
+) {
     let asking = Arc::new(Semaphore::new(MAX_ASKED_AT_ONCE));
     let mut kept: HashMap<StapleId, Kept> = HashMap::new();
-    while let Some(work) = work.recv().await {
+    let mut clients = Clients::new();
+    // The first work comes before the first client.
+    let Some(mut now) = work.recv().await else {
+        return;
+    };
+    loop {
         let mut next = HashMap::new();
-        for task in work.staples {
+        for task in std::mem::take(&mut now.staples) {
             let id = task.certificate.id();
             let settings = Settings {
                 resolver: task.resolver,
                 shared: task.shared,
                 master: master.clone(),
-                journal: work.journal.clone(),
+                journal: now.journal.clone(),
             };
             let kept = match kept.remove(&id) {
                 Some(known) => known.with(settings),
@@ -140,5 +167,16 @@ async fn run(mut work: mpsc::UnboundedReceiver<Work>, master: Option<Arc<OwnedFd
         }
         // Those that are left end with the configuration that named them.
         kept = next;
+        now = loop {
+            tokio::select! {
+                biased;
+                next = work.recv() => match next {
+                    Some(work) => break work,
+                    None => return,
+                },
+                // The desk lasts as long as the process.
+                Some(request) = requests.recv() => clients.serve(request, &now.journal),
+            }
+        };
     }
 }

@@ -17,10 +17,11 @@
 //! | `program.rs` | the binary that an upgrade executes |
 //! | `reload/` | another configuration while the server runs |
 //! | `control.rs`, `worker_process.rs` | the worker process and its channel to the master |
-//! | `certificates.rs` | OCSP responses, fetched ahead of need |
+//! | `certificates.rs` | OCSP responses, for staples and about clients |
 //! | `signaller.rs` | `-s` |
 //! | `bench.rs` | `sealane bench`: where the load generator is |
 //! | `doctor.rs` | `sealane doctor` |
+//! | `ech_key.rs` | `sealane ech-key` |
 //! | `migrate.rs` | `sealane migrate` |
 //! | `summary.rs`, `defaults.rs` | the summary of `-t`; defaults that differ from nginx's |
 //! | `journal.rs` | messages, on stderr and in the error log |
@@ -36,6 +37,7 @@ mod crash;
 mod daemon;
 mod defaults;
 mod doctor;
+mod ech_key;
 mod identity;
 mod journal;
 mod kernel_tls;
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
     match arguments.first().and_then(|first| first.to_str()) {
         Some("bench") => return bench::run(&arguments[1..]),
         Some("doctor") => return doctor::run(&arguments),
+        Some("ech-key") => return ech_key::run(&arguments[1..]),
         Some("migrate") => return migrate::run(&arguments),
         // nginx knows letters only, and answers on stderr.
         Some("--version") => return answer(version::LINE),

@@ -65,6 +65,11 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
             format!("cannot load OCSP response \"{}\": {error}", path.display())
         })?;
     }
+    for path in &tls.ech_files {
+        add(materials, path, |error| {
+            format!("cannot load ECH key \"{}\": {error}", path.display())
+        })?;
+    }
     if let Some(path) = &tls.dhparam {
         add(materials, path, |error| {
             format!("cannot load DH parameters \"{}\": {error}", path.display())

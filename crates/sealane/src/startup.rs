@@ -20,7 +20,7 @@ use sealane_conf::model::LogTarget;
 use sealane_conf::{Config, Options};
 use sealane_log::{LogSet, OsError};
 use sealane_server::worker;
-use sealane_server::{Materials, Snapshot};
+use sealane_server::{Materials, Snapshot, StatusDesk};
 use sealane_sys::file::{self, Standard};
 use sealane_sys::guard::Guard;
 use sealane_sys::process;
@@ -56,6 +56,8 @@ pub(crate) struct Server {
     pub(crate) handshakes: Arc<HandshakeState>,
     /// What outlives snapshots of staples.
     pub(crate) staples: Arc<StapleState>,
+    /// Where issuers of clients' certificates are asked.
+    pub(crate) statuses: Arc<StatusDesk>,
     /// What the kernel can do for TLS, if it was tried.
     pub(crate) kernel_tls: Option<Arc<Capabilities>>,
     /// `ssl_session_store`s.
@@ -267,6 +269,7 @@ pub(crate) fn prepare(
         sessions: Arc::clone(materials.sessions()),
         handshakes: Arc::clone(materials.handshakes()),
         staples: Arc::clone(materials.staples()),
+        statuses: Arc::clone(materials.statuses()),
         kernel_tls: materials.kernel_tls().cloned(),
         session_stores,
         resolvers,

@@ -48,6 +48,7 @@ pub(crate) fn help() -> String {
                [-e filename] [-c filename] [-g directives]
        sealane doctor [-c filename] [-p prefix] [-g directives] [--json]
        sealane migrate [filename] [-p prefix] [-g directives] [--json]
+       sealane ech-key --public-name name filename
        sealane bench ...
 
 Options:
@@ -68,6 +69,8 @@ Commands:
                   the rest (sealane doctor --help)
   migrate       : what becomes of a configuration of nginx, all of it
                   (sealane migrate --help)
+  ech-key       : make a key for Encrypted Client Hello (ssl_ech_file) and
+                  print its DNS record
   bench         : load generator and comparison (sealane bench --help)
 
 "

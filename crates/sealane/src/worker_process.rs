@@ -235,7 +235,7 @@ impl Threads {
                 format!("the resolver's thread cannot be started ({error})")
             })?;
         self.certificates
-            .set(snapshot.staples(), journal)
+            .set(snapshot, carried.statuses(), journal)
             .map_err(|error| {
                 let error = OsError(&error);
                 format!("the thread for certificates cannot be started ({error})")

@@ -8,7 +8,7 @@ use crate::proxying::{Groups, TlsSettings};
 use crate::router::LocationTree;
 use crate::snapshot::{
     AccessLogRuntime, LimitExcept, ListenerId, ListenerRuntime, LocationId, LocationRuntime,
-    ServerId, ServerRuntime, Snapshot, accepts_for,
+    ServerId, ServerRuntime, Snapshot, accepts_for, asks_about_clients,
 };
 use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
 use crate::worker;
@@ -18,6 +18,7 @@ use sealane_conf::model::{Http, Listener, Location, LocationConf, Server, Verify
 use sealane_http::Method;
 use sealane_http::h1::Limits;
 use sealane_log::LogSet;
+use sealane_upstream::resolve::Resolve;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -31,11 +32,12 @@ pub(crate) fn build(
     logs: &LogSet,
 ) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
     let tls = TlsBuilder::new(
+        config,
         materials,
         ["ssl_curves", "ssl_sigalgs", "ssl_ja4"]
             .iter()
             .any(|name| tls_build::uses_variable(config, name)),
-    );
+    )?;
     let mut parts = Parts {
         logs,
         materials,
@@ -80,6 +82,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         listeners: Vec::new(),
         shared_rings: Vec::new(),
         staples: Vec::new(),
+        statuses: Arc::clone(materials.statuses()),
         groups: Groups::build(
             config,
             worker::thread_count(config.main.worker_processes) as usize,
@@ -127,10 +130,18 @@ impl Parts<'_> {
             default_location,
             tree,
             tls,
+            status_resolver: self.status_resolver(server),
             http2: h2::codec_settings(server, head_limits(server)),
             head_limits: head_limits(server),
         });
         Ok(())
+    }
+
+    fn status_resolver(&self, server: &Server) -> Option<Arc<dyn Resolve>> {
+        let conf = server.conf.resolver.as_ref();
+        let conf = conf.filter(|_| asks_about_clients(server))?;
+        let timeout = server.conf.resolver_timeout;
+        self.materials.resolver(conf, timeout).cloned()
     }
 
     fn add_location(

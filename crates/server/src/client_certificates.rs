@@ -7,10 +7,12 @@
 
 use crate::exchange::Exchange;
 use crate::request_log::log_request;
+use crate::snapshot::ServerId;
 use sealane_conf::model::VerifyClient;
 use sealane_http::StatusCode;
 use sealane_io::disk;
-use sealane_tls::{ClientChain, ClientVerifier, VerifyFailure};
+use sealane_tls::{ClientChain, ClientVerifier, StatusFailure, VerifyFailure};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What is known of the client after the handshake, where some server asks for certificates.
@@ -71,10 +73,21 @@ pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
     };
     match judge(exchange, chain).await {
         Ok(()) => Ok(()),
-        Err(failure) if mode == VerifyClient::OptionalNoCa && failure.is_untrusted_issuer() => {
+        Err(NotAccepted::Chain(failure))
+            if mode == VerifyClient::OptionalNoCa && failure.is_untrusted_issuer() =>
+        {
             Ok(())
         }
-        Err(failure) => {
+        Err(NotAccepted::Status(failure)) => {
+            log_request!(
+                exchange,
+                Info,
+                "client SSL certificate verify error: {failure} while reading client request \
+                 headers"
+            );
+            Err(StatusCode::CERTIFICATE_ERROR)
+        }
+        Err(NotAccepted::Chain(failure)) => {
             log_request!(
                 exchange,
                 Info,
@@ -100,29 +113,74 @@ fn is_misdirected(exchange: &Exchange) -> bool {
         && names.has(&client.server_name)
 }
 
-/// The verdict; computed off the worker thread if it takes long and is not cached.
-async fn judge(exchange: &Exchange, chain: &Arc<ClientChain>) -> Result<(), VerifyFailure> {
-    let Some(rules) = rules(exchange) else {
-        // Some server asked for a certificate, but its rules no longer exist.
-        return Err(VerifyFailure::UNSPECIFIED);
-    };
-    if rules.is_judged(chain) || chain.is_cheap() {
-        return rules.judge(chain);
+/// Why a client's certificate is not accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NotAccepted {
+    /// Its chain is not trusted.
+    Chain(VerifyFailure),
+    /// What its issuers say (`ssl_ocsp`).
+    Status(StatusFailure),
+}
+
+impl NotAccepted {
+    /// In OpenSSL's and nginx's words.
+    pub(crate) fn reason(self) -> Cow<'static, str> {
+        match self {
+            NotAccepted::Chain(failure) => failure.reason().into(),
+            NotAccepted::Status(failure) => failure.to_string().into(),
+        }
     }
-    let (rules, chain) = (Arc::clone(rules), Arc::clone(chain));
-    disk::run(move || rules.judge(&chain)).await
+}
+
+/// The verdict; computed off the worker thread if it takes long and is not cached. With `ssl_ocsp`
+/// the issuers are asked once for each connection and set of rules.
+async fn judge(exchange: &Exchange, chain: &Arc<ClientChain>) -> Result<(), NotAccepted> {
+    let Some((server, rules)) = rules(exchange) else {
+        // Some server asked for a certificate, but its rules no longer exist.
+        return Err(NotAccepted::Chain(VerifyFailure::UNSPECIFIED));
+    };
+    if rules.is_judged(chain) {
+        rules.judge(chain).map_err(NotAccepted::Chain)?;
+        if let Some(status) = rules.status(chain) {
+            return status.map_err(NotAccepted::Status);
+        }
+    }
+    let questions = match chain.is_cheap() {
+        true => rules.questions(chain),
+        false => {
+            let (rules, chain) = (Arc::clone(rules), Arc::clone(chain));
+            disk::run(move || rules.questions(&chain)).await
+        }
+    };
+    let questions = questions.map_err(NotAccepted::Chain)?;
+    if questions.is_empty() {
+        // Without `ssl_ocsp`, or for a certificate that is trusted by itself.
+        rules.note_status(chain, Ok(()));
+        return Ok(());
+    }
+    let resolver = exchange.snapshot.server(server).status_resolver.clone();
+    // Few connections do it: they need not make the futures of all others larger.
+    let settled = Box::pin(exchange.snapshot.statuses.settle(questions, resolver)).await;
+    rules.note_status(chain, settled);
+    settled.map_err(NotAccepted::Status)
 }
 
 /// The verdict on the client's certificates for `$ssl_client_verify`; `None` without a certificate.
 ///
 /// # Errors
 /// Why the certificate is not accepted.
-pub(crate) fn verdict(exchange: &Exchange) -> Option<Result<(), VerifyFailure>> {
+pub(crate) fn verdict(exchange: &Exchange) -> Option<Result<(), NotAccepted>> {
     let chain = chain(exchange)?;
-    Some(match rules(exchange) {
-        Some(rules) => rules.judge(chain),
-        None => Err(VerifyFailure::UNSPECIFIED),
-    })
+    let Some((_, rules)) = rules(exchange) else {
+        return Some(Err(NotAccepted::Chain(VerifyFailure::UNSPECIFIED)));
+    };
+    if let Err(failure) = rules.judge(chain) {
+        return Some(Err(NotAccepted::Chain(failure)));
+    }
+    // A request that is refused before its client is judged may find that nobody has asked.
+    let status = rules.status(chain);
+    let status = status.unwrap_or(Err(StatusFailure::RequestFailed));
+    Some(status.map_err(NotAccepted::Status))
 }
 
 /// The certificates that the client has shown.
@@ -130,9 +188,9 @@ pub(crate) fn chain(exchange: &Exchange) -> Option<&Arc<ClientChain>> {
     exchange.connection.client()?.chain()
 }
 
-/// The rules of the server that answers. If it has none, those of the server that the connection
+/// The rules of the server that answers, and whose they are. If it has none, those of the server that the connection
 /// was opened for, or of the default server, whose certificate servers without TLS settings use.
-fn rules(exchange: &Exchange) -> Option<&Arc<ClientVerifier>> {
+fn rules(exchange: &Exchange) -> Option<(ServerId, &Arc<ClientVerifier>)> {
     let snapshot = &exchange.snapshot;
     let names = &snapshot.listener(exchange.listener).names;
     let opened_for = match exchange.connection.client() {
@@ -140,5 +198,8 @@ fn rules(exchange: &Exchange) -> Option<&Arc<ClientVerifier>> {
         _ => names.default_server(),
     };
     let mut servers = [exchange.server, opened_for, names.default_server()].into_iter();
-    servers.find_map(|server| snapshot.server(server).tls.as_ref()?.client_verifier())
+    servers.find_map(|server| {
+        let tls = snapshot.server(server).tls.as_ref()?;
+        Some((server, tls.client_verifier()?))
+    })
 }

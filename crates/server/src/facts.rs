@@ -93,6 +93,10 @@ pub struct TlsFacts {
     pub client_curves: Box<str>,
     /// `$ssl_sigalgs`.
     pub client_sigalgs: Box<str>,
+    /// `$ssl_ech_status`.
+    pub ech_status: &'static str,
+    /// `$ssl_ech_outer_server_name`.
+    pub ech_outer_server_name: Box<str>,
     /// `$ssl_ja4`.
     pub ja4: Box<str>,
 }

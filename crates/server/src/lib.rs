@@ -36,6 +36,7 @@ pub mod admission;
 pub mod body_source;
 pub mod client_certificates;
 pub mod client_link;
+mod client_status;
 pub mod counters;
 pub mod current;
 mod debug_log;
@@ -90,6 +91,7 @@ mod tls_facts;
 mod transport;
 mod variables;
 
+pub use client_status::{StatusDesk, StatusRequest};
 pub use handover::moving_format;
 pub use materials::Materials;
 pub use snapshot::Snapshot;

@@ -5,6 +5,7 @@
 //! found by index: an exchange carries small numbers instead of reference counts that threads
 //! would contend for.
 
+use crate::client_status::StatusDesk;
 use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
@@ -22,6 +23,7 @@ use sealane_http::Method;
 use sealane_log::{AccessLogger, LogSet, Logger};
 use sealane_tls::{Acceptor, HandshakeState, ServerTls};
 use sealane_upstream::ResolvedAddress;
+use sealane_upstream::resolve::Resolve;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -44,6 +46,8 @@ pub struct Snapshot {
     pub(crate) listeners: Vec<ListenerRuntime>,
     pub(crate) shared_rings: Vec<SharedRing>,
     pub(crate) staples: Vec<StapleTask>,
+    /// Where issuers of clients' certificates are asked.
+    pub(crate) statuses: Arc<StatusDesk>,
     /// Groups of servers, in the order of the configuration.
     pub(crate) groups: Groups,
     /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
@@ -89,6 +93,8 @@ pub struct ServerRuntime {
     pub tree: LocationTree,
     /// The TLS settings, if one of its `listen` lines has `ssl`.
     pub tls: Option<Arc<ServerTls>>,
+    /// Finds responders that certificates of clients name, if `ssl_ocsp` is on.
+    pub(crate) status_resolver: Option<Arc<dyn Resolve>>,
     /// How its HTTP/2 connections behave.
     pub(crate) http2: Arc<sealane_http::h2::Settings>,
     /// Limits for parsing request heads.
@@ -214,6 +220,12 @@ impl Snapshot {
         &self.shared_rings
     }
 
+    /// Whether issuers may be asked about certificates of clients (`ssl_ocsp`).
+    pub fn asks_about_clients(&self) -> bool {
+        let mut servers = self.servers.iter();
+        servers.any(|server| asks_about_clients(&server.conf))
+    }
+
     /// Certificates whose staples are to be fetched (`ssl_stapling`).
     pub fn staples(&self) -> &[StapleTask] {
         &self.staples
@@ -294,4 +306,10 @@ pub(crate) fn accepts_for(wildcard: &ListenAddress, address: &ListenAddress) -> 
         }
         _ => false,
     }
+}
+
+/// Whether `ssl_ocsp` is on for a server.
+pub(crate) fn asks_about_clients(server: &Server) -> bool {
+    let tls = server.tls.as_ref();
+    tls.is_some_and(|tls| tls.client_certificates.ocsp.is_some())
 }

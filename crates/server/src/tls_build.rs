@@ -19,9 +19,9 @@ use sealane_conf::Config;
 use sealane_conf::diagnostic::{Diagnostic, SourceLocation};
 use sealane_conf::model::{self, CertificateSource, Http, Listener, LogLevel, Server, Tls};
 use sealane_tls::{
-    AcceleratorChoice, Acceptor, AsyncMode, ClientVerification, HandshakeSettings, Identity,
-    KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Secret, SelectServer, Selected,
-    ServerSettings, ServerTls, VerifyClient,
+    AcceleratorChoice, Acceptor, AsyncMode, ClientVerification, EchKeyFile, EchKeys,
+    HandshakeSettings, Identity, KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Responder,
+    Secret, SelectServer, Selected, ServerSettings, ServerTls, StatusSettings, VerifyClient,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl TlsOfServers {
     /// # Errors
     /// As [`Snapshot::build`].
     pub fn build(config: &Config, materials: &Materials) -> Result<TlsOfServers, Diagnostic> {
-        let mut builder = TlsBuilder::new(materials, false);
+        let mut builder = TlsBuilder::new(config, materials, false)?;
         let built = config.http.iter().flat_map(|http| {
             let servers = http.servers.iter().enumerate();
             servers.map(|(at, server)| (server, offers_http2(http, at)))
@@ -82,20 +82,29 @@ pub(crate) struct TlsBuilder<'a> {
     materials: &'a Materials,
     sessions: SessionsBuilder<'a>,
     staples: StaplesBuilder,
+    /// `ssl_ech_file` of all servers.
+    ech: Option<Arc<EchKeys>>,
     /// Whether `$ssl_curves`, `$ssl_sigalgs` or `$ssl_ja4` is used somewhere.
     remember_client_offer: bool,
     warnings: Vec<Diagnostic>,
 }
 
 impl<'a> TlsBuilder<'a> {
-    pub(crate) fn new(materials: &'a Materials, remember_client_offer: bool) -> TlsBuilder<'a> {
-        TlsBuilder {
+    /// # Errors
+    /// When a key of `ssl_ech_file` cannot be used.
+    pub(crate) fn new(
+        config: &Config,
+        materials: &'a Materials,
+        remember_client_offer: bool,
+    ) -> Result<TlsBuilder<'a>, Diagnostic> {
+        Ok(TlsBuilder {
+            ech: ech_keys(config, materials)?,
             materials,
             sessions: SessionsBuilder::new(materials),
             staples: StaplesBuilder::new(materials),
             remember_client_offer,
             warnings: Vec::new(),
-        }
+        })
     }
 
     /// What is left to do for all servers together.
@@ -159,11 +168,12 @@ impl<'a> TlsBuilder<'a> {
                 listener.address
             )));
         }
-        Ok(Acceptor::new(Arc::new(ByName {
+        let acceptor = Acceptor::new(Arc::new(ByName {
             names: names.clone(),
             servers,
             default,
-        })))
+        }));
+        Ok(acceptor.with_ech(self.ech.clone()))
     }
 
     fn settings(
@@ -207,6 +217,7 @@ impl<'a> TlsBuilder<'a> {
             shared_sessions: sessions.shared,
             early_data: sessions.early_data,
             client_verification: self.client_verification(&tls.client_certificates)?,
+            client_status: self.client_status(&tls.client_certificates)?,
             session_stats: Some(self.sessions.stats()),
             alpn: ALPN[usize::from(!http2)..].to_vec(),
             reject_handshake: tls.reject_handshake,
@@ -218,6 +229,10 @@ impl<'a> TlsBuilder<'a> {
                 timeout_ms: u64::try_from(d.timeout.as_millis()).unwrap_or(u64::MAX),
             }),
             stapling: self.staples.settings(tls, self.materials)?,
+            ech: self.ech.clone().map(|keys| {
+                let first = tls.ech_files.first();
+                (keys, first.map(|path| path.display().to_string()))
+            }),
             certificate_compression: tls.certificate_compression,
             remember_client_offer: self.remember_client_offer,
             ktls: self.ktls(tls.ktls),
@@ -283,6 +298,32 @@ impl<'a> TlsBuilder<'a> {
         })
     }
 
+    /// `ssl_ocsp`.
+    fn client_status(
+        &self,
+        conf: &model::ClientCertificates,
+    ) -> Result<Option<StatusSettings>, Diagnostic> {
+        let Some(ocsp) = &conf.ocsp else {
+            return Ok(None);
+        };
+        let responder = ocsp.responder.as_ref().map(|url| {
+            Responder::parse(url).map_err(|why| {
+                emerg(format!(
+                    "{why} in OCSP responder \"{url}\" in \"ssl_ocsp_responder\""
+                ))
+            })
+        });
+        let cache = ocsp.cache.as_ref().map(|(zone, bytes)| {
+            let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
+            (zone.clone(), self.materials.statuses().cache(zone, bytes))
+        });
+        Ok(Some(StatusSettings {
+            whole_chain: ocsp.whole_chain,
+            responder: responder.transpose()?,
+            cache,
+        }))
+    }
+
     /// The lines of `ssl_password_file`.
     fn passwords(&self, tls: &Tls) -> Result<Vec<Secret>, Diagnostic> {
         let Some(path) = &tls.password_file else {
@@ -301,6 +342,26 @@ impl<'a> TlsBuilder<'a> {
             });
         }
     }
+}
+
+/// The keys of all servers, each file once.
+fn ech_keys(config: &Config, materials: &Materials) -> Result<Option<Arc<EchKeys>>, Diagnostic> {
+    let servers = config.http.iter().flat_map(|http| &http.servers);
+    let servers = servers.filter_map(|server| server.tls.as_deref());
+    let mut paths: Vec<&Path> = Vec::new();
+    for path in servers.flat_map(|tls| &tls.ech_files) {
+        if !paths.contains(&path.as_path()) {
+            paths.push(path);
+        }
+    }
+    let files = paths.into_iter().map(|path| {
+        Ok(EchKeyFile {
+            pem: Secret::new(file(materials, path, "ECH key")?.to_vec()),
+            label: path.display().to_string(),
+        })
+    });
+    let files = files.collect::<Result<Vec<_>, Diagnostic>>()?;
+    EchKeys::build(&files).map_err(|error| emerg(error.to_string()))
 }
 
 /// The line that a message is about, where it is known: that of `ssl_ecdh_curve`.

@@ -24,6 +24,8 @@ pub(crate) fn collect(info: &Info<'_>, times: HandshakeTimes) -> TlsFacts {
         client_ciphers: info.ciphers().into(),
         client_curves: info.curves().into(),
         client_sigalgs: info.sigalgs().into(),
+        ech_status: info.ech_status(),
+        ech_outer_server_name: info.ech_outer_server_name().into(),
         ja4: info.ja4().into(),
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::ech::EchKeys;
 use crate::server::ServerTls;
 
 /// Chooses the server for a name. `server` implements it with nginx's rules:
@@ -27,12 +28,19 @@ pub enum Selected {
 #[derive(Clone)]
 pub struct Acceptor {
     select: Arc<dyn SelectServer>,
+    ech: Option<Arc<EchKeys>>,
 }
 
 impl Acceptor {
     /// An acceptor that asks `select` for every connection.
     pub fn new(select: Arc<dyn SelectServer>) -> Self {
-        Self { select }
+        Self { select, ech: None }
+    }
+
+    /// The same, for servers whose settings have these keys.
+    #[must_use]
+    pub fn with_ech(self, ech: Option<Arc<EchKeys>>) -> Self {
+        Self { ech, ..self }
     }
 
     /// An acceptor for a listener with one server; its token is 0.
@@ -44,6 +52,11 @@ impl Acceptor {
             }
         }
         Self::new(Arc::new(Single(server)))
+    }
+
+    /// What opens encrypted hellos.
+    pub(crate) fn ech(&self) -> Option<&EchKeys> {
+        self.ech.as_deref()
     }
 
     pub(crate) fn select(&self, name: Option<&str>) -> Selected {

@@ -14,6 +14,7 @@ use sealane_awslc::{
     sha256, unix_time_s,
 };
 
+use crate::client_status::{StatusFailure, StatusQuestion, StatusSettings};
 use crate::error::SettingsError;
 use crate::sessions::identity::{ClientVerification, VerifyClient};
 use crate::settings::PemFile;
@@ -36,6 +37,15 @@ pub struct ClientVerifier {
     issuers: Vec<Vec<u8>>,
     /// Hash of everything that a verdict depends on.
     id: [u8; 32],
+    /// `ssl_ocsp`.
+    status: Option<StatusRules>,
+}
+
+/// How issuers are asked, and a hash of everything that their answer depends on.
+#[derive(Debug)]
+struct StatusRules {
+    settings: StatusSettings,
+    id: [u8; 32],
 }
 
 impl ClientVerifier {
@@ -45,7 +55,10 @@ impl ClientVerifier {
     ///
     /// In nginx's words, when a file does not load. `ssl_trusted_certificate` and `ssl_crl` must
     /// load even if no certificate is asked for.
-    pub(crate) fn build(settings: &ClientVerification) -> Result<Option<Self>, SettingsError> {
+    pub(crate) fn build(
+        settings: &ClientVerification,
+        status: Option<&StatusSettings>,
+    ) -> Result<Option<Self>, SettingsError> {
         let mut builder = VerifierBuilder::for_clients(settings.depth).map_err(library_error)?;
         let asks = settings.mode != VerifyClient::Off;
         let mut issuers: Vec<Vec<u8>> = Vec::new();
@@ -73,6 +86,10 @@ impl ClientVerifier {
             verifier: builder.build(),
             issuers,
             id: rules_id(settings),
+            status: status.map(|status| StatusRules {
+                id: sha256(&[&rules_id(settings), status.identity().as_bytes()].concat()),
+                settings: status.clone(),
+            }),
         }))
     }
 
@@ -87,18 +104,49 @@ impl ClientVerifier {
     ///
     /// Why it is not trusted.
     pub fn judge(&self, client: &ClientChain) -> Result<(), VerifyFailure> {
-        if let Some(verdict) = client.verdict_under(&self.id) {
+        if let Some(verdict) = client.verdicts.find(&self.id) {
             return verdict;
         }
         let verdict = self.verifier.judge_chain(&client.chain);
-        client.remember(self.id, verdict);
+        client.verdicts.note(self.id, verdict);
         verdict
     }
 
     /// Whether the verdict for this chain is already known, so that [`judge`](Self::judge) is
     /// cheap.
     pub fn is_judged(&self, client: &ClientChain) -> bool {
-        client.verdict_under(&self.id).is_some()
+        client.verdicts.find(&self.id).is_some()
+    }
+
+    /// What the issuers say about a chain that is trusted, if it is known: always, unless `ssl_ocsp`
+    /// is set.
+    pub fn status(&self, client: &ClientChain) -> Option<Result<(), StatusFailure>> {
+        match &self.status {
+            None => Some(Ok(())),
+            Some(rules) => client.statuses.find(&rules.id),
+        }
+    }
+
+    /// Remembers what the issuers have said.
+    pub fn note_status(&self, client: &ClientChain, status: Result<(), StatusFailure>) {
+        if let Some(rules) = &self.status {
+            client.statuses.note(rules.id, status);
+        }
+    }
+
+    /// Verifies the chain, and returns what its issuers are to be asked.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not trusted.
+    pub fn questions(&self, client: &ClientChain) -> Result<Vec<StatusQuestion>, VerifyFailure> {
+        let Some(rules) = &self.status else {
+            return self.judge(client).map(|()| Vec::new());
+        };
+        let trusted = self.verifier.trusted_chain(&client.chain);
+        let verdict = trusted.as_ref().map(drop).map_err(|failure| *failure);
+        client.verdicts.note(self.id, verdict);
+        StatusQuestion::about(&trusted?, &rules.settings).map_err(|_| VerifyFailure::UNSPECIFIED)
     }
 
     pub(crate) fn issuers(&self) -> &[Vec<u8>] {
@@ -133,12 +181,38 @@ fn rules_id(settings: &ClientVerification) -> [u8; 32] {
 pub struct ClientChain {
     chain: PeerChain,
     sigalg: &'static str,
-    /// Keyed by the rules' id.
-    verdicts: Mutex<Vec<([u8; 32], Verdict)>>,
+    verdicts: Verdicts<VerifyFailure>,
+    /// What the issuers say.
+    statuses: Verdicts<StatusFailure>,
     text: OnceLock<Option<Box<ClientCertificateText>>>,
 }
 
-type Verdict = Result<(), VerifyFailure>;
+/// Verdicts by the id of the rules.
+#[derive(Debug)]
+struct Verdicts<E>(Mutex<Vec<([u8; 32], Result<(), E>)>>);
+
+impl<E: Copy> Verdicts<E> {
+    fn find(&self, rules: &[u8; 32]) -> Option<Result<(), E>> {
+        let verdicts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = verdicts.iter().find(|(id, _)| id == rules);
+        found.map(|(_, verdict)| *verdict)
+    }
+
+    fn note(&self, rules: [u8; 32], verdict: Result<(), E>) {
+        let mut verdicts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        verdicts.retain(|(id, _)| *id != rules);
+        if verdicts.len() == MAX_VERDICTS {
+            drop(verdicts.drain(..1));
+        }
+        verdicts.push((rules, verdict));
+    }
+}
+
+impl<E> Default for Verdicts<E> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
 
 /// The contents of a certificate, in nginx's notation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,7 +243,8 @@ impl ClientChain {
                 .client_signature_scheme()
                 .and_then(awslc::Connection::signature_scheme_name)
                 .unwrap_or(""),
-            verdicts: Mutex::default(),
+            verdicts: Verdicts::default(),
+            statuses: Verdicts::default(),
             text: OnceLock::new(),
         })
     }
@@ -230,20 +305,6 @@ impl ClientChain {
     pub fn size(&self) -> (usize, usize) {
         let certificates = self.chain.certificates();
         (certificates.len(), certificates.map(<[u8]>::len).sum())
-    }
-
-    fn verdict_under(&self, rules: &[u8; 32]) -> Option<Verdict> {
-        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = verdicts.iter().find(|(id, _)| id == rules);
-        found.map(|(_, verdict)| *verdict)
-    }
-
-    fn remember(&self, rules: [u8; 32], verdict: Verdict) {
-        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        if verdicts.len() == MAX_VERDICTS {
-            drop(verdicts.drain(..1));
-        }
-        verdicts.push((rules, verdict));
     }
 }
 

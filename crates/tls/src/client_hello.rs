@@ -33,6 +33,7 @@ const EXTENSION_SESSION_TICKET: u16 = 35;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;
 const EXTENSION_EARLY_DATA: u16 = 42;
 const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
+const EXTENSION_ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
 /// What bytes from a new connection are.
 #[derive(Debug, PartialEq, Eq)]
@@ -135,6 +136,31 @@ pub(crate) struct ClientHello<'a> {
     offers_early_data: bool,
     asks_for_staple: bool,
     psk: Option<Psk<'a>>,
+    ech: Option<EchOffer>,
+}
+
+/// An encrypted hello (RFC 9849 section 5), as far as it concerns who may open it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EchOffer {
+    /// There is a hello inside, for the key with this id, or something that looks like one.
+    Outer { config_id: u8 },
+    /// It is the hello from inside.
+    Inner,
+}
+
+impl EchOffer {
+    /// Reads the extension; `None` when it is not well formed.
+    fn parse(data: &[u8]) -> Option<Self> {
+        match data.split_first()? {
+            (0, rest) => {
+                // Behind the two algorithms.
+                let config_id = *rest.get(4)?;
+                Some(Self::Outer { config_id })
+            }
+            (1, _) => Some(Self::Inner),
+            _ => None,
+        }
+    }
 }
 
 /// The first pre-shared key offered (RFC 8446 section 4.2.11), which is the only
@@ -213,6 +239,7 @@ impl<'a> ClientHello<'a> {
                 EXTENSION_STATUS_REQUEST => {
                     hello.asks_for_staple = data.0.first() == Some(&STATUS_OCSP)
                 }
+                EXTENSION_ENCRYPTED_CLIENT_HELLO => hello.ech = EchOffer::parse(data.0),
                 EXTENSION_EARLY_DATA => hello.offers_early_data = true,
                 EXTENSION_SUPPORTED_VERSIONS => hello.supported_versions = Some(data.prefixed8()?),
                 _ => {}
@@ -276,6 +303,16 @@ impl<'a> ClientHello<'a> {
     /// Whether early data follows (RFC 8446 section 4.2.10).
     pub(crate) fn offers_early_data(&self) -> bool {
         self.offers_early_data
+    }
+
+    /// The server name as it was sent.
+    pub(crate) fn raw_server_name(&self) -> &'a [u8] {
+        self.server_name.unwrap_or_default()
+    }
+
+    /// Whether there is an encrypted hello inside.
+    pub(crate) fn ech(&self) -> Option<EchOffer> {
+        self.ech
     }
 
     /// The session id of TLS 1.2 and below; in TLS 1.3 it means nothing.

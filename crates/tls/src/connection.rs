@@ -28,6 +28,7 @@ use crate::accelerator::PendingJob;
 use crate::acceptor::Acceptor;
 use crate::client_certificates::ClientChain;
 use crate::client_hello::ClientOffer;
+use crate::ech::EchOutcome;
 use crate::error::Error;
 use crate::hello_records::{HelloRecords, LargeHello};
 use crate::info::Info;
@@ -60,6 +61,7 @@ pub struct Connection {
     queue_time_us: u32,
     sizer: RecordSizer,
     client_offer: Option<Box<ClientOffer>>,
+    ech: EchOutcome,
     session: SessionOutcome,
     ktls: ktls::KtlsState,
     /// In place once our own code seals the records instead of libssl.
@@ -95,6 +97,8 @@ struct Signing {
 struct Waiting {
     /// Its records.
     hello: Vec<u8>,
+    /// The message inside of it, if it is an encrypted one.
+    inner: Option<Vec<u8>>,
     server: Arc<ServerTls>,
     lookup: Lookup,
     /// Its place, if it is a large one.
@@ -115,6 +119,7 @@ impl Connection {
             queue_time_us: 0,
             sizer: RecordSizer::default(),
             client_offer: None,
+            ech: EchOutcome::NotTried,
             session: SessionOutcome::default(),
             ktls: ktls::KtlsState::Pending,
             writer: None,
@@ -342,7 +347,8 @@ impl Connection {
     pub fn info(&self) -> Option<Info<'_>> {
         match &self.state {
             ConnectionState::Running(tls) => {
-                Some(Info::new(tls, self.client_offer.as_deref(), self.session))
+                let offer = self.client_offer.as_deref();
+                Some(Info::new(tls, offer, &self.ech, self.session))
             }
             _ => None,
         }
@@ -479,6 +485,7 @@ impl Connection {
     }
 }
 
+const ALERT_ILLEGAL_PARAMETER: u8 = 47;
 const ALERT_DECODE_ERROR: u8 = 50;
 const ALERT_PROTOCOL_VERSION: u8 = 70;
 const ALERT_INTERNAL_ERROR: u8 = 80;

@@ -55,6 +55,8 @@ pub enum Error {
     TooManyLargeHellos,
     /// The ClientHello is from SSL 3.0 or older: an alert was sent.
     VersionTooLow,
+    /// The hello is one that another server has taken out of an encrypted one: an alert was sent.
+    SplitMode,
     /// Too many handshakes were waiting (`ssl_handshake_queue`, `ssl_handshake_timeout`): an alert
     /// was sent.
     Overloaded,
@@ -75,7 +77,10 @@ impl Error {
             // Neither side is at fault. These are reported on their own, so the connection's error
             // is logged at `info`.
             Self::Rejected | Self::Overloaded | Self::Stopping => Fault::Peer,
-            Self::HelloTooLarge | Self::TooManyLargeHellos | Self::VersionTooLow => Fault::Peer,
+            Self::HelloTooLarge
+            | Self::TooManyLargeHellos
+            | Self::VersionTooLow
+            | Self::SplitMode => Fault::Peer,
             Self::KeysEnded(KeysEnded::Exhausted) | Self::NotEstablished => Fault::Local,
             Self::KeysEnded(_) => Fault::Peer,
         }
@@ -98,6 +103,10 @@ impl fmt::Display for Error {
             Self::VersionTooLow => {
                 f.write_str("SSL_do_handshake() failed (SSL: version too low)")
             }
+            Self::SplitMode => f.write_str(
+                "SSL_do_handshake() failed (SSL: the inner ClientHello of an encrypted one; \
+                 ECH in split mode is not supported, alert illegal_parameter sent)",
+            ),
             Self::Overloaded => f.write_str("SSL_do_handshake() not started: too many handshakes are waiting"),
             Self::Stopping => f.write_str("SSL_do_handshake() aborted: the process is stopping"),
             Self::KeysEnded(ended) => ended.fmt(f),

@@ -6,6 +6,7 @@ use sealane_awslc as awslc;
 
 use crate::ciphers::suite_name;
 use crate::client_hello::ClientOffer;
+use crate::ech::EchOutcome;
 use crate::groups::openssl_name;
 use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
@@ -16,6 +17,7 @@ use crate::signatures;
 pub struct Info<'a> {
     tls: &'a awslc::Connection,
     client_offer: Option<&'a ClientOffer>,
+    ech: &'a EchOutcome,
     session: SessionOutcome,
 }
 
@@ -23,11 +25,13 @@ impl<'a> Info<'a> {
     pub(crate) fn new(
         tls: &'a awslc::Connection,
         client_offer: Option<&'a ClientOffer>,
+        ech: &'a EchOutcome,
         session: SessionOutcome,
     ) -> Self {
         Self {
             tls,
             client_offer,
+            ech,
             session,
         }
     }
@@ -72,6 +76,20 @@ impl<'a> Info<'a> {
     /// remember the offer.
     pub fn ja4(&self) -> &'a str {
         self.client_offer.map_or("", |offer| &offer.ja4)
+    }
+
+    /// `$ssl_ech_status`: `SUCCESS`, `GREASE` or `NOT_TRIED`.
+    pub fn ech_status(&self) -> &'static str {
+        self.ech.name()
+    }
+
+    /// `$ssl_ech_outer_server_name`: the name outside of an encrypted hello; empty unless it was
+    /// opened.
+    pub fn ech_outer_server_name(&self) -> &'a str {
+        match self.ech {
+            EchOutcome::Accepted { outer_name } => outer_name,
+            _ => "",
+        }
     }
 
     /// `$ssl_sigalgs`: the signature schemes that the client accepts; empty unless the server's

@@ -28,7 +28,9 @@
 //! | `ciphers/` | `ssl_ciphers`: OpenSSL's cipher strings |
 //! | `groups.rs`, `protocols.rs` | `ssl_ecdh_curve`, `ssl_protocols` |
 //! | `client_hello.rs` | the first message, zero-copy |
+//! | `ech.rs` | Encrypted Client Hello (`ssl_ech_file`) |
 //! | `client_certificates.rs` | client certificates: the rules for verifying them, their contents |
+//! | `client_status.rs` | what their issuers say about them (`ssl_ocsp`) |
 //! | `choice.rs` | which certificate and suite order a client gets |
 //! | `sans_io.rs` | what a byte stream needs of a connection, on either side |
 //! | `acceptor.rs`, `connection.rs` | one listener, one connection |
@@ -50,9 +52,11 @@ pub mod ciphers;
 pub mod client;
 mod client_certificates;
 mod client_hello;
+mod client_status;
 mod conf_command;
 mod connection;
 mod control_records;
+mod ech;
 mod error;
 mod groups;
 mod hello_records;
@@ -79,7 +83,9 @@ pub use acceptor::{Acceptor, SelectServer, Selected, looks_like_tls};
 pub use ciphers::fuzz_cipher_string;
 pub use client_certificates::{ClientCertificateText, ClientChain, ClientVerifier};
 pub use client_hello::fuzz_client_hello;
+pub use client_status::{NoResponder, StatusCache, StatusFailure, StatusQuestion, StatusSettings};
 pub use connection::Connection;
+pub use ech::{EchKeyFile, EchKeys, new_ech_key};
 pub use error::{Error, SettingsError, Warning};
 pub use groups::{DEFAULT_GROUPS, GroupList};
 pub use info::Info;
@@ -93,8 +99,9 @@ pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sans_io::{KernelSeal, SansIo};
 pub use sealane_awslc::{
-    Fault, HandshakeStatus, KeyOperation, MAX_OCSP_RESPONSE_BYTES, ReadStatus, Secret,
-    VerifyFailure, fill_random, library_version, seed_random, sha256, use_program_allocator,
+    Fault, HandshakeStatus, KeyOperation, MAX_OCSP_RESPONSE_BYTES, NewEchKey, OcspFailure,
+    ReadStatus, Secret, VerifyFailure, fill_random, library_version, seed_random, sha256,
+    use_program_allocator,
 };
 pub use server::{CertificateReport, Fingerprint, ServerTls};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};

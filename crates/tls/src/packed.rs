@@ -19,6 +19,7 @@ use std::fmt;
 use sealane_awslc::{Secret, library_version};
 
 use crate::client_hello::ClientOffer;
+use crate::ech::EchOutcome;
 use crate::error::Error;
 use crate::ktls::{KernelCounts, Refusal};
 use crate::record_size::RecordSizer;
@@ -55,6 +56,7 @@ pub struct Packed {
     pub(crate) sizer: RecordSizer,
     pub(crate) session: SessionOutcome,
     pub(crate) client_offer: Option<Box<ClientOffer>>,
+    pub(crate) ech: EchOutcome,
     pub(crate) sealer: Sealer,
     /// The call that failed on this very socket; the kernel is not asked again.
     pub(crate) refusal: Option<Refusal>,

@@ -138,7 +138,10 @@ impl ServerTls {
         let plan = Plan::new(settings, &mut warnings)?;
         let loaded = load_identities(settings, &plan, &mut warnings)?;
         let resumption = resumption(settings, &plan, &loaded, &mut warnings)?;
-        let clients = ClientVerifier::build(&settings.client_verification)?;
+        let clients = ClientVerifier::build(
+            &settings.client_verification,
+            settings.client_status.as_ref(),
+        )?;
         let mut identities = Vec::with_capacity(loaded.len());
         for identity in &loaded {
             let build = |suites: &[&'static Suite]| -> Result<Contexts, SettingsError> {
@@ -666,6 +669,10 @@ fn build_context(
         .map_err(library_error)?;
     if !settings.alpn.is_empty() {
         builder.set_alpn_select(&settings.alpn);
+    }
+    if let Some((keys, retry)) = &settings.ech {
+        keys.set(&mut builder, retry.as_deref())
+            .map_err(library_error)?;
     }
     if settings.certificate_compression {
         let compressor = Arc::clone(&plan.compressor) as _;

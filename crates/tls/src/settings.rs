@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use sealane_awslc::Secret;
 
+use crate::client_status::StatusSettings;
+use crate::ech::EchKeys;
 use crate::ktls::KtlsSettings;
 use crate::offload::HandshakeSettings;
 use crate::protocols::Protocols;
@@ -65,6 +67,8 @@ pub struct ServerSettings {
     pub early_data: Option<EarlyData>,
     /// How client certificates are verified; part of the identity that sessions are bound to.
     pub client_verification: ClientVerification,
+    /// `ssl_ocsp`; `None` when off.
+    pub client_status: Option<StatusSettings>,
     /// The counters of all servers; `None` counts for this one alone.
     pub session_stats: Option<Arc<SessionStats>>,
     /// Application protocols in the server's order; empty for none.
@@ -77,6 +81,8 @@ pub struct ServerSettings {
     pub dynamic_records: Option<DynamicRecords>,
     /// `ssl_stapling`.
     pub stapling: Option<StaplingSettings>,
+    /// `ssl_ech_file`: the keys of all servers, and the first file of this one.
+    pub ech: Option<(Arc<EchKeys>, Option<String>)>,
     /// `ssl_certificate_compression`.
     pub certificate_compression: bool,
     /// Keep the client's lists of groups and signature schemes, and its fingerprint, for
@@ -109,12 +115,14 @@ impl Default for ServerSettings {
             shared_sessions: None,
             early_data: None,
             client_verification: ClientVerification::default(),
+            client_status: None,
             session_stats: None,
             alpn: Vec::new(),
             reject_handshake: false,
             buffer_bytes: DEFAULT_BUFFER_BYTES,
             dynamic_records: None,
             stapling: None,
+            ech: None,
             certificate_compression: false,
             remember_client_offer: false,
             ktls: KtlsSettings::default(),

@@ -2,6 +2,7 @@
 // shares no code with the server. Standard library only.
 //
 //	client get  -address HOST:PORT -ca FILE [-range R] [-parallel N] [-http2] PATH...
+//	client ech  -address HOST:PORT -ca FILE -name NAME -configs BASE64 PATH
 //	client idle -address HOST:PORT -ca FILE -count N PATH
 //	client halves -address HOST:PORT [-ca FILE] -count N PATH
 //	client load -address HOST:PORT [-ca FILE] -kind close|keep|http2 -parallel N PATH
@@ -36,7 +37,7 @@ const limit = 150 * time.Second
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("usage: client get|halves|idle|load|resume ...")
+		fail("usage: client get|ech|halves|idle|load|resume ...")
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	address := flags.String("address", "", "host:port to connect to")
@@ -48,6 +49,8 @@ func main() {
 	pause := flags.Duration("pause", 0, "time between the connections of resume")
 	http2 := flags.Bool("http2", false, "HTTP/2 for get")
 	count := flags.Int("count", 1, "connections for halves and idle")
+	name := flags.String("name", "", "host name that ech asks for")
+	configs := flags.String("configs", "", "ECHConfigList of ech in base64")
 	kind := flags.String("kind", "keep", "close, keep or http2 for load")
 	_ = flags.Parse(os.Args[2:])
 
@@ -65,6 +68,8 @@ func main() {
 	switch os.Args[1] {
 	case "get":
 		get(*address, configuration, *ranges, *parallel, *http2, flags.Args())
+	case "ech":
+		ech(*address, configuration, *name, *configs, flags.Arg(0))
 	case "idle":
 		idle(*address, configuration, *count, flags.Arg(0))
 	case "halves":

@@ -244,7 +244,7 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         Check::Flag,
-        "Unchanged certificates and keys are never read again.",
+        "Certificates and keys are read again at every reload, changed or not.",
     ),
     Row::meaningless(
         "quic_bpf",
@@ -257,7 +257,7 @@ const ROWS: &[Row] = &[
         "ssl_engine",
         MAIN,
         ONE,
-        "AWS-LC has no OpenSSL engines; hardware keys are planned through PKCS#11",
+        "AWS-LC, like OpenSSL 4, has no engines; name a file with the key",
     ),
     Row::unsupported(
         "google_perftools_profiles",

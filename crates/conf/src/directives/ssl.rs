@@ -287,12 +287,21 @@ const ROWS: &[Row] = &[
          it, by Brotli, Zstandard or zlib. Each chain is compressed once.",
         |b, c| c.flag(&mut b.server().tls.certificate_compression),
     ),
-    Row::later(
+    Row::new(
         "ssl_ech_file",
         HS,
         ONE,
-        Check::Any,
-        "Encrypted Client Hello is not supported",
+        "",
+        "PEM file with a key for Encrypted Client Hello (RFC 9849) and its configurations \
+         (`PRIVATE KEY`, `ECHCONFIG`), as `sealane ech-key` and `openssl ech` make it. It may be \
+         given several times: clients whose key is not known are sent the configurations of the \
+         first file. Each key opens hellos on all addresses.",
+        |b, c| {
+            let path = b.options.beside_conf(c.path(1));
+            let files = &mut b.server().tls.ech_files;
+            files.get_or_insert_default().push(path);
+            Ok(())
+        },
     ),
     Row::meaningless(
         "ssl_certificate_cache",

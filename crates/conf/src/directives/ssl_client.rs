@@ -1,13 +1,13 @@
 //! ngx_http_ssl_module, third part: client certificates.
 
+use super::ssl_sessions::{MIN_ZONE_BYTES, declare_zone};
 use super::{HS, Module, ONE, Row};
 use crate::build::Build;
-use crate::call::Call;
+use crate::call::{Call, Fault, shown};
+use crate::draft::OcspScope;
 use crate::model::VerifyClient;
+use crate::values;
 use std::path::PathBuf;
-
-const OCSP: &str = "OCSP validation of client certificates is not supported yet, so a \
-                    configuration that relies on it is refused; use \"ssl_crl\"";
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: certificates of clients",
@@ -93,10 +93,72 @@ const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    Row::unsupported("ssl_ocsp", HS, ONE, OCSP).inert(&["off"]),
-    Row::unsupported("ssl_ocsp_cache", HS, ONE, OCSP).inert(&["off"]),
-    Row::unsupported("ssl_ocsp_responder", HS, ONE, OCSP),
+    Row::new(
+        "ssl_ocsp",
+        HS,
+        ONE,
+        "off",
+        "Whether issuers are asked by OCSP about certificates of clients that are otherwise \
+         accepted: `leaf` about the client's own, `on` about all of the chain. The first request \
+         of a connection waits for the answer. Anything but `good` is answered with 495 (sent as \
+         400), as is a responder that does not answer, or not as it should.",
+        |b, c| {
+            let scopes = [
+                ("off", OcspScope::Off),
+                ("leaf", OcspScope::Leaf),
+                ("on", OcspScope::Chain),
+            ];
+            c.choice(&mut b.server().tls.ocsp, &scopes)
+        },
+    ),
+    Row::new(
+        "ssl_ocsp_responder",
+        HS,
+        ONE,
+        "",
+        "URL of the responder, beginning with `http://`, instead of those that certificates name. \
+         Names in certificates are looked up by `resolver`, without which they are not found.",
+        |b, c| {
+            let url = c.text(1)?.to_owned();
+            c.once(&b.server().tls.ocsp_responder)?;
+            b.server().tls.ocsp_responder = Some(url);
+            Ok(())
+        },
+    ),
+    Row::new(
+        "ssl_ocsp_cache",
+        HS,
+        ONE,
+        "off",
+        "`off` or `shared:name:size`: keeps what responders have said for as long as they say, \
+         and an hour if they do not. All worker threads and all servers with the same zone name \
+         share it.",
+        ocsp_cache,
+    ),
 ];
+
+fn ocsp_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.server().tls.ocsp_cache)?;
+    let written = c.arg(1);
+    if written == b"off" {
+        b.server().tls.ocsp_cache = Some(None);
+        return Ok(());
+    }
+    let invalid = || Fault::at(1, format!("invalid OCSP cache \"{}\"", shown(written)));
+    let zone = written.strip_prefix(b"shared:").ok_or_else(invalid)?;
+    let colon = memchr::memchr(b':', zone)
+        .filter(|at| *at > 0)
+        .ok_or_else(invalid)?;
+    let name = c.utf8(1, &zone[..colon])?;
+    let bytes = values::size(&zone[colon + 1..]).ok_or_else(invalid)?;
+    if bytes < MIN_ZONE_BYTES {
+        let message = format!("OCSP cache \"{}\" is too small", shown(written));
+        return Err(Fault::at(1, message));
+    }
+    declare_zone(b, 1, name, bytes)?;
+    b.server().tls.ocsp_cache = Some(Some((name.to_owned(), bytes)));
+    Ok(())
+}
 
 /// A file as named, relative to the configuration; an empty name stays empty and means none.
 fn file(b: &Build<'_>, c: &Call<'_>) -> PathBuf {

@@ -20,7 +20,7 @@ pub(super) const MODULE: Module = Module {
 };
 
 /// Smallest shared zone, as in nginx: eight memory pages.
-const MIN_ZONE_BYTES: u64 = 8 * 4096;
+pub(super) const MIN_ZONE_BYTES: u64 = 8 * 4096;
 
 /// Smallest `ssl_early_data_register_size`, in bytes.
 const MIN_REGISTER_BYTES: u64 = 64 << 10;
@@ -208,7 +208,8 @@ fn session_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
                 let message = format!("session cache \"{}\" is too small", shown(written));
                 return Err(Fault::at(index, message));
             }
-            shared_zone(b, index, name, bytes)?;
+            declare_zone(b, index, name, bytes)?;
+            b.server().tls.session_shared = Some((name.to_owned(), bytes));
         } else {
             return Err(invalid());
         }
@@ -216,7 +217,13 @@ fn session_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn shared_zone(b: &mut Build<'_>, word: usize, name: &str, bytes: u64) -> Result<(), Fault> {
+/// A zone of this module, which has one size wherever it is named.
+pub(super) fn declare_zone(
+    b: &mut Build<'_>,
+    word: usize,
+    name: &str,
+    bytes: u64,
+) -> Result<(), Fault> {
     if b.http.sticky_zones.contains_key(name) {
         let message =
             format!("the shared memory zone \"{name}\" is already declared for a different use");
@@ -232,7 +239,6 @@ fn shared_zone(b: &mut Build<'_>, word: usize, name: &str, bytes: u64) -> Result
             ),
         ));
     }
-    b.server().tls.session_shared = Some((name.to_owned(), bytes));
     Ok(())
 }
 

@@ -134,8 +134,8 @@ fn defaults_in_the_table_are_the_real_ones() {
 #[test]
 fn what_has_no_effect_yet_is_warned_about_once() {
     let config = read(
-        "events {} http { http3_hq on; server { http3_hq on; ssl_ech_file x; }
-         server { http3_hq off; ssl_ech_file x; http3 on; } server { http3 on; } }",
+        "events {} http { http3_hq on; server { http3_hq on; quic_gso on; }
+         server { http3_hq off; quic_gso on; http3 on; } server { http3 on; } }",
     );
     let mut subjects: Vec<_> = config
         .warnings
@@ -143,7 +143,7 @@ fn what_has_no_effect_yet_is_warned_about_once() {
         .filter_map(|warning| warning.message.split('"').nth(1))
         .collect();
     subjects.retain(|subject| !subject.is_empty());
-    assert_eq!(subjects, ["http3_hq", "ssl_ech_file", "http3"]);
+    assert_eq!(subjects, ["http3_hq", "quic_gso", "http3"]);
     let quiet =
         read("events {} http { gzip off; http3 off; http2 on; ssl_early_data off; directio off; }");
     assert_eq!(quiet.warnings, []);

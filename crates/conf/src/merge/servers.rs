@@ -6,10 +6,12 @@ use super::locations::Inherited;
 use super::passes;
 use crate::build::Build;
 use crate::call::Fault;
-use crate::draft::{BuiltinCache, Http2Draft, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
+use crate::draft::{
+    BuiltinCache, Http2Draft, LocationDraft, OcspScope, ServerBlock, ServerDraft, TlsDraft,
+};
 use crate::input::Options;
 use crate::model::{
-    Accelerator, AsyncMode, CertificateFiles, CertificateSource, ClientCertificates,
+    Accelerator, AsyncMode, CertificateFiles, CertificateSource, ClientCertificates, ClientOcsp,
     DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData, Http2, Http2Limits,
     Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerName, SessionCache,
     Stapling, Tls, TlsProtocols, VerifyClient,
@@ -144,7 +146,7 @@ impl TlsDraft {
             session_ticket_state session_store certificate_compression stapling
             stapling_verify stapling_file stapling_responder stapling_state early_data early_data_methods
             early_data_register_bytes reject_handshake verify_client verify_depth client_certificate
-            trusted_certificate crl async_mode accelerator handshake_timeout);
+            trusted_certificate crl ocsp ocsp_responder ocsp_cache ech_files async_mode accelerator handshake_timeout);
     }
 }
 
@@ -216,6 +218,7 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
         session_cache: session_cache(draft),
         session_store: draft.session_store.clone().flatten(),
         certificate_compression: draft.certificate_compression.unwrap_or(false),
+        ech_files: draft.ech_files.clone().unwrap_or_default(),
         stapling: stapling(draft),
         early_data: EarlyData {
             enabled: draft.early_data.unwrap_or(false),
@@ -262,7 +265,13 @@ fn client_certificates(draft: &TlsDraft) -> Result<ClientCertificates, Fault> {
         client_certificate: present(&draft.client_certificate),
         trusted_certificate: present(&draft.trusted_certificate),
         crl: present(&draft.crl),
+        ocsp: ocsp(draft),
     };
+    if settings.ocsp.is_some() && settings.verify == VerifyClient::OptionalNoCa {
+        return Err(Fault::whole(
+            "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"",
+        ));
+    }
     let needs_trust = matches!(settings.verify, VerifyClient::On | VerifyClient::Optional);
     let has_trust = settings.client_certificate.is_some() || settings.trusted_certificate.is_some();
     if needs_trust && !has_trust {
@@ -271,6 +280,20 @@ fn client_certificates(draft: &TlsDraft) -> Result<ClientCertificates, Fault> {
         ));
     }
     Ok(settings)
+}
+
+/// How issuers are asked about certificates of clients, if they are.
+fn ocsp(draft: &TlsDraft) -> Option<ClientOcsp> {
+    let whole_chain = match draft.ocsp.unwrap_or(OcspScope::Off) {
+        OcspScope::Off => return None,
+        OcspScope::Leaf => false,
+        OcspScope::Chain => true,
+    };
+    Some(ClientOcsp {
+        whole_chain,
+        responder: draft.ocsp_responder.clone().filter(|url| !url.is_empty()),
+        cache: draft.ocsp_cache.clone().flatten(),
+    })
 }
 
 fn named_certificates(options: &Options, draft: &TlsDraft) -> Result<Vec<CertificateFiles>, Fault> {

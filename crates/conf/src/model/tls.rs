@@ -54,6 +54,8 @@ pub struct Tls {
     pub session_store: Option<Arc<SessionStore>>,
     /// `ssl_certificate_compression`; default off.
     pub certificate_compression: bool,
+    /// `ssl_ech_file` files (absolute), in order.
+    pub ech_files: Vec<PathBuf>,
     /// `ssl_stapling`; `None` when off.
     pub stapling: Option<Stapling>,
     /// `ssl_early_data` and what belongs to it.
@@ -169,6 +171,19 @@ pub struct ClientCertificates {
     pub trusted_certificate: Option<PathBuf>,
     /// `ssl_crl` (absolute).
     pub crl: Option<PathBuf>,
+    /// `ssl_ocsp`; `None` when off.
+    pub ocsp: Option<ClientOcsp>,
+}
+
+/// `ssl_ocsp` and what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientOcsp {
+    /// `on`: all certificates of the chain, and not only the client's own.
+    pub whole_chain: bool,
+    /// `ssl_ocsp_responder`, as written.
+    pub responder: Option<String>,
+    /// `ssl_ocsp_cache`: the zone's name and its size in bytes.
+    pub cache: Option<(String, u64)>,
 }
 
 /// `ssl_verify_client`.

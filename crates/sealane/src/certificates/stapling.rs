@@ -4,17 +4,13 @@
 //! one whose turn comes first asks the responder for all of them. What fails is tried again, at
 //! longer and longer intervals, while the staple that is there serves on.
 
-use super::fetch::{FetchError, Question, fetch};
+use super::responders::{self, Names, Unanswered};
 use crate::control;
 use crate::journal::{Journal, note};
-use base64::Engine;
-use sealane_tls::{
-    MAX_OCSP_RESPONSE_BYTES, Reply, Responder, SharedSessions, Staple, StapleRefused,
-    StapledCertificate,
-};
+use sealane_tls::{Reply, SharedSessions, Staple, StapleRefused, StapledCertificate};
 use sealane_upstream::resolve::{Resolve, ResolveError};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,14 +27,6 @@ const MIN_INTERVAL_S: i64 = 5;
 /// After the first failure; it doubles with each that follows.
 const FIRST_RETRY_S: i64 = 10;
 const MAX_RETRY_S: i64 = 3600;
-
-/// Questions that are no longer than this in a URL are sent by GET, which caches can answer
-/// (RFC 5019 section 5).
-const MAX_GET_BYTES: usize = 255;
-
-/// What responses have to be declared as.
-const RESPONSE_TYPE: &str = "application/ocsp-response";
-const REQUEST_TYPE: &str = "application/ocsp-request";
 
 /// Staples that a store takes; sessions have the same limit.
 const MAX_SHARED_BYTES: usize = 8 << 10;
@@ -109,22 +97,14 @@ struct Keeper {
 /// Why a staple was not renewed.
 #[derive(Debug)]
 enum Failure {
-    Resolve(ResolveError),
-    System(std::io::Error),
-    Fetch(SocketAddr, FetchError),
-    Type(SocketAddr, String),
+    Unanswered(Unanswered),
     Refused(SocketAddr, StapleRefused),
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Resolve(error) => write!(f, "host not found ({error})"),
-            Failure::System(error) => write!(f, "host not found ({error})"),
-            Failure::Fetch(_, error) => error.fmt(f),
-            Failure::Type(_, kind) => {
-                write!(f, "the server sent \"{kind}\" and not \"{RESPONSE_TYPE}\"")
-            }
+            Failure::Unanswered(why) => why.fmt(f),
             Failure::Refused(_, why) => why.fmt(f),
         }
     }
@@ -133,10 +113,8 @@ impl fmt::Display for Failure {
 impl Failure {
     fn peer(&self) -> Option<&SocketAddr> {
         match self {
-            Failure::Resolve(_) | Failure::System(_) => None,
-            Failure::Fetch(peer, _) | Failure::Type(peer, _) | Failure::Refused(peer, _) => {
-                Some(peer)
-            }
+            Failure::Unanswered(why) => why.peer(),
+            Failure::Refused(peer, _) => Some(peer),
         }
     }
 }
@@ -164,10 +142,13 @@ impl Keeper {
         if let Some(staple) = self.of_other_nodes().await {
             return Ok(staple);
         }
-        let responder = self.certificate.responder();
-        let mut failure = Failure::Resolve(ResolveError::NotFound);
-        for address in self.addresses(responder).await? {
-            let peer = SocketAddr::new(address, responder.port);
+        let names = match lock(&self.settings).resolver.clone() {
+            Some(resolver) => Names::Resolver(resolver),
+            None => Names::System,
+        };
+        let addresses = responders::addresses(self.certificate.responder(), &names).await;
+        let mut failure = Failure::Unanswered(Unanswered::Resolve(ResolveError::NotFound));
+        for peer in addresses.map_err(Failure::Unanswered)? {
             match self.ask(peer).await {
                 Ok(staple) => {
                     self.share(&staple);
@@ -179,41 +160,12 @@ impl Keeper {
         Err(failure)
     }
 
-    async fn addresses(&self, responder: &Responder) -> Result<Vec<IpAddr>, Failure> {
-        if let Ok(address) = responder.host.parse() {
-            return Ok(vec![address]);
-        }
-        let resolver = lock(&self.settings).resolver.clone();
-        if let Some(resolver) = resolver {
-            let found = resolver.lookup(&responder.host).await;
-            return found.map(|found| found.to_vec()).map_err(Failure::Resolve);
-        }
-        let found = tokio::net::lookup_host((responder.host.as_str(), responder.port)).await;
-        let found = found.map_err(Failure::System)?;
-        Ok(found.map(|address| address.ip()).collect())
-    }
-
     async fn ask(&self, peer: SocketAddr) -> Result<Arc<Staple>, Failure> {
-        let responder = self.certificate.responder();
-        let request = self.certificate.request();
-        let url = get_path(&responder.path, request);
-        let short = "http://".len() + responder.authority.len() + url.len() <= MAX_GET_BYTES;
-        let answer = fetch(
-            peer,
-            Question {
-                authority: &responder.authority,
-                path: if short { url } else { responder.path.clone() },
-                body: (!short).then(|| (REQUEST_TYPE, request.to_vec())),
-                max_bytes: MAX_OCSP_RESPONSE_BYTES,
-            },
-        );
-        let answer = answer.await.map_err(|error| Failure::Fetch(peer, error))?;
-        let kind = answer.content_type.split(';').next().unwrap_or_default();
-        if !kind.trim().eq_ignore_ascii_case(RESPONSE_TYPE) {
-            return Err(Failure::Type(peer, answer.content_type));
-        }
-        self.certificate
-            .take(&answer.body)
+        let certificate = &self.certificate;
+        let response = responders::ask(peer, certificate.responder(), certificate.request()).await;
+        let response = response.map_err(Failure::Unanswered)?;
+        certificate
+            .take(&response)
             .map_err(|why| Failure::Refused(peer, why))
     }
 
@@ -307,26 +259,6 @@ impl Keeper {
     }
 }
 
-/// The request as a part of the path (RFC 6960 appendix A.1).
-fn get_path(path: &str, request: &[u8]) -> String {
-    let mut url = String::from(path);
-    if !url.ends_with('/') {
-        url.push('/');
-    }
-    for byte in base64::engine::general_purpose::STANDARD
-        .encode(request)
-        .bytes()
-    {
-        match byte {
-            b'+' => url.push_str("%2B"),
-            b'/' => url.push_str("%2F"),
-            b'=' => url.push_str("%3D"),
-            _ => url.push(char::from(byte)),
-        }
-    }
-    url
-}
-
 /// Until half of a staple's time is over, in seconds; not positive when it is.
 fn until_due_s(staple: &Staple, now_s: i64) -> i64 {
     let half_s = match staple.next_update_s {
@@ -397,11 +329,5 @@ mod tests {
     fn retries_are_further_and_further_apart() {
         let waits: Vec<i64> = [0, 1, 2, 8, 9, 60].map(retry_s).to_vec();
         assert_eq!(waits, [10, 20, 40, 2560, 3600, 3600]);
-    }
-
-    #[test]
-    fn requests_fit_into_paths() {
-        assert_eq!(get_path("/", &[0xfb, 0xff]), "/%2B%2F8%3D");
-        assert_eq!(get_path("/ocsp", b"abc"), "/ocsp/YWJj");
     }
 }

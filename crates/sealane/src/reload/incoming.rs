@@ -9,7 +9,7 @@ use sealane_conf::Config;
 use sealane_log::LogSet;
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::BoundListener;
-use sealane_server::{Materials, Snapshot};
+use sealane_server::{Materials, Snapshot, StatusDesk};
 use sealane_tls::{Capabilities, HandshakeState, SessionState, StapleState};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -33,6 +33,7 @@ pub(crate) struct Carried {
     sessions: Arc<SessionState>,
     handshakes: Arc<HandshakeState>,
     staples: Arc<StapleState>,
+    statuses: Arc<StatusDesk>,
     kernel_tls: Option<Arc<Capabilities>>,
     session_stores: Vec<Arc<RemoteStore>>,
     resolvers: Resolvers,
@@ -113,6 +114,7 @@ impl Carried {
             sessions: Arc::clone(&server.sessions),
             handshakes: Arc::clone(&server.handshakes),
             staples: Arc::clone(&server.staples),
+            statuses: Arc::clone(&server.statuses),
             kernel_tls: server.kernel_tls.clone(),
             session_stores: std::mem::take(&mut server.session_stores),
             resolvers: std::mem::take(&mut server.resolvers),
@@ -125,6 +127,11 @@ impl Carried {
     /// Ticket keys and session caches.
     pub(crate) fn sessions(&self) -> &Arc<SessionState> {
         &self.sessions
+    }
+
+    /// Where issuers of clients' certificates are asked.
+    pub(crate) fn statuses(&self) -> &StatusDesk {
+        &self.statuses
     }
 
     /// The stores of the newest configuration.
@@ -168,6 +175,7 @@ impl Carried {
         materials.set_sessions(Arc::clone(&self.sessions));
         materials.set_handshakes(Arc::clone(&self.handshakes));
         materials.set_staples(Arc::clone(&self.staples));
+        materials.set_statuses(Arc::clone(&self.statuses));
         materials.set_before(Arc::clone(&self.snapshot));
         let session_stores = session_store::prepare(http, &self.session_stores, &mut materials)?;
         let mut resolvers = resolver::prepare(http, &self.resolvers, &mut materials);

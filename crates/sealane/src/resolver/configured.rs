@@ -15,13 +15,13 @@ pub(crate) fn prepare(
 ) -> Resolvers {
     let mut resolvers = Resolvers::after(known);
     let locations = http.iter().flat_map(|http| http.locations());
-    // Staples are fetched for servers.
+    // OCSP responders are asked on behalf of servers.
     let servers = http.iter().flat_map(|http| &http.servers);
-    let stapled = |server: &&Arc<Server>| {
+    let asking = |server: &&Arc<Server>| {
         let tls = server.tls.as_ref();
-        tls.is_some_and(|tls| tls.stapling.is_some())
+        tls.is_some_and(|tls| tls.stapling.is_some() || tls.client_certificates.ocsp.is_some())
     };
-    let servers = servers.filter(stapled).map(|server| &server.conf);
+    let servers = servers.filter(asking).map(|server| &server.conf);
     for conf in locations.chain(servers) {
         let Some(resolver) = &conf.resolver else {
             continue;

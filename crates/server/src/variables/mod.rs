@@ -129,6 +129,8 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslCurve
         | B::SslCurves
         | B::SslSigalgs
+        | B::SslEchStatus
+        | B::SslEchOuterServerName
         | B::SslJa4
         | B::SslSigalg
         | B::SslSessionId
@@ -143,8 +145,6 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslHandshakeQueueTime
         | B::SslKtls
         | B::SslKtlsReason
-        | B::SslEchStatus
-        | B::SslEchOuterServerName
         | B::SslClientCert
         | B::SslClientRawCert
         | B::SslClientEscapedCert

@@ -27,6 +27,8 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::SslCurve => some(facts.curve, out),
         Builtin::SslCurves => some(&facts.client_curves, out),
         Builtin::SslSigalgs => some(&facts.client_sigalgs, out),
+        Builtin::SslEchStatus => some(facts.ech_status, out),
+        Builtin::SslEchOuterServerName => some(&facts.ech_outer_server_name, out),
         Builtin::SslJa4 => some(&facts.ja4, out),
         Builtin::SslSigalg => some(facts.sigalg, out),
         Builtin::SslSessionId => some(&facts.session_id, out),
@@ -55,7 +57,7 @@ fn client(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
         Builtin::SslClientVerify => match client_certificates::verdict(exchange) {
             Some(Err(failure)) => {
                 out.extend_from_slice(b"FAILED:");
-                text(failure.reason(), out)
+                text(&*failure.reason(), out)
             }
             _ => text("SUCCESS", out),
         },

@@ -8,12 +8,15 @@ use sealane_awslc as awslc;
 use sealane_awslc::{HandshakeStatus, KeyOperation, unix_time_s};
 
 use super::{
-    ALERT_DECODE_ERROR, ALERT_INTERNAL_ERROR, ALERT_PROTOCOL_VERSION, ALERT_UNRECOGNIZED_NAME,
-    Connection, ConnectionState, Signing, Waiting, fatal_alert,
+    ALERT_DECODE_ERROR, ALERT_ILLEGAL_PARAMETER, ALERT_INTERNAL_ERROR, ALERT_PROTOCOL_VERSION,
+    ALERT_UNRECOGNIZED_NAME, Connection, ConnectionState, Signing, Waiting, fatal_alert,
 };
 use crate::accelerator::job;
 use crate::acceptor::Selected;
-use crate::client_hello::{self, ClientHello, MAX_HELLO_BYTES, Parsed, USUAL_HELLO_BYTES};
+use crate::client_hello::{
+    self, ClientHello, EchOffer, MAX_HELLO_BYTES, Parsed, USUAL_HELLO_BYTES,
+};
+use crate::ech::EchOutcome;
 use crate::error::Error;
 use crate::hello_records::{Collected, LargeHello};
 use crate::offload::Load;
@@ -80,10 +83,22 @@ impl Connection {
             Parsed::Complete(message) => Some(message),
             _ => None,
         };
-        let hello = message.as_deref().and_then(ClientHello::parse);
-        if hello.as_ref().is_some_and(ClientHello::is_obsolete) {
+        let outer = message.as_deref().and_then(ClientHello::parse);
+        if outer.as_ref().is_some_and(ClientHello::is_obsolete) {
             return Err(self.reject(ALERT_PROTOCOL_VERSION, Error::VersionTooLow, output));
         }
+        let offered = outer.as_ref().and_then(ClientHello::ech);
+        if offered == Some(EchOffer::Inner) {
+            return Err(self.reject(ALERT_ILLEGAL_PARAMETER, Error::SplitMode, output));
+        }
+        let inner = match (acceptor.ech(), &outer) {
+            (Some(keys), Some(outer)) => keys.open(outer, bytes)?,
+            _ => None,
+        };
+        let ech = EchOutcome::of(outer.as_ref(), inner.is_some());
+        // What is inside counts. libssl gets what has arrived, and opens it once more.
+        let message = inner.as_deref().or(message.as_deref());
+        let hello = message.and_then(ClientHello::parse);
         let name = hello.as_ref().and_then(ClientHello::server_name);
         let Selected::Server(server, token) = acceptor.select(name.as_deref()) else {
             return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
@@ -95,10 +110,11 @@ impl Connection {
             let offer = hello.as_ref().map(ClientHello::offer);
             self.client_offer = offer.map(Box::new);
         }
+        self.ech = ech;
         self.token = token;
         self.server = Some(Arc::clone(&server));
         let mut prepared = Prepared::default();
-        if let (Some(hello), Some(message)) = (&hello, &message)
+        if let (Some(hello), Some(message)) = (&hello, message)
             && server.resumption().is_involved()
         {
             let version = server.rules().version(hello);
@@ -106,7 +122,7 @@ impl Connection {
             match server.resumption().begin(version, hello, message, now_s) {
                 LookupStep::Ready(ready) => prepared = ready,
                 LookupStep::Wait(lookup) => {
-                    self.wait(bytes, large, input, server, lookup);
+                    self.wait((bytes, inner.clone()), large, input, server, lookup);
                     return Ok(Some(HandshakeStatus::Pending));
                 }
             }
@@ -115,10 +131,11 @@ impl Connection {
         Ok(Some(status))
     }
 
-    /// Keeps the hello at the start of `bytes` until the store has answered.
+    /// Keeps the hello at the start of `bytes`, and the one inside of it, until the store has
+    /// answered.
     fn wait(
         &mut self,
-        bytes: &[u8],
+        (bytes, inner): (&[u8], Option<Vec<u8>>),
         large: Option<LargeHello>,
         input: &mut &[u8],
         server: Arc<ServerTls>,
@@ -129,6 +146,7 @@ impl Connection {
         *input = &input[hello_bytes.min(input.len())..];
         self.state = ConnectionState::Waiting(Box::new(Waiting {
             hello: bytes[..hello_bytes].to_vec(),
+            inner,
             server,
             lookup,
             _large: large,
@@ -148,14 +166,16 @@ impl Connection {
         };
         let Waiting {
             hello: records,
+            inner,
             server,
             lookup,
             _large: large,
         } = *waiting;
-        let Parsed::Complete(message) = client_hello::collect(&records) else {
+        let Parsed::Complete(outer) = client_hello::collect(&records) else {
             return Err(Error::NotEstablished);
         };
-        let hello = ClientHello::parse(&message);
+        let message = inner.as_deref().unwrap_or(&outer);
+        let hello = ClientHello::parse(message);
         let mut input = &records[..];
         let prepared = match &hello {
             None => Prepared::default(),
@@ -164,11 +184,12 @@ impl Connection {
                 let now_s = unix_time_s();
                 match server
                     .resumption()
-                    .go_on(lookup, version, hello, &message, now_s)
+                    .go_on(lookup, version, hello, message, now_s)
                 {
                     LookupStep::Ready(prepared) => prepared,
                     LookupStep::Wait(lookup) => {
-                        self.wait(&records, large, &mut input, server, lookup);
+                        let hello = (&records[..], inner.clone());
+                        self.wait(hello, large, &mut input, server, lookup);
                         return Ok(HandshakeStatus::Pending);
                     }
                 }
@@ -346,6 +367,10 @@ impl Connection {
     fn follow(&mut self, status: HandshakeStatus) {
         if let (ConnectionState::Running(tls), Some(server)) = (&mut self.state, &self.server) {
             let is_done = status == HandshakeStatus::Done;
+            debug_assert!(
+                !is_done || tls.is_ech_accepted() == self.ech.is_accepted(),
+                "the same keys open the same hello"
+            );
             self.session.follow(tls, server.resumption(), is_done);
         }
     }

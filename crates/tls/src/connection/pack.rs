@@ -72,6 +72,7 @@ impl Connection {
             sizer: self.sizer,
             session: self.session,
             client_offer: self.client_offer.take(),
+            ech: std::mem::take(&mut self.ech),
             sealer,
             refusal: match &self.ktls {
                 ktls::KtlsState::Off(refusal @ Refusal::Call { .. }) => Some(refusal.clone()),
@@ -129,6 +130,7 @@ impl Connection {
             queue_time_us: packed.queue_time_us,
             sizer: packed.sizer,
             client_offer: packed.client_offer.filter(|_| remembers_offer),
+            ech: packed.ech,
             session: packed.session,
             ktls,
             writer,

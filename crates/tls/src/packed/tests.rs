@@ -24,6 +24,9 @@ fn packed(sealer: Sealer) -> Packed {
             schemes: [0x0403].into(),
             ja4: "t13d1516h2_8daaf6152771_e5627efa2ab1".into(),
         })),
+        ech: EchOutcome::Accepted {
+            outer_name: "outer.test".into(),
+        },
         sealer,
         refusal: Some(refusal("no")),
         tls: Secret::new(b"keys".to_vec()),
@@ -57,6 +60,7 @@ fn everything_arrives_as_it_left() {
         assert_eq!(there.certificate(), here.certificate());
         assert_eq!(there.queue_time_us, here.queue_time_us);
         assert_eq!(there.client_offer, here.client_offer);
+        assert_eq!(there.ech, here.ech);
         assert_eq!(format!("{:?}", there.sizer), format!("{:?}", here.sizer));
         assert_eq!(
             format!("{:?}", there.session),
@@ -76,6 +80,7 @@ fn what_there_was_not_is_not_there() {
     let bytes = Packed {
         server_name: None,
         client_offer: None,
+        ech: EchOutcome::Grease,
         refusal: None,
         session: SessionOutcome::finished(None, None, None),
         ..packed(Sealer::Library)
@@ -86,6 +91,7 @@ fn what_there_was_not_is_not_there() {
         (there.server_name(), &there.client_offer, &there.refusal),
         (None, &None, &None)
     );
+    assert_eq!(there.ech, EchOutcome::Grease);
     assert_eq!(there.session.resumed(), None);
     assert_eq!(there.session.missed(), None);
     assert_eq!(there.session.early_verdict(), None);
@@ -93,16 +99,17 @@ fn what_there_was_not_is_not_there() {
 
 /// When this test fails, the format has changed: give it another number.
 #[test]
-fn the_bytes_of_format_3() {
+fn the_bytes_of_format_4() {
     let bytes = packed(SEALERS[2]).into_bytes();
     let library = library_version().as_bytes();
-    let mut expected = [&[0, 3, library.len() as u8], library].concat();
-    expected.extend_from_slice(&[0, 0, 0, 137]);
+    let mut expected = [&[0, 4, library.len() as u8], library].concat();
+    expected.extend_from_slice(&[0, 0, 0, 150]);
     expected.extend_from_slice(b"\0\x09name.test");
     expected.extend_from_slice(&[7; 32]);
     expected.extend_from_slice(&[0, 0, 3, 232, 0, 0, 0, 3, 0, 0, 1, 2, 3, 4, 5, 6]);
     expected.extend_from_slice(&[4, 8, 13, 1, 0, 4, 0x11, 0xec, 0, 29, 0, 2, 4, 3]);
     expected.extend_from_slice(b"\0\x24t13d1516h2_8daaf6152771_e5627efa2ab1");
+    expected.extend_from_slice(b"\x02\0\x0aouter.test");
     expected.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1]);
     expected.extend_from_slice(b"\x02\0\x02no\0\0\0\x04keys");
     assert_eq!(bytes.expose(), expected);

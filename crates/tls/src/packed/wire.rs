@@ -4,6 +4,7 @@
 //! format (2) | library version (1 + n) | length of the rest (4)
 //! server name (2 + n) | fingerprint (32) | queue time (4) | sizer (4 + 8)
 //! resumed (1) | missed (1) | early data (1) | offer: known (1), groups (2 + n), schemes (2 + n)
+//! encrypted hello: outcome (1), name outside (2 + n)
 //! who seals: kind (1), what it needs | refusal: call (1), its text (2 + n)
 //! libssl and the rest (4 + n)
 //! ```
@@ -15,6 +16,7 @@ use sealane_awslc::{Secret, library_version};
 
 use super::{MAX_PACKED_BYTES, Packed, Sealer, UnpackError};
 use crate::client_hello::{ClientOffer, normal_name};
+use crate::ech::{EchOutcome, MAX_OUTER_NAME_BYTES};
 use crate::ja4::JA4_BYTES;
 use crate::ktls::{CALLS, KernelCounts, Refusal};
 use crate::record_size::RecordSizer;
@@ -23,12 +25,16 @@ use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
 /// Changes with every change of the bytes or of their meaning.
-pub(super) const FORMAT: u16 = 3;
+pub(super) const FORMAT: u16 = 4;
 
 /// The longest text of a failed call that is included.
 const MAX_REFUSAL_BYTES: usize = 200;
 /// Room for everything of a fixed length and the texts that are bounded.
-const FIXED_BYTES: usize = 1024;
+const FIXED_BYTES: usize = 1536;
+
+const ECH_NOT_TRIED: u8 = 0;
+const ECH_GREASE: u8 = 1;
+const ECH_ACCEPTED: u8 = 2;
 
 const LIBRARY: u8 = 0;
 const WRITER: u8 = 1;
@@ -65,6 +71,13 @@ pub(super) fn write(packed: &Packed) -> Secret {
         body.list(&list);
     }
     body.list(offer.map_or("", |offer| &offer.ja4).as_bytes());
+    let (outcome, outer_name) = match &packed.ech {
+        EchOutcome::NotTried => (ECH_NOT_TRIED, ""),
+        EchOutcome::Grease => (ECH_GREASE, ""),
+        EchOutcome::Accepted { outer_name } => (ECH_ACCEPTED, &**outer_name),
+    };
+    body.u8(outcome);
+    body.list(outer_name.as_bytes());
     write_sealer(packed.sealer, &mut body);
     write_refusal(packed.refusal.as_ref(), &mut body);
     body.u32(length_of(packed.tls.expose()));
@@ -133,6 +146,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Packed, UnpackError> {
             body.one_of(&EarlyVerdict::ALL)?,
         ),
         client_offer: read_offer(&mut body)?,
+        ech: read_ech(&mut body)?,
         sealer: read_sealer(&mut body)?,
         refusal: read_refusal(&mut body)?,
         tls: {
@@ -182,6 +196,20 @@ fn read_offer(body: &mut Reader<'_>) -> Result<Option<Box<ClientOffer>>, UnpackE
             ja4,
         })
     }))
+}
+
+fn read_ech(body: &mut Reader<'_>) -> Result<EchOutcome, UnpackError> {
+    let outcome = body.u8()?;
+    let name = std::str::from_utf8(body.list()?).ok();
+    let name = name.filter(|name| name.len() <= MAX_OUTER_NAME_BYTES);
+    match (outcome, name) {
+        (ECH_NOT_TRIED, Some("")) => Ok(EchOutcome::NotTried),
+        (ECH_GREASE, Some("")) => Ok(EchOutcome::Grease),
+        (ECH_ACCEPTED, Some(name)) => Ok(EchOutcome::Accepted {
+            outer_name: name.into(),
+        }),
+        _ => Err(UnpackError::Malformed("the encrypted hello")),
+    }
 }
 
 fn read_sealer(body: &mut Reader<'_>) -> Result<Sealer, UnpackError> {

@@ -2,6 +2,7 @@
 
 mod client_certificates;
 mod early_data;
+mod ech;
 mod handshakes;
 mod ktls;
 mod large_hellos;
