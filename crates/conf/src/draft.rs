@@ -19,7 +19,7 @@ use crate::directives::ThreadPools;
 use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
-    Charsets, ContentHandler, CpuAffinity, DavMethods, DisableSymlinks, EnvVar, ErrorLog,
+    CertificateCache, Charsets, ContentHandler, CpuAffinity, DavMethods, DisableSymlinks, EnvVar, ErrorLog,
     ErrorPage, Expires, FrameAllowance, GroupRef, IfModifiedSince, KeepaliveDisable, KtlsMode,
     Landlock, LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher,
     Op, Origin, PeerNetwork, PostAction, RealIpHeader, Resolver, Seccomp, SendProxyProtocol,
@@ -227,8 +227,10 @@ pub(crate) struct Http2Draft {
 /// The `ssl_*` settings of a level.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TlsDraft {
-    pub(crate) certificates: Option<Vec<String>>,
-    pub(crate) certificate_keys: Option<Vec<String>>,
+    pub(crate) certificates: Option<Vec<WrittenFile>>,
+    pub(crate) certificate_keys: Option<Vec<WrittenFile>>,
+    /// `Some(None)`: `off`.
+    pub(crate) certificate_cache: Option<Option<Arc<CertificateCache>>>,
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) protocols: Option<TlsProtocols>,
     pub(crate) ciphers: Option<String>,
@@ -278,6 +280,13 @@ pub(crate) struct TlsDraft {
     /// `Some(None)`: `auto`.
     pub(crate) handshake_queue: Option<Option<u32>>,
     pub(crate) handshake_timeout: Option<Duration>,
+}
+
+/// The name of a certificate or key, which may contain variables.
+#[derive(Debug, Clone)]
+pub(crate) struct WrittenFile {
+    pub(crate) text: String,
+    pub(crate) name: Template,
 }
 
 /// The part of `ssl_session_cache` that is not a shared zone.

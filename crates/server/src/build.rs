@@ -31,6 +31,7 @@ pub(crate) fn build(
     logs: &LogSet,
 ) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
     let tls = TlsBuilder::new(
+        config,
         materials,
         ["ssl_curves", "ssl_sigalgs", "ssl_ja4"]
             .iter()
@@ -122,11 +123,13 @@ impl Parts<'_> {
             return Err(error);
         }
         let tls = self.tls.server(server, http2)?;
+        let certificates = self.tls.evaluated_certificates(server)?;
         self.snapshot.servers.push(ServerRuntime {
             conf: server.clone(),
             default_location,
             tree,
             tls,
+            certificates,
             http2: h2::codec_settings(server, head_limits(server)),
             head_limits: head_limits(server),
         });
@@ -206,6 +209,10 @@ impl Parts<'_> {
             alternatives,
             names,
             acceptor,
+            evaluates_certificates: listener.servers.iter().any(|&server| {
+                let tls = self.snapshot.server(ServerId(index(server))).tls.as_ref();
+                tls.is_some_and(|tls| tls.evaluates_certificates())
+            }),
         });
         Ok(())
     }

@@ -634,10 +634,10 @@ impl Connection {
 
     /// Logs why a connection broke, at a high level only if it is not the client's doing.
     pub(crate) fn log_broken(&self, error: &TransportError, what: &str) {
-        let level = if error.is_client_gone() {
-            LogLevel::Info
-        } else {
-            LogLevel::Crit
+        let level = match error {
+            TransportError::Tls(sealane_tls::Error::Certificate(_)) => LogLevel::Error,
+            error if error.is_client_gone() => LogLevel::Info,
+            _ => LogLevel::Crit,
         };
         self.log(level, &format!("{error} {what}"));
     }

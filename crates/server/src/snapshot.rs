@@ -5,6 +5,7 @@
 //! found by index: an exchange carries small numbers instead of reference counts that threads
 //! would contend for.
 
+use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
@@ -89,6 +90,8 @@ pub struct ServerRuntime {
     pub tree: LocationTree,
     /// The TLS settings, if one of its `listen` lines has `ssl`.
     pub tls: Option<Arc<ServerTls>>,
+    /// Its certificates, if handshakes ask for them.
+    pub(crate) certificates: Option<EvaluatedCertificates>,
     /// How its HTTP/2 connections behave.
     pub(crate) http2: Arc<sealane_http::h2::Settings>,
     /// Limits for parsing request heads.
@@ -155,6 +158,8 @@ pub struct ListenerRuntime {
     pub names: ServerNames,
     /// TLS, when the listener has `ssl`.
     pub acceptor: Option<Acceptor>,
+    /// Handshakes of some server ask for its certificates.
+    pub(crate) evaluates_certificates: bool,
 }
 
 impl ListenerRuntime {

@@ -12,14 +12,19 @@ pub use self::sessions::SharedRing;
 pub use self::staples::StapleTask;
 use self::staples::StaplesBuilder;
 pub use self::threads::HandshakeThreads;
+use crate::certificate_files::{CertificateReader, KeptCertificates};
+use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::snapshot::{ServerId, Snapshot};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::{Diagnostic, SourceLocation};
-use sealane_conf::model::{self, CertificateSource, Http, Listener, LogLevel, Server, Tls};
+use sealane_conf::model::{
+    self, CertificateCache, CertificateSource, Http, Listener, LogLevel, Server,
+    ServerCertificates, Tls,
+};
 use sealane_tls::{
-    AcceleratorChoice, Acceptor, AsyncMode, ClientVerification, HandshakeSettings, Identity,
+    AcceleratorChoice, Acceptor, AsyncMode, CertificatePair, ClientVerification, HandshakeSettings, Identity,
     KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Secret, SelectServer, Selected,
     ServerSettings, ServerTls, VerifyClient,
 };
@@ -46,7 +51,7 @@ impl TlsOfServers {
     /// # Errors
     /// As [`Snapshot::build`].
     pub fn build(config: &Config, materials: &Materials) -> Result<TlsOfServers, Diagnostic> {
-        let mut builder = TlsBuilder::new(materials, false);
+        let mut builder = TlsBuilder::new(config, materials, false);
         let built = config.http.iter().flat_map(|http| {
             let servers = http.servers.iter().enumerate();
             servers.map(|(at, server)| (server, offers_http2(http, at)))
@@ -84,16 +89,32 @@ pub(crate) struct TlsBuilder<'a> {
     staples: StaplesBuilder,
     /// Whether `$ssl_curves`, `$ssl_sigalgs` or `$ssl_ja4` is used somewhere.
     remember_client_offer: bool,
+    /// Base of relative certificate names that come from variables.
+    conf_directory: PathBuf,
+    /// By `ssl_certificate_cache`.
+    kept_certificates: Vec<SharedCache>,
     warnings: Vec<Diagnostic>,
 }
 
+/// An `ssl_certificate_cache`, shared by the servers that inherit it.
+type SharedCache = (
+    Arc<CertificateCache>,
+    Arc<KeptCertificates<Arc<CertificatePair>>>,
+);
+
 impl<'a> TlsBuilder<'a> {
-    pub(crate) fn new(materials: &'a Materials, remember_client_offer: bool) -> TlsBuilder<'a> {
+    pub(crate) fn new(
+        config: &Config,
+        materials: &'a Materials,
+        remember_client_offer: bool,
+    ) -> TlsBuilder<'a> {
         TlsBuilder {
             materials,
             sessions: SessionsBuilder::new(materials),
             staples: StaplesBuilder::new(materials),
             remember_client_offer,
+            conf_directory: conf_directory(config).to_owned(),
+            kept_certificates: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -132,6 +153,38 @@ impl<'a> TlsBuilder<'a> {
         let shared = settings.shared_sessions.as_ref();
         self.staples.add(&built, server, self.materials, shared);
         Ok(Some(Arc::new(built)))
+    }
+
+    /// The certificates of a server that handshakes ask for.
+    ///
+    /// # Errors
+    /// When a file was not read.
+    pub(crate) fn evaluated_certificates(
+        &mut self,
+        server: &Server,
+    ) -> Result<Option<EvaluatedCertificates>, Diagnostic> {
+        let Some(tls) = &server.tls else {
+            return Ok(None);
+        };
+        let ServerCertificates::Evaluated(evaluated) = &tls.certificates else {
+            return Ok(None);
+        };
+        let cache = evaluated.cache.as_ref().map(|cache| self.kept(cache));
+        let passwords = self.passwords(tls)?;
+        let reader = CertificateReader::new(self.conf_directory.clone(), passwords, cache);
+        let pairs = Arc::clone(&evaluated.pairs);
+        Ok(Some(EvaluatedCertificates::new(pairs, reader)))
+    }
+
+    fn kept(&mut self, conf: &Arc<CertificateCache>) -> Arc<KeptCertificates<Arc<CertificatePair>>> {
+        let mut known = self.kept_certificates.iter();
+        if let Some((_, cache)) = known.find(|(known, _)| Arc::ptr_eq(known, conf)) {
+            return Arc::clone(cache);
+        }
+        let cache = Arc::new(KeptCertificates::new(**conf));
+        let entry = (Arc::clone(conf), Arc::clone(&cache));
+        self.kept_certificates.push(entry);
+        cache
     }
 
     /// The acceptor of a listener: TLS settings by server name.
@@ -173,8 +226,9 @@ impl<'a> TlsBuilder<'a> {
         http2: bool,
     ) -> Result<ServerSettings, Diagnostic> {
         let passwords = self.passwords(tls)?;
-        let identities = tls
-            .certificates
+        let files = tls.certificates.files();
+        let identities = files
+            .unwrap_or_default()
             .iter()
             .map(|files| {
                 Ok(Identity {
@@ -192,6 +246,7 @@ impl<'a> TlsBuilder<'a> {
         Ok(ServerSettings {
             server_names: server.names.iter().map(name_text).collect(),
             identities,
+            evaluates_certificates: files.is_none(),
             protocols: protocols(tls.protocols),
             ciphers: tls.ciphers.clone(),
             ciphersuites: None,
@@ -313,6 +368,14 @@ fn place_of(message: &str, tls: &Tls) -> Option<SourceLocation> {
         column: 1,
         source_line: String::new(),
     })
+}
+
+/// Where relative names of certificates start from.
+pub(crate) fn conf_directory(config: &Config) -> &Path {
+    let conf_file = config.sources.first().map(|source| &*source.path);
+    conf_file
+        .and_then(Path::parent)
+        .unwrap_or(&config.prefix)
 }
 
 /// The lines of a file with passwords.

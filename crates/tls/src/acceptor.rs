@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::identities::{HelloFacts, IdentityAnswer};
 use crate::server::ServerTls;
 
 /// Chooses the server for a name. `server` implements it with nginx's rules:
@@ -11,6 +12,20 @@ pub trait SelectServer: Send + Sync {
     /// The server for `name`: lower case, no dot at the end; `None` when the
     /// client sent none (or nothing that can be a host name).
     fn select(&self, name: Option<&str>) -> Selected;
+
+    /// The certificates of the `server` that was selected with this `token`, for one handshake.
+    /// Called only if it [evaluates](ServerTls::evaluates_certificates) them. Must not block: what
+    /// has to be read or parsed first is [`IdentityAnswer::Pending`]. `identities.rs` describes how
+    /// a source of certificates works.
+    fn identities(
+        &self,
+        server: &Arc<ServerTls>,
+        token: u32,
+        hello: HelloFacts<'_>,
+    ) -> IdentityAnswer {
+        let _ = (server, token, hello);
+        IdentityAnswer::Ready(Err("no \"ssl_certificate\" is defined".to_owned()))
+    }
 }
 
 /// A server chosen.
@@ -48,6 +63,20 @@ impl Acceptor {
 
     pub(crate) fn select(&self, name: Option<&str>) -> Selected {
         self.select.select(name)
+    }
+
+    pub(crate) fn identities(
+        &self,
+        server: &Arc<ServerTls>,
+        token: u32,
+        hello: HelloFacts<'_>,
+    ) -> IdentityAnswer {
+        self.select.identities(server, token, hello)
+    }
+
+    /// The one that chooses.
+    pub fn selection(&self) -> &Arc<dyn SelectServer> {
+        &self.select
     }
 }
 

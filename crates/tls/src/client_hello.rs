@@ -6,7 +6,10 @@
 
 use std::borrow::Cow;
 
+use crate::groups::openssl_name;
+use crate::info::join;
 use crate::ja4;
+use crate::signatures;
 
 /// The longest possible ClientHello, without its header: every list at the maximum that its length
 /// field allows. OpenSSL's limit is the same.
@@ -177,6 +180,18 @@ pub(crate) struct ClientOffer {
     pub(crate) ja4: Box<str>,
 }
 
+impl ClientOffer {
+    /// The groups in the notation of `$ssl_curves`.
+    pub(crate) fn curves(&self) -> String {
+        join(self.groups.iter().copied(), openssl_name)
+    }
+
+    /// The schemes in the notation of `$ssl_sigalgs`.
+    pub(crate) fn sigalgs(&self) -> String {
+        join(self.schemes.iter().copied(), signatures::openssl_name)
+    }
+}
+
 impl<'a> ClientHello<'a> {
     /// Reads a whole message; `None` when it is not well formed.
     pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
@@ -307,6 +322,15 @@ impl<'a> ClientHello<'a> {
     /// anything that cannot be a host name. Like nginx, the default server is used then.
     pub(crate) fn server_name(&self) -> Option<String> {
         normal_name(self.server_name?)
+    }
+
+    /// The server name as the client sent it, if it is one that can be part of a path: it leads
+    /// nowhere else.
+    pub(crate) fn server_name_sent(&self) -> Option<&'a str> {
+        let name = self.server_name?;
+        let leads_up = name.windows(2).any(|pair| pair == b"..");
+        normal_name(name).filter(|_| !leads_up)?;
+        std::str::from_utf8(name).ok()
     }
 }
 

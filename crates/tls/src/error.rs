@@ -58,6 +58,8 @@ pub enum Error {
     /// Too many handshakes were waiting (`ssl_handshake_queue`, `ssl_handshake_timeout`): an alert
     /// was sent.
     Overloaded,
+    /// No certificate could be loaded for the client: `internal_error` was sent. In nginx's words.
+    Certificate(String),
     /// The process is stopping, and the handshake with it.
     Stopping,
     /// The kernel seals, and the connection could not continue under its key: close_notify was
@@ -76,6 +78,7 @@ impl Error {
             // is logged at `info`.
             Self::Rejected | Self::Overloaded | Self::Stopping => Fault::Peer,
             Self::HelloTooLarge | Self::TooManyLargeHellos | Self::VersionTooLow => Fault::Peer,
+            Self::Certificate(_) => Fault::Local,
             Self::KeysEnded(KeysEnded::Exhausted) | Self::NotEstablished => Fault::Local,
             Self::KeysEnded(_) => Fault::Peer,
         }
@@ -99,6 +102,7 @@ impl fmt::Display for Error {
                 f.write_str("SSL_do_handshake() failed (SSL: version too low)")
             }
             Self::Overloaded => f.write_str("SSL_do_handshake() not started: too many handshakes are waiting"),
+            Self::Certificate(why) => f.write_str(why),
             Self::Stopping => f.write_str("SSL_do_handshake() aborted: the process is stopping"),
             Self::KeysEnded(ended) => ended.fmt(f),
             Self::NotEstablished => f.write_str("the TLS connection is not established"),

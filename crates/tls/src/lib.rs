@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `settings.rs` | [`ServerSettings`], [`Identity`]: what is configured |
 //! | `server.rs` | [`ServerTls`]: settings checked and built |
+//! | `identities.rs` | certificates, also those that are found in handshakes |
 //! | `client/` | TLS towards upstreams: `proxy_ssl_*` |
 //! | `stapling.rs` | OCSP staples (`ssl_stapling`) |
 //! | `conf_command.rs` | `ssl_conf_command` |
@@ -56,6 +57,7 @@ mod control_records;
 mod error;
 mod groups;
 mod hello_records;
+mod identities;
 mod info;
 mod ja4;
 mod ktls;
@@ -82,6 +84,9 @@ pub use client_hello::fuzz_client_hello;
 pub use connection::Connection;
 pub use error::{Error, SettingsError, Warning};
 pub use groups::{DEFAULT_GROUPS, GroupList};
+pub use identities::{
+    CertificatePair, Fingerprint, HelloFacts, Identities, IdentityAnswer, IdentityResult,
+};
 pub use info::Info;
 pub use ktls::{
     Capabilities, DEFAULT_MAX_KEY_RECORDS, DEFAULT_MAX_KEY_UPDATES, DEFAULT_MIN_BODY_BYTES, Flaw,
@@ -96,7 +101,7 @@ pub use sealane_awslc::{
     Fault, HandshakeStatus, KeyOperation, MAX_OCSP_RESPONSE_BYTES, ReadStatus, Secret,
     VerifyFailure, fill_random, library_version, seed_random, sha256, use_program_allocator,
 };
-pub use server::{CertificateReport, Fingerprint, ServerTls};
+pub use server::{CertificateReport, ServerTls};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
 pub use sessions::early_data::EarlyData;
 pub use sessions::identity::{ClientVerification, VerifyClient};

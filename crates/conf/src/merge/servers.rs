@@ -4,17 +4,19 @@ use super::HttpLevel;
 use super::locations::Inherited;
 use super::passes;
 use crate::build::Build;
-use crate::call::Fault;
+use crate::call::{Fault, shown};
 use crate::draft::{BuiltinCache, Http2Draft, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
     Accelerator, AsyncMode, CertificateFiles, CertificateSource, ClientCertificates,
-    DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData, Http2, Http2Limits,
-    Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerName, SessionCache,
+    DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData,
+    EvaluatedCertificates, EvaluatedPair, Http2, Http2Limits, Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerCertificates,
+    ServerName, SessionCache,
     Stapling, Tls, TlsProtocols, VerifyClient,
 };
+use crate::parser::path_of;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,7 +142,7 @@ impl TlsDraft {
             dyn_rec_size_lo dyn_rec_size_hi dyn_rec_threshold ktls ktls_min_size ktls_key_records
             ktls_key_updates session_timeout session_tickets
             session_ticket_keys session_builtin session_shared session_ticket_rotation
-            session_ticket_state session_store certificate_compression stapling
+            session_ticket_state session_store certificate_cache certificate_compression stapling
             stapling_verify stapling_file stapling_responder stapling_state early_data early_data_methods
             early_data_register_bytes reject_handshake verify_client verify_depth client_certificate
             trusted_certificate crl async_mode accelerator handshake_timeout);
@@ -267,27 +269,44 @@ fn client_certificates(draft: &TlsDraft) -> Result<ClientCertificates, Fault> {
     Ok(settings)
 }
 
-fn certificates(options: &Options, draft: &TlsDraft) -> Result<Vec<CertificateFiles>, Fault> {
+fn certificates(options: &Options, draft: &TlsDraft) -> Result<ServerCertificates, Fault> {
     let certificates = draft.certificates.as_deref().unwrap_or_default();
     let keys = draft.certificate_keys.as_deref().unwrap_or_default();
     if let Some(last) = certificates.last()
         && keys.len() < certificates.len()
     {
         return Err(Fault::whole(format!(
-            "no \"ssl_certificate_key\" is defined for certificate \"{last}\""
+            "no \"ssl_certificate_key\" is defined for certificate \"{}\"",
+            last.text
         )));
     }
-    let source = |written: &str| match written.strip_prefix("data:") {
-        Some(pem) => CertificateSource::Inline(pem.to_owned()),
-        None => CertificateSource::File(options.beside_conf(Path::new(written))),
-    };
-    let pairs = certificates.iter().zip(keys);
-    Ok(pairs
-        .map(|(certificate, key)| CertificateFiles {
-            certificate: source(certificate),
-            key: source(key),
+    let pairs = || certificates.iter().zip(keys);
+    let literals = pairs().map(|(certificate, key)| {
+        Some(CertificateFiles {
+            certificate: certificate_source(options, certificate.name.as_literal()?),
+            key: certificate_source(options, key.name.as_literal()?),
         })
-        .collect())
+    });
+    Ok(match literals.collect() {
+        Some(files) => ServerCertificates::Files(files),
+        None => ServerCertificates::Evaluated(EvaluatedCertificates {
+            pairs: pairs()
+                .map(|(certificate, key)| EvaluatedPair {
+                    certificate: certificate.name.clone(),
+                    key: key.name.clone(),
+                })
+                .collect(),
+            cache: draft.certificate_cache.clone().flatten(),
+        }),
+    })
+}
+
+/// Where a certificate or key without variables comes from.
+pub(super) fn certificate_source(options: &Options, literal: &[u8]) -> CertificateSource {
+    match literal.strip_prefix(b"data:") {
+        Some(pem) => CertificateSource::Inline(shown(pem)),
+        None => CertificateSource::File(options.beside_conf(path_of(literal))),
+    }
 }
 
 /// `off` and `none` win; else a shared zone, which may be inherited while
