@@ -4,7 +4,7 @@ use super::{Arity, Check, HS, Module, ONE, Row, files};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::WrittenFile;
-use crate::model::{CertificateCache, KtlsMode, TlsProtocols};
+use crate::model::{CertificateCache, KtlsMode, Template, TlsProtocols};
 use crate::template;
 use std::sync::Arc;
 use std::time::Duration;
@@ -310,9 +310,35 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+/// The variable that stands for what `acme_certificate` brings.
+fn acme_variable(directive: &str) -> &'static str {
+    match directive {
+        "ssl_certificate" => ACME_CERTIFICATE,
+        _ => ACME_CERTIFICATE_KEY,
+    }
+}
+
+/// `ssl_certificate` with what `acme_certificate` brings.
+pub(crate) const ACME_CERTIFICATE: &str = "$acme_certificate";
+/// `ssl_certificate_key` with the same.
+pub(crate) const ACME_CERTIFICATE_KEY: &str = "$acme_certificate_key";
+
 /// A certificate or key as written; nginx resolves it when servers are merged.
 fn certificate(b: &mut Build<'_>, c: &Call<'_>) -> Result<WrittenFile, Fault> {
     let written = c.text(1)?;
+    let name = c.row.name;
+    if written == acme_variable(name) {
+        return Ok(WrittenFile {
+            name: Template::literal(written),
+            text: written.to_owned(),
+        });
+    }
+    if written.contains("$acme_certificate") {
+        return Err(c.invalid(1).help(format!(
+            "what \"acme_certificate\" brings is \"{}\" here, and stands alone",
+            acme_variable(name)
+        )));
+    }
     if let Some(fault) = key_elsewhere(written) {
         return Err(fault);
     }

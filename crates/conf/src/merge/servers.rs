@@ -5,14 +5,19 @@ use super::locations::Inherited;
 use super::passes;
 use crate::build::Build;
 use crate::call::{Fault, shown};
-use crate::draft::{BuiltinCache, Http2Draft, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
+use crate::directives::{
+    ACME_CERTIFICATE, ACME_CERTIFICATE_KEY, check_identifiers, identifiers_of_names,
+};
+use crate::draft::{
+    BuiltinCache, Http2Draft, LocationDraft, ServerBlock, ServerDraft, TlsDraft, WrittenFile,
+};
 use crate::input::Options;
 use crate::model::{
-    Accelerator, AsyncMode, CertificateFiles, CertificateSource, ClientCertificates,
-    DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData,
-    EvaluatedCertificates, EvaluatedPair, Http2, Http2Limits, Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerCertificates,
-    ServerName, SessionCache,
-    Stapling, Tls, TlsProtocols, VerifyClient,
+    Accelerator, AcmeCertificate, AcmeIssuer, AsyncMode, CertificateFiles, CertificateSource,
+    ClientCertificates, DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData,
+    EvaluatedCertificates, EvaluatedPair, Http2, Http2Limits, Ktls, ListenAddress, Locations,
+    MIN_TICKET_ROTATION, Server, ServerCertificates, ServerName, SessionCache, Stapling, Tls,
+    TlsProtocols, VerifyClient,
 };
 use crate::parser::path_of;
 use std::collections::HashSet;
@@ -28,6 +33,7 @@ pub(super) fn server(
     inherited: &Inherited<'_>,
     block: &ServerBlock,
     level: &HttpLevel,
+    issuers: &[Arc<AcmeIssuer>],
 ) -> Result<(Server, LocationDraft), Fault> {
     let mut draft = block.server.clone();
     draft.inherit(&level.server);
@@ -42,6 +48,19 @@ pub(super) fn server(
             "the \"large_client_header_buffers\" size must be equal to or greater than \
              \"connection_pool_size\"",
         ));
+    }
+    let acme_certificate = acme_certificate(issuers, &draft)?;
+    if acme_certificate.is_none() {
+        if names_acme(&block.server.tls) {
+            let message = "\"ssl_certificate $acme_certificate\" without \"acme_certificate\"";
+            return Err(Fault::earlier(&block.origin, message)
+                .help("\"acme_certificate ISSUER\" says where the certificate comes from"));
+        }
+        if names_acme(&draft.tls) {
+            // Written in `http` for the servers that have one.
+            draft.tls.certificates = None;
+            draft.tls.certificate_keys = None;
+        }
     }
     let tls = tls(inherited.options, &draft.tls)?;
     let http2 = http2(&draft.http2);
@@ -68,9 +87,41 @@ pub(super) fn server(
         merge_slashes: draft.merge_slashes.unwrap_or(true),
         client_body_early_read: draft.client_body_early_read.unwrap_or_default(),
         http2,
+        acme_certificate,
         origin: block.origin.clone(),
     };
     Ok((server, location))
+}
+
+/// Whether `ssl_certificate` of a level is what `acme_certificate` brings.
+fn names_acme(draft: &TlsDraft) -> bool {
+    let mut written = draft.certificates.iter().flatten();
+    written.any(|file| file.text == ACME_CERTIFICATE)
+}
+
+/// What `acme_certificate` of a server orders.
+fn acme_certificate(
+    issuers: &[Arc<AcmeIssuer>],
+    draft: &ServerDraft,
+) -> Result<Option<Arc<AcmeCertificate>>, Fault> {
+    let Some(certificate) = &draft.acme_certificate else {
+        return Ok(None);
+    };
+    let origin = &certificate.origin;
+    let issuer = issuers.iter().find(|it| it.name == certificate.issuer);
+    let issuer = issuer.ok_or_else(|| {
+        let message = format!("issuer \"{}\" is missing", certificate.issuer);
+        Fault::earlier(origin, message).help("no \"acme_issuer\" has this name")
+    })?;
+    let identifiers = match &certificate.identifiers[..] {
+        [] => identifiers_of_names(&draft.names, origin)?,
+        written => written.to_vec(),
+    };
+    Ok(Some(Arc::new(AcmeCertificate {
+        identifiers: check_identifiers(identifiers, issuer, origin)?,
+        issuer: Arc::clone(issuer),
+        key: certificate.key.unwrap_or_default(),
+    })))
 }
 
 /// Takes every option that is not set from the outer level.
@@ -281,7 +332,19 @@ fn certificates(options: &Options, draft: &TlsDraft) -> Result<ServerCertificate
         )));
     }
     let pairs = || certificates.iter().zip(keys);
+    let is_acme = |file: &WrittenFile, variable| file.text == variable;
+    let is_half = |(certificate, key): (&WrittenFile, &WrittenFile)| {
+        is_acme(certificate, ACME_CERTIFICATE) != is_acme(key, ACME_CERTIFICATE_KEY)
+    };
+    if pairs().any(is_half) {
+        return Err(Fault::whole(format!(
+            "\"{ACME_CERTIFICATE}\" and \"{ACME_CERTIFICATE_KEY}\" are used together only"
+        )));
+    }
     let literals = pairs().map(|(certificate, key)| {
+        if is_acme(certificate, ACME_CERTIFICATE) {
+            return None;
+        }
         Some(CertificateFiles {
             certificate: certificate_source(options, certificate.name.as_literal()?),
             key: certificate_source(options, key.name.as_literal()?),
@@ -291,10 +354,15 @@ fn certificates(options: &Options, draft: &TlsDraft) -> Result<ServerCertificate
         Some(files) => ServerCertificates::Files(files),
         None => ServerCertificates::Evaluated(EvaluatedCertificates {
             pairs: pairs()
-                .map(|(certificate, key)| EvaluatedPair {
-                    certificate: certificate.name.clone(),
-                    key: key.name.clone(),
-                })
+                .map(
+                    |(certificate, key)| match is_acme(certificate, ACME_CERTIFICATE) {
+                        true => EvaluatedPair::Acme,
+                        false => EvaluatedPair::Named {
+                            certificate: certificate.name.clone(),
+                            key: key.name.clone(),
+                        },
+                    },
+                )
                 .collect(),
             cache: draft.certificate_cache.clone().flatten(),
         }),

@@ -103,14 +103,20 @@ pub struct EvaluatedCertificates {
     pub cache: Option<Arc<CertificateCache>>,
 }
 
-/// A certificate and its key: paths, or `data:` and PEM text. Relative paths start from the
-/// configuration file's directory.
+/// A certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EvaluatedPair {
-    /// `ssl_certificate`.
-    pub certificate: Template,
-    /// `ssl_certificate_key`.
-    pub key: Template,
+pub enum EvaluatedPair {
+    /// Paths, or `data:` and PEM text. Relative paths start from the configuration file's
+    /// directory.
+    Named {
+        /// `ssl_certificate`.
+        certificate: Template,
+        /// `ssl_certificate_key`.
+        key: Template,
+    },
+    /// `$acme_certificate` and `$acme_certificate_key`: what the server's `acme_certificate` has
+    /// brought.
+    Acme,
 }
 
 /// One certificate chain and its private key.
