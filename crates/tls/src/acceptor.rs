@@ -6,12 +6,22 @@ use std::sync::Arc;
 use crate::identities::{HelloFacts, IdentityAnswer};
 use crate::server::ServerTls;
 
+/// The protocol by which ACME servers verify names (RFC 8737 section 3).
+pub const ACME_TLS: &[u8] = b"acme-tls/1";
+
 /// Chooses the server for a name. `server` implements it with nginx's rules:
 /// exact names, wildcards, regular expressions, then the default server.
 pub trait SelectServer: Send + Sync {
     /// The server for `name`: lower case, no dot at the end; `None` when the
     /// client sent none (or nothing that can be a host name).
     fn select(&self, name: Option<&str>) -> Selected;
+
+    /// What answers an ACME server that verifies `name` (TLS-ALPN-01, RFC 8737), if it is asked
+    /// to. Handshakes ask that offer [`ACME_TLS`] and nothing else.
+    fn challenge(&self, name: &str) -> Option<Arc<ServerTls>> {
+        let _ = name;
+        None
+    }
 
     /// The certificates of the `server` that was selected with this `token`, for one handshake.
     /// Called only if it [evaluates](ServerTls::evaluates_certificates) them. Must not block: what
@@ -63,6 +73,10 @@ impl Acceptor {
 
     pub(crate) fn select(&self, name: Option<&str>) -> Selected {
         self.select.select(name)
+    }
+
+    pub(crate) fn challenge(&self, name: &str) -> Option<Arc<ServerTls>> {
+        self.select.challenge(name)
     }
 
     pub(crate) fn identities(

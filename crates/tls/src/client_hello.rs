@@ -32,6 +32,7 @@ const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
 /// The only kind of status there is (RFC 6066 section 8).
 const STATUS_OCSP: u8 = 1;
 const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
+pub(crate) const EXTENSION_ALPN: u16 = 16;
 const EXTENSION_SESSION_TICKET: u16 = 35;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;
 const EXTENSION_EARLY_DATA: u16 = 42;
@@ -260,6 +261,17 @@ impl<'a> ClientHello<'a> {
         let legacy = self.supported_versions.is_none();
         let listed = numbers(self.supported_versions.unwrap_or_default());
         listed.chain(legacy.then_some(self.legacy_version))
+    }
+
+    /// Whether this is the one application protocol that the client offers.
+    pub(crate) fn offers_only(&self, protocol: &[u8]) -> bool {
+        let mut extensions = self.extensions();
+        let alpn = extensions.find(|(kind, _)| *kind == EXTENSION_ALPN);
+        // A list behind its length, of names each behind its own.
+        let Some((_, [_, _, length, name @ ..])) = alpn else {
+            return false;
+        };
+        usize::from(*length) == name.len() && name == protocol
     }
 
     /// Kinds and contents of the extensions, in the client's order.

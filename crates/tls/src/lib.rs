@@ -46,6 +46,7 @@
 pub mod accelerator;
 mod acceptor;
 mod certificate_compression;
+mod certificate_facts;
 mod choice;
 pub mod ciphers;
 pub mod client;
@@ -77,7 +78,8 @@ mod stapling;
 mod tests;
 
 pub use accelerator::{AcceleratorChoice, AcceleratorKind, HandshakeStats, KeyType, NotSuited};
-pub use acceptor::{Acceptor, SelectServer, Selected, looks_like_tls};
+pub use acceptor::{ACME_TLS, Acceptor, SelectServer, Selected, looks_like_tls};
+pub use certificate_facts::CertificateFacts;
 pub use ciphers::fuzz_cipher_string;
 pub use client_certificates::{ClientCertificateText, ClientChain, ClientVerifier};
 pub use client_hello::fuzz_client_hello;

@@ -12,7 +12,7 @@ use super::{
     AwaitedIdentities, Connection, ConnectionState, Question, Signing, Waiting, fatal_alert,
 };
 use crate::accelerator::job;
-use crate::acceptor::Selected;
+use crate::acceptor::{ACME_TLS, Selected};
 use crate::client_hello::{self, ClientHello, MAX_HELLO_BYTES, Parsed, USUAL_HELLO_BYTES};
 use crate::error::Error;
 use crate::hello_records::{Collected, LargeHello};
@@ -117,8 +117,18 @@ impl Connection {
             return Err(self.reject(ALERT_PROTOCOL_VERSION, Error::VersionTooLow, output));
         }
         let name = hello.as_ref().and_then(ClientHello::server_name);
-        let Selected::Server(server, token) = acceptor.select(name.as_deref()) else {
-            return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
+        let is_challenge = |hello: &ClientHello<'_>| hello.offers_only(ACME_TLS);
+        let challenge = match (hello.as_ref(), name.as_deref()) {
+            (Some(hello), Some(name)) if is_challenge(hello) => acceptor.challenge(name),
+            _ => None,
+        };
+        let (server, token) = match (challenge, acceptor.select(name.as_deref())) {
+            (Some(server), Selected::Server(_, token)) => (server, token),
+            (Some(server), Selected::Reject) => (server, 0),
+            (None, Selected::Server(server, token)) => (server, token),
+            (None, Selected::Reject) => {
+                return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
+            }
         };
         if server.rejects() {
             return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
