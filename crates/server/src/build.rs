@@ -62,6 +62,7 @@ pub(crate) fn build(
     warnings.extend(parts.peer_tls.finish());
     parts.snapshot.shared_rings = tls.shared_rings;
     parts.snapshot.staples = tls.staples;
+    parts.snapshot.acme_tasks = tls.acme;
     Ok((parts.snapshot, warnings))
 }
 
@@ -81,6 +82,8 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         listeners: Vec::new(),
         shared_rings: Vec::new(),
         staples: Vec::new(),
+        acme_tasks: Vec::new(),
+        acme: Arc::clone(materials.acme()),
         groups: Groups::build(
             config,
             worker::thread_count(config.main.worker_processes) as usize,

@@ -9,6 +9,7 @@
 //!
 //! If all of it is at hand, the handshake does not wait.
 
+use crate::acme::{AcmeId, AcmeState};
 use crate::certificate_files::{CertificateReader, Kept, Known, Names};
 use crate::client_link::ClientLink;
 use crate::exchange::Exchange;
@@ -31,27 +32,40 @@ use std::time::Instant;
 pub(crate) struct EvaluatedCertificates {
     pairs: Arc<[EvaluatedPair]>,
     reader: CertificateReader<Arc<CertificatePair>>,
+    /// Where the server's `acme_certificate` is.
+    acme: Option<(Arc<AcmeState>, AcmeId)>,
 }
 
 impl EvaluatedCertificates {
     pub(crate) fn new(
         pairs: Arc<[EvaluatedPair]>,
         reader: CertificateReader<Arc<CertificatePair>>,
+        acme: Option<(Arc<AcmeState>, AcmeId)>,
     ) -> EvaluatedCertificates {
-        EvaluatedCertificates { pairs, reader }
+        EvaluatedCertificates {
+            pairs,
+            reader,
+            acme,
+        }
     }
 
     /// What the server sends in a handshake with these variables.
     fn find(&self, server: &Arc<ServerTls>, exchange: &Exchange) -> IdentityAnswer {
-        let names = self.pairs.iter().map(|pair| {
-            let certificate = template::evaluate(&pair.certificate, exchange);
-            Names::new(&certificate, &template::evaluate(&pair.key, exchange))
+        let found = self.pairs.iter().map(|pair| match pair {
+            EvaluatedPair::Named { certificate, key } => {
+                let certificate = template::evaluate(certificate, exchange);
+                let names = Names::new(&certificate, &template::evaluate(key, exchange));
+                Ok(match self.reader.known(&names) {
+                    Known::Fresh(pair) => Found::Pair(pair),
+                    Known::Unsure(kept) => Found::Names(names, kept),
+                })
+            }
+            EvaluatedPair::Acme => self.ordered().map(Found::Pair),
         });
-        let found = names.map(|names| match self.reader.known(&names) {
-            Known::Fresh(pair) => Found::Pair(pair),
-            Known::Unsure(kept) => Found::Names(names, kept),
-        });
-        let found = found.collect::<Vec<_>>();
+        let found = match found.collect::<Result<Vec<_>, String>>() {
+            Ok(found) => found,
+            Err(why) => return IdentityAnswer::Ready(Err(why)),
+        };
         let at_hand = found.iter().map(Found::pair).collect::<Option<Vec<_>>>();
         if let Some(pairs) = &at_hand
             && let Some(known) = server.known_identities(pairs)
@@ -61,6 +75,13 @@ impl EvaluatedCertificates {
         let (reader, server) = (self.reader.clone(), Arc::clone(server));
         let work = move || build(&reader, &server, found);
         IdentityAnswer::Pending(Box::pin(disk::run(work)))
+    }
+
+    /// What `acme_certificate` has brought.
+    fn ordered(&self) -> Result<Arc<CertificatePair>, String> {
+        let acme = self.acme.as_ref();
+        let pair = acme.and_then(|(state, id)| state.pair(*id));
+        pair.ok_or_else(|| "there is no certificate for \"$acme_certificate\" yet".to_owned())
     }
 }
 
@@ -136,6 +157,10 @@ impl Selecting {
 impl SelectServer for Selecting {
     fn select(&self, name: Option<&str>) -> Selected {
         self.by_name.selection().select(name)
+    }
+
+    fn challenge(&self, name: &str) -> Option<Arc<ServerTls>> {
+        self.by_name.selection().challenge(name)
     }
 
     fn identities(

@@ -54,6 +54,7 @@ pub mod worker;
 mod acceptor;
 mod access;
 mod access_log;
+mod acme;
 mod build;
 mod certificate_files;
 mod clock;
@@ -92,6 +93,7 @@ mod tls_facts;
 mod transport;
 mod variables;
 
+pub use acme::{AcmeFiles, AcmeId, AcmeState, AcmeTask, HttpAnswer, TlsAnswer};
 pub use handover::moving_format;
 pub use materials::Materials;
 pub use snapshot::Snapshot;

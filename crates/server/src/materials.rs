@@ -4,6 +4,7 @@
 //! The privileged master reads them, so that building a [`crate::Snapshot`] needs no right to
 //! open files. A reload sends the same type over a socket.
 
+use crate::acme::AcmeState;
 use crate::snapshot::Snapshot;
 use sealane_conf::model::{Resolver, SessionStore};
 use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore, StapleState};
@@ -23,6 +24,7 @@ pub struct Materials {
     sessions: Arc<SessionState>,
     handshakes: Arc<HandshakeState>,
     staples: Arc<StapleState>,
+    acme: Arc<AcmeState>,
     session_stores: Vec<(Arc<SessionStore>, Arc<dyn SharedStore>)>,
     resolvers: Vec<ConfiguredResolver>,
     before: Option<Arc<Snapshot>>,
@@ -92,6 +94,16 @@ impl Materials {
     /// Certificates with their staples.
     pub fn staples(&self) -> &Arc<StapleState> {
         &self.staples
+    }
+
+    /// What `acme_certificate` has brought. Every further snapshot gets that of the first.
+    pub fn set_acme(&mut self, acme: Arc<AcmeState>) {
+        self.acme = acme;
+    }
+
+    /// What `acme_certificate` has brought.
+    pub fn acme(&self) -> &Arc<AcmeState> {
+        &self.acme
     }
 
     /// Stores the previous snapshot: the new one keeps the state of upstream servers and the

@@ -5,6 +5,7 @@
 //! found by index: an exchange carries small numbers instead of reference counts that threads
 //! would contend for.
 
+use crate::acme::{AcmeState, AcmeTask};
 use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;
@@ -45,6 +46,9 @@ pub struct Snapshot {
     pub(crate) listeners: Vec<ListenerRuntime>,
     pub(crate) shared_rings: Vec<SharedRing>,
     pub(crate) staples: Vec<StapleTask>,
+    pub(crate) acme_tasks: Vec<AcmeTask>,
+    /// What `acme_certificate` has brought, which outlives the snapshot.
+    pub(crate) acme: Arc<AcmeState>,
     /// Groups of servers, in the order of the configuration.
     pub(crate) groups: Groups,
     /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
@@ -222,6 +226,16 @@ impl Snapshot {
     /// Certificates whose staples are to be fetched (`ssl_stapling`).
     pub fn staples(&self) -> &[StapleTask] {
         &self.staples
+    }
+
+    /// Certificates that are to be ordered and renewed (`acme_certificate`).
+    pub fn acme_tasks(&self) -> &[AcmeTask] {
+        &self.acme_tasks
+    }
+
+    /// Where what was ordered is served from.
+    pub fn acme(&self) -> &Arc<AcmeState> {
+        &self.acme
     }
 
     /// Whether a listener has its own socket bound to this address.

@@ -12,6 +12,7 @@ pub use self::sessions::SharedRing;
 pub use self::staples::StapleTask;
 use self::staples::StaplesBuilder;
 pub use self::threads::HandshakeThreads;
+use crate::acme::{AcmeBuilder, AcmeId, AcmeState, AcmeTask};
 use crate::certificate_files::{CertificateReader, KeptCertificates};
 use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::materials::Materials;
@@ -24,8 +25,8 @@ use sealane_conf::model::{
     ServerCertificates, Tls,
 };
 use sealane_tls::{
-    AcceleratorChoice, Acceptor, AsyncMode, CertificatePair, ClientVerification, HandshakeSettings, Identity,
-    KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Secret, SelectServer, Selected,
+    AcceleratorChoice, Acceptor, AsyncMode, CertificatePair, ClientVerification, HandshakeSettings,
+    Identity, KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Secret, SelectServer, Selected,
     ServerSettings, ServerTls, VerifyClient,
 };
 use std::collections::HashMap;
@@ -78,6 +79,8 @@ pub(crate) struct TlsRemainder {
     pub(crate) shared_rings: Vec<SharedRing>,
     /// Certificates whose staples are fetched.
     pub(crate) staples: Vec<StapleTask>,
+    /// Certificates that are ordered.
+    pub(crate) acme: Vec<AcmeTask>,
     /// For the operator, each text once.
     pub(crate) warnings: Vec<Diagnostic>,
 }
@@ -87,6 +90,7 @@ pub(crate) struct TlsBuilder<'a> {
     materials: &'a Materials,
     sessions: SessionsBuilder<'a>,
     staples: StaplesBuilder,
+    acme: AcmeBuilder,
     /// Whether `$ssl_curves`, `$ssl_sigalgs` or `$ssl_ja4` is used somewhere.
     remember_client_offer: bool,
     /// Base of relative certificate names that come from variables.
@@ -112,6 +116,7 @@ impl<'a> TlsBuilder<'a> {
             materials,
             sessions: SessionsBuilder::new(materials),
             staples: StaplesBuilder::new(materials),
+            acme: AcmeBuilder::default(),
             remember_client_offer,
             conf_directory: conf_directory(config).to_owned(),
             kept_certificates: Vec::new(),
@@ -126,6 +131,7 @@ impl<'a> TlsBuilder<'a> {
         TlsRemainder {
             shared_rings,
             staples: self.staples.finish(),
+            acme: self.acme.finish(),
             warnings: self.warnings,
         }
     }
@@ -140,6 +146,7 @@ impl<'a> TlsBuilder<'a> {
         http2: bool,
     ) -> Result<Option<Arc<ServerTls>>, Diagnostic> {
         let Some(tls) = &server.tls else {
+            self.acme.add(server, self.materials, None)?;
             return Ok(None);
         };
         let settings = self.settings(server, tls, http2)?;
@@ -152,6 +159,7 @@ impl<'a> TlsBuilder<'a> {
         }
         let shared = settings.shared_sessions.as_ref();
         self.staples.add(&built, server, self.materials, shared);
+        self.acme.add(server, self.materials, shared)?;
         Ok(Some(Arc::new(built)))
     }
 
@@ -173,10 +181,15 @@ impl<'a> TlsBuilder<'a> {
         let passwords = self.passwords(tls)?;
         let reader = CertificateReader::new(self.conf_directory.clone(), passwords, cache);
         let pairs = Arc::clone(&evaluated.pairs);
-        Ok(Some(EvaluatedCertificates::new(pairs, reader)))
+        let acme = server.acme_certificate.as_ref();
+        let acme = acme.map(|conf| (Arc::clone(self.materials.acme()), AcmeId::of(conf)));
+        Ok(Some(EvaluatedCertificates::new(pairs, reader, acme)))
     }
 
-    fn kept(&mut self, conf: &Arc<CertificateCache>) -> Arc<KeptCertificates<Arc<CertificatePair>>> {
+    fn kept(
+        &mut self,
+        conf: &Arc<CertificateCache>,
+    ) -> Arc<KeptCertificates<Arc<CertificatePair>>> {
         let mut known = self.kept_certificates.iter();
         if let Some((_, cache)) = known.find(|(known, _)| Arc::ptr_eq(known, conf)) {
             return Arc::clone(cache);
@@ -216,6 +229,7 @@ impl<'a> TlsBuilder<'a> {
             names: names.clone(),
             servers,
             default,
+            acme: Arc::clone(self.materials.acme()),
         })))
     }
 
@@ -373,9 +387,7 @@ fn place_of(message: &str, tls: &Tls) -> Option<SourceLocation> {
 /// Where relative names of certificates start from.
 pub(crate) fn conf_directory(config: &Config) -> &Path {
     let conf_file = config.sources.first().map(|source| &*source.path);
-    conf_file
-        .and_then(Path::parent)
-        .unwrap_or(&config.prefix)
+    conf_file.and_then(Path::parent).unwrap_or(&config.prefix)
 }
 
 /// The lines of a file with passwords.
@@ -446,6 +458,7 @@ struct ByName {
     names: ServerNames,
     servers: HashMap<ServerId, Arc<ServerTls>>,
     default: ServerId,
+    acme: Arc<AcmeState>,
 }
 
 impl SelectServer for ByName {
@@ -459,6 +472,10 @@ impl SelectServer for ByName {
                 None => Selected::Reject,
             },
         }
+    }
+
+    fn challenge(&self, name: &str) -> Option<Arc<ServerTls>> {
+        self.acme.tls_answer(name)
     }
 }
 
