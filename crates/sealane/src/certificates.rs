@@ -1,20 +1,22 @@
 //! Certificates that look after themselves.
 //!
 //! One thread of the worker process, "certificates", asks OCSP responders ([`stapling`]) over
-//! HTTP ([`fetch`]). Handshakes read what it has found and never wait for it.
+//! HTTP ([`fetch`]), and orders certificates from ACME servers ([`acme`]). Handshakes read what it has found and never wait for it.
 
+pub(crate) mod acme;
 mod fetch;
 mod kept;
 mod stapling;
 
 pub(crate) use self::kept::KeptStaples;
 
+use self::acme::{Keepers, Records};
 use self::stapling::{Kept, Settings};
 use crate::journal::{Journal, note};
 use crate::materials;
 use sealane_conf::model::Http;
 use sealane_log::OsError;
-use sealane_server::StapleTask;
+use sealane_server::{AcmeState, AcmeTask, Snapshot, StapleTask};
 use sealane_sys::guard::Guard;
 use sealane_tls::StapleId;
 use std::collections::HashMap;
@@ -60,11 +62,22 @@ pub(crate) struct CertificateThread {
     work: Option<mpsc::UnboundedSender<Work>>,
     /// The master, which keeps staples.
     master: Option<Arc<OwnedFd>>,
+    /// What is known about certificates from ACME servers.
+    records: Records,
 }
 
 /// What the thread is to do from now on.
-struct Work {
+enum Work {
+    /// To look after the certificates of a configuration.
+    Configuration(Configuration),
+    /// To order nothing any more: another process does.
+    EndOrders,
+}
+
+struct Configuration {
     staples: Vec<StapleTask>,
+    acme: Vec<AcmeTask>,
+    serving: Arc<AcmeState>,
     journal: Journal,
 }
 
@@ -83,28 +96,51 @@ impl CertificateThread {
                 None
             }
         });
-        CertificateThread { work: None, master }
+        CertificateThread {
+            work: None,
+            master,
+            records: Records::default(),
+        }
     }
 
-    /// Switches to a new configuration. What is known about certificates that it also has stays.
+    /// Switches to a new configuration. What is known about certificates that it also has stays;
+    /// when this returns, every server has something to serve.
     ///
     /// # Errors
     /// When the thread or its runtime cannot be made.
-    pub(crate) fn set(&mut self, staples: &[StapleTask], journal: &Journal) -> io::Result<()> {
+    pub(crate) fn set(&mut self, snapshot: &Snapshot, journal: &Journal) -> io::Result<()> {
+        let (staples, acme) = (snapshot.staples(), snapshot.acme_tasks());
+        self.records.prepare(acme, snapshot.acme(), journal);
         let work = match &self.work {
             Some(work) => work,
-            None if staples.is_empty() => return Ok(()),
-            None => self.work.insert(start(self.master.clone())?),
+            None if staples.is_empty() && acme.is_empty() => return Ok(()),
+            None => {
+                let keepers = Keepers::new(self.records.clone(), journal.clone());
+                self.work.insert(start(self.master.clone(), keepers)?)
+            }
         };
-        let sent = work.send(Work {
+        let sent = work.send(Work::Configuration(Configuration {
             staples: staples.to_vec(),
+            acme: acme.to_vec(),
+            serving: Arc::clone(snapshot.acme()),
             journal: journal.clone(),
-        });
+        }));
         sent.map_err(|_| io::Error::other("the thread has ended; see the alert before"))
+    }
+
+    /// This process ends: the next one goes on with orders that are under way.
+    pub(crate) fn end_orders(&self) {
+        if let Some(work) = &self.work {
+            // A thread that has ended orders nothing.
+            let _ = work.send(Work::EndOrders);
+        }
     }
 }
 
-fn start(master: Option<Arc<OwnedFd>>) -> io::Result<mpsc::UnboundedSender<Work>> {
+fn start(
+    master: Option<Arc<OwnedFd>>,
+    keepers: Keepers,
+) -> io::Result<mpsc::UnboundedSender<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -113,16 +149,27 @@ fn start(master: Option<Arc<OwnedFd>>) -> io::Result<mpsc::UnboundedSender<Work>
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
     thread.spawn(move || {
         let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-        runtime.block_on(run(receiver, master))
+        runtime.block_on(run(receiver, master, keepers))
     })?;
     Ok(sender)
 }
 
 /// Looks after certificates until all senders are gone.
-async fn run(mut work: mpsc::UnboundedReceiver<Work>, master: Option<Arc<OwnedFd>>) {
+async fn run(
+    mut work: mpsc::UnboundedReceiver<Work>,
+    master: Option<Arc<OwnedFd>>,
+    mut keepers: Keepers,
+) {
     let asking = Arc::new(Semaphore::new(MAX_ASKED_AT_ONCE));
     let mut kept: HashMap<StapleId, Kept> = HashMap::new();
     while let Some(work) = work.recv().await {
+        let work = match work {
+            Work::Configuration(work) => work,
+            Work::EndOrders => {
+                keepers.end();
+                continue;
+            }
+        };
         let mut next = HashMap::new();
         for task in work.staples {
             let id = task.certificate.id();
@@ -140,5 +187,6 @@ async fn run(mut work: mpsc::UnboundedReceiver<Work>, master: Option<Arc<OwnedFd
         }
         // Those that are left end with the configuration that named them.
         kept = next;
+        keepers.set(work.acme, &work.serving, work.journal);
     }
 }

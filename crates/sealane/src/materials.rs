@@ -42,6 +42,14 @@ pub(crate) fn read(http: Option<&Http>, guard: &Guard) -> Result<Materials, Diag
     {
         read_upstream(tls, &mut materials)?;
     }
+    let servers = http.iter().flat_map(|http| &http.servers);
+    for certificate in servers.filter_map(|server| server.acme_certificate.as_ref()) {
+        for (what, path) in certificate.issuer.files() {
+            add(&mut materials, path, |error| {
+                format!("cannot load {what} \"{}\": {error}", path.display())
+            })?;
+        }
+    }
     Ok(materials.materials)
 }
 

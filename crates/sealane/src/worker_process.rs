@@ -234,12 +234,10 @@ impl Threads {
                 let error = OsError(&error);
                 format!("the resolver's thread cannot be started ({error})")
             })?;
-        self.certificates
-            .set(snapshot.staples(), journal)
-            .map_err(|error| {
-                let error = OsError(&error);
-                format!("the thread for certificates cannot be started ({error})")
-            })
+        self.certificates.set(snapshot, journal).map_err(|error| {
+            let error = OsError(&error);
+            format!("the thread for certificates cannot be started ({error})")
+        })
     }
 }
 
@@ -538,6 +536,7 @@ impl Orders {
             // are ours, and a register that is not.
             self.carried.sessions().close_register();
         }
+        self.threads.certificates.end_orders();
         match command {
             Command::Quit | Command::HandOver(_) => {
                 // A second channel means that a third process takes over.
