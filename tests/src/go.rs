@@ -30,23 +30,41 @@ pub fn go_client_path() -> PathBuf {
 }
 
 fn build() -> PathBuf {
+    build_program(
+        "tests/clients/go",
+        ".",
+        "go-client",
+        &[
+            // Standard library only: nothing to fetch, no other toolchain either.
+            ("GOPROXY", "off"),
+            ("GOTOOLCHAIN", "local"),
+        ],
+    )
+}
+
+/// Builds a package of the module in a directory of the repository.
+#[track_caller]
+pub(crate) fn build_program(
+    module: &str,
+    package: &str,
+    name: &str,
+    environment: &[(&str, &str)],
+) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
     let profile = test
         .ancestors()
         .nth(2)
         .expect("a test lies in TARGET/PROFILE/deps");
     // Renamed into place: another test may be running the one that is there.
-    let new = profile.join(format!("go-client.{}", std::process::id()));
+    let new = profile.join(format!("{name}.{}", std::process::id()));
     let output = Command::new("go")
         .args(["build", "-o"])
         .arg(&new)
-        .arg(".")
-        .current_dir(repository().join("tests/clients/go"))
+        .arg(package)
+        .current_dir(repository().join(module))
         .env("CGO_ENABLED", "0")
-        // Standard library only: nothing to fetch, no other toolchain either.
         .env("GOFLAGS", "-mod=mod")
-        .env("GOPROXY", "off")
-        .env("GOTOOLCHAIN", "local")
+        .envs(environment.iter().copied())
         .output()
         .expect("Go is installed (scripts/install-test-deps.sh)");
     assert!(
@@ -54,7 +72,7 @@ fn build() -> PathBuf {
         "go build: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let binary = profile.join("go-client");
+    let binary = profile.join(name);
     std::fs::rename(&new, &binary).expect("the target directory is writable");
     binary
 }

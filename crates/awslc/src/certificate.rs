@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Write};
+use std::net::IpAddr;
 use std::ptr::{self, NonNull};
 
 use aws_lc_sys as sys;
@@ -122,16 +123,14 @@ impl Certificate {
     /// Serial number in hexadecimal, upper case; with a sign if it is negative.
     pub fn serial(&self) -> String {
         // SAFETY: the number lives as long as the certificate, and its bytes are copied.
-        let (bytes, is_negative) = unsafe {
+        let (mut bytes, is_negative) = unsafe {
             let number = sys::X509_get0_serialNumber(self.as_ptr());
-            let length = usize::try_from(sys::ASN1_STRING_length(number)).unwrap_or(0);
-            let bytes = match length {
-                0 => &[0][..],
-                _ => std::slice::from_raw_parts(sys::ASN1_STRING_get0_data(number), length),
-            };
             let kind = sys::ASN1_STRING_type(number);
-            (bytes, kind == sys::V_ASN1_NEG_INTEGER)
+            (asn1_bytes(number), kind == sys::V_ASN1_NEG_INTEGER)
         };
+        if bytes.is_empty() {
+            bytes.push(0);
+        }
         let sign = if is_negative { "-" } else { "" };
         let mut text = String::from(sign);
         for byte in bytes {
@@ -152,18 +151,81 @@ impl Certificate {
         unsafe { print_time(sys::X509_get0_notAfter(self.as_ptr())) }
     }
 
+    /// The start of its validity, in seconds since 1970.
+    pub fn not_before_unix_s(&self) -> Option<i64> {
+        // SAFETY: the time lives as long as the certificate.
+        unsafe { unix_s(sys::X509_get0_notBefore(self.as_ptr())) }
+    }
+
     /// The end of its validity, in seconds since 1970.
     pub fn not_after_unix_s(&self) -> Option<i64> {
-        let mut seconds = 0;
         // SAFETY: the time lives as long as the certificate.
-        let code = unsafe {
-            sys::ASN1_TIME_to_posix(sys::X509_get0_notAfter(self.as_ptr()), &mut seconds)
-        };
-        (code == 1).then_some(seconds)
+        unsafe { unix_s(sys::X509_get0_notAfter(self.as_ptr())) }
+    }
+
+    /// The serial number as DER has it: the first bit is the sign.
+    pub fn serial_der(&self) -> Vec<u8> {
+        // SAFETY: the number lives as long as the certificate, and its bytes are copied.
+        let magnitude = unsafe { asn1_bytes(sys::X509_get0_serialNumber(self.as_ptr())) };
+        match magnitude.first() {
+            Some(first) if *first < 0x80 => magnitude,
+            _ => [&[0][..], &magnitude].concat(),
+        }
+    }
+
+    /// The key identifier of its issuer, if it names one.
+    pub fn authority_key_id(&self) -> Option<Vec<u8>> {
+        // SAFETY: the identifier, if there is one, lives as long as the certificate, and its bytes
+        // are copied.
+        unsafe {
+            let identifier = sys::X509_get0_authority_key_id(self.as_ptr());
+            (!identifier.is_null()).then(|| asn1_bytes(identifier))
+        }
+    }
+
+    /// The common name of its issuer; of several, the first.
+    pub fn issuer_common_name(&self) -> Option<String> {
+        // SAFETY: the name and its entries live as long as the certificate; the text is allocated
+        // by the library, copied and given back.
+        unsafe {
+            let name = sys::X509_get_issuer_name(self.as_ptr());
+            let index = sys::X509_NAME_get_index_by_NID(name, sys::NID_commonName, -1);
+            if index < 0 {
+                return None;
+            }
+            let entry = sys::X509_NAME_get_entry(name, index);
+            let mut text: *mut u8 = ptr::null_mut();
+            let length = sys::ASN1_STRING_to_UTF8(&mut text, sys::X509_NAME_ENTRY_get_data(entry));
+            let Ok(length) = usize::try_from(length) else {
+                error::clear_queue();
+                return None;
+            };
+            let copy = std::slice::from_raw_parts(text, length).to_vec();
+            sys::OPENSSL_free(text.cast());
+            String::from_utf8(copy).ok()
+        }
     }
 
     /// The DNS names of the subject alternative name extension, lower case.
     pub fn dns_names(&self) -> Vec<String> {
+        let names = self.alternative_names(sys::GEN_DNS).into_iter();
+        names
+            .map(|name| String::from_utf8_lossy(&name).to_ascii_lowercase())
+            .collect()
+    }
+
+    /// The addresses of the same extension.
+    pub fn ip_addresses(&self) -> Vec<IpAddr> {
+        let address = |bytes: Vec<u8>| match bytes.len() {
+            4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+            _ => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        };
+        let addresses = self.alternative_names(sys::GEN_IPADD).into_iter();
+        addresses.filter_map(address).collect()
+    }
+
+    /// The values of one kind in the subject alternative name extension.
+    fn alternative_names(&self, wanted: c_int) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         // SAFETY: the extension is a GENERAL_NAMES stack owned by this function;
         // its entries are valid until it is freed.
@@ -185,12 +247,8 @@ impl Certificate {
                     sys::OPENSSL_sk_value(general.cast(), n).cast(),
                     &mut kind,
                 );
-                if kind == sys::GEN_DNS {
-                    let text: *const sys::ASN1_STRING = value.cast();
-                    let length = usize::try_from(sys::ASN1_STRING_length(text)).unwrap_or(0);
-                    let bytes =
-                        std::slice::from_raw_parts(sys::ASN1_STRING_get0_data(text), length);
-                    names.push(String::from_utf8_lossy(bytes).to_ascii_lowercase());
+                if kind == wanted {
+                    names.push(asn1_bytes(value.cast()));
                 }
             }
             sys::GENERAL_NAMES_free(general);
@@ -322,6 +380,31 @@ unsafe fn print_name(name: *mut sys::X509_NAME) -> Option<String> {
     let flags = sys::XN_FLAG_RFC2253 as std::ffi::c_ulong;
     // SAFETY: by the caller's promise; the BIO is valid during the call.
     printed(|bio| unsafe { sys::X509_NAME_print_ex(bio, name, 0, flags) >= 0 })
+}
+
+/// # Safety
+///
+/// `time` is valid.
+unsafe fn unix_s(time: *const sys::ASN1_TIME) -> Option<i64> {
+    let mut seconds = 0;
+    // SAFETY: by the caller's promise.
+    let code = unsafe { sys::ASN1_TIME_to_posix(time, &mut seconds) };
+    (code == 1).then_some(seconds)
+}
+
+/// # Safety
+///
+/// `text` is valid.
+unsafe fn asn1_bytes(text: *const sys::ASN1_STRING) -> Vec<u8> {
+    // SAFETY: by the caller's promise; the data are as long as the library says, and copied.
+    unsafe {
+        match usize::try_from(sys::ASN1_STRING_length(text)) {
+            Ok(length @ 1..) => {
+                std::slice::from_raw_parts(sys::ASN1_STRING_get0_data(text), length).to_vec()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// # Safety

@@ -5,8 +5,8 @@ use crate::call::Fault;
 use crate::diagnostic::{Diagnostic, SourceLocation};
 use crate::directives::{self, Contexts, Row};
 use crate::draft::{
-    EventsDraft, HttpDraft, LimitExceptBlock, LocationBlock, LocationDraft, MainDraft, ScriptDraft,
-    ServerBlock, ServerDraft, UpstreamBlock,
+    AcmeIssuerDraft, EventsDraft, HttpDraft, LimitExceptBlock, LocationBlock, LocationDraft,
+    MainDraft, ScriptDraft, ServerBlock, ServerDraft, UpstreamBlock,
 };
 use crate::input::{Loader, Options};
 use crate::lexer::Word;
@@ -73,6 +73,8 @@ pub(crate) enum Opening {
     Location { matcher: Matcher, name: Box<str> },
     /// `upstream`.
     Upstream(Box<UpstreamBlock>),
+    /// `acme_issuer`.
+    AcmeIssuer(Box<AcmeIssuerDraft>),
     /// `if`, in a server or in a location.
     If(Condition),
     /// `limit_except` with the methods that it is not about.
@@ -267,6 +269,10 @@ impl<'a> Build<'a> {
                 self.http.open_upstream = Some(*block);
                 directives::UPSTREAM
             }
+            Opening::AcmeIssuer(issuer) => {
+                self.http.open_acme_issuer = Some(*issuer);
+                directives::ACME_ISSUER
+            }
             Opening::Types => {
                 // Several blocks on one level add up.
                 let earlier = self.level().location.types.as_deref().cloned();
@@ -400,6 +406,14 @@ impl<'a> Build<'a> {
             .open_upstream
             .as_mut()
             .expect("directives of an upstream stand in its block")
+    }
+
+    /// The `acme_issuer` block that is open.
+    pub(crate) fn acme_issuer(&mut self) -> &mut AcmeIssuerDraft {
+        self.http
+            .open_acme_issuer
+            .as_mut()
+            .expect("directives of an issuer stand in its block")
     }
 
     /// The number that the `server` block at hand gets.

@@ -1,6 +1,7 @@
 //! The configuration as written, level by level: every setting is an option,
 //! and nothing is inherited yet. [`crate::merge`] turns it into the model.
 
+mod acme;
 mod body_filters;
 mod browsers;
 mod compression;
@@ -9,6 +10,7 @@ mod passing;
 mod restricting;
 mod text_filters;
 
+pub(crate) use acme::*;
 pub(crate) use body_filters::*;
 pub(crate) use browsers::*;
 pub(crate) use compression::*;
@@ -20,13 +22,14 @@ pub(crate) use text_filters::*;
 use crate::directives::ThreadPools;
 use crate::groups::Groups;
 use crate::model::{
-    Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
-    Charsets, ContentHandler, CpuAffinity, DavMethods, DisableSymlinks, EnvVar, ErrorLog,
-    ErrorPage, Expires, FrameAllowance, GroupRef, IfModifiedSince, KeepaliveDisable, KtlsMode,
-    Landlock, LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher,
-    Op, Origin, PeerNetwork, PostAction, RealIpHeader, Resolver, Seccomp, SendProxyProtocol,
-    ServerName, ServerTokens, SessionStore, SetVariable, Sticky, TempPath, Template, TlsProtocols,
-    TryFiles, Types, UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
+    Accelerator, AccessLog, AcmeIssuer, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod,
+    BodyInFile, CertificateCache, Charsets, ContentHandler, CpuAffinity, DavMethods,
+    DisableSymlinks, EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance, GroupRef,
+    IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List, ListenAddress,
+    ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork, PostAction,
+    RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore,
+    SetVariable, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types, UpstreamServer,
+    UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -100,6 +103,10 @@ pub(crate) struct HttpDraft {
     pub(crate) zones: HashMap<String, u64>,
     /// `charset_map` blocks, and names of character sets so far.
     pub(crate) charsets: Charsets,
+    /// Finished `acme_issuer` blocks.
+    pub(crate) acme_issuers: Vec<Arc<AcmeIssuer>>,
+    /// The `acme_issuer` block that is open.
+    pub(crate) open_acme_issuer: Option<AcmeIssuerDraft>,
 }
 
 /// An `upstream` block.
@@ -204,6 +211,7 @@ pub(crate) struct ServerDraft {
     pub(crate) client_body_early_read: Option<List<Template>>,
     pub(crate) http2: Http2Draft,
     pub(crate) tls: TlsDraft,
+    pub(crate) acme_certificate: Option<AcmeCertificateDraft>,
 }
 
 /// `http2` and the `http2_*` settings of a level.
@@ -229,8 +237,10 @@ pub(crate) struct Http2Draft {
 /// The `ssl_*` settings of a level.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TlsDraft {
-    pub(crate) certificates: Option<Vec<String>>,
-    pub(crate) certificate_keys: Option<Vec<String>>,
+    pub(crate) certificates: Option<Vec<WrittenFile>>,
+    pub(crate) certificate_keys: Option<Vec<WrittenFile>>,
+    /// `Some(None)`: `off`.
+    pub(crate) certificate_cache: Option<Option<Arc<CertificateCache>>>,
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) protocols: Option<TlsProtocols>,
     pub(crate) ciphers: Option<String>,
@@ -293,6 +303,13 @@ pub(crate) enum OcspScope {
     Off,
     Leaf,
     Chain,
+}
+
+/// The name of a certificate or key, which may contain variables.
+#[derive(Debug, Clone)]
+pub(crate) struct WrittenFile {
+    pub(crate) text: String,
+    pub(crate) name: Template,
 }
 
 /// The part of `ssl_session_cache` that is not a shared zone.

@@ -91,7 +91,7 @@ fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault>
     let mut servers: Vec<Server> = Vec::with_capacity(b.http.servers.len());
     let mut merged: Vec<LocationDraft> = Vec::with_capacity(b.http.servers.len());
     for draft in &b.http.servers {
-        let (server, location) = servers::server(&inherited, draft, level)?;
+        let (server, location) = servers::server(&inherited, draft, level, &b.http.acme_issuers)?;
         servers.push(server);
         merged.push(location);
     }

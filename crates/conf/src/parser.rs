@@ -374,6 +374,8 @@ impl<'a> Parser<'a> {
         }
         if inner == directives::UPSTREAM {
             ended = directives::end_upstream(&mut self.build);
+        } else if inner == directives::ACME_ISSUER {
+            ended = directives::end_acme_issuer(&mut self.build);
         }
         ended = ended.and(self.build.close(inner));
         let mut faults: Vec<Fault> = ended.err().into_iter().collect();

@@ -1,9 +1,11 @@
 //! Certificates that look after themselves.
 //!
 //! One thread of the worker process, "certificates", asks OCSP responders ([`responders`]) over
-//! HTTP ([`fetch`]): for staples ([`stapling`]), which handshakes read when they are there and
-//! never wait for, and about clients ([`clients`]), whose requests wait without blocking a worker.
+//! HTTP ([`fetch`]), for staples ([`stapling`]) and about clients ([`clients`]), and orders
+//! certificates from ACME servers ([`acme`]). Handshakes read what it has found and never wait for
+//! it; requests of clients that are asked about wait without blocking a worker.
 
+pub(crate) mod acme;
 mod clients;
 mod fetch;
 mod kept;
@@ -12,13 +14,16 @@ mod stapling;
 
 pub(crate) use self::kept::KeptStaples;
 
+use self::acme::{Keepers, Records};
 use self::clients::Clients;
 use self::stapling::{Kept, Settings};
 use crate::journal::{Journal, note};
 use crate::materials;
 use sealane_conf::model::Http;
 use sealane_log::OsError;
-use sealane_server::{Snapshot, StapleTask, StatusDesk, StatusRequest};
+use sealane_server::{
+    AcmeState, AcmeTask, Snapshot, StapleTask, StatusDesk, StatusRequest,
+};
 use sealane_sys::guard::Guard;
 use sealane_tls::StapleId;
 use std::collections::HashMap;
@@ -64,11 +69,22 @@ pub(crate) struct CertificateThread {
     work: Option<mpsc::UnboundedSender<Work>>,
     /// The master, which keeps staples.
     master: Option<Arc<OwnedFd>>,
+    /// What is known about certificates from ACME servers.
+    records: Records,
 }
 
 /// What the thread is to do from now on.
-struct Work {
+enum Work {
+    /// To look after the certificates of a configuration.
+    Configuration(Configuration),
+    /// To order nothing any more: another process does.
+    EndOrders,
+}
+
+struct Configuration {
     staples: Vec<StapleTask>,
+    acme: Vec<AcmeTask>,
+    serving: Arc<AcmeState>,
     journal: Journal,
 }
 
@@ -87,10 +103,15 @@ impl CertificateThread {
                 None
             }
         });
-        CertificateThread { work: None, master }
+        CertificateThread {
+            work: None,
+            master,
+            records: Records::default(),
+        }
     }
 
-    /// Switches to a new configuration. What is known about certificates that it also has stays.
+    /// Switches to a new configuration. What is known about certificates that it also has stays;
+    /// when this returns, every server has something to serve.
     ///
     /// # Errors
     /// When the thread or its runtime cannot be made.
@@ -100,28 +121,42 @@ impl CertificateThread {
         statuses: &StatusDesk,
         journal: &Journal,
     ) -> io::Result<()> {
-        let staples = snapshot.staples();
-        let idle = staples.is_empty() && !snapshot.asks_about_clients();
+        let (staples, acme) = (snapshot.staples(), snapshot.acme_tasks());
+        self.records.prepare(acme, snapshot.acme(), journal);
+        let idle = staples.is_empty() && acme.is_empty() && !snapshot.asks_about_clients();
         let work = match &self.work {
             Some(work) => work,
             None if idle => return Ok(()),
             None => {
                 let requests = statuses.take_receiver();
                 let requests = requests.ok_or_else(|| io::Error::other("it was started before"))?;
-                self.work.insert(start(self.master.clone(), requests)?)
+                let keepers = Keepers::new(self.records.clone(), journal.clone());
+                self.work
+                    .insert(start(self.master.clone(), requests, keepers)?)
             }
         };
-        let sent = work.send(Work {
+        let sent = work.send(Work::Configuration(Configuration {
             staples: staples.to_vec(),
+            acme: acme.to_vec(),
+            serving: Arc::clone(snapshot.acme()),
             journal: journal.clone(),
-        });
+        }));
         sent.map_err(|_| io::Error::other("the thread has ended; see the alert before"))
+    }
+
+    /// This process ends: the next one goes on with orders that are under way.
+    pub(crate) fn end_orders(&self) {
+        if let Some(work) = &self.work {
+            // A thread that has ended orders nothing.
+            let _ = work.send(Work::EndOrders);
+        }
     }
 }
 
 fn start(
     master: Option<Arc<OwnedFd>>,
     requests: mpsc::Receiver<StatusRequest>,
+    keepers: Keepers,
 ) -> io::Result<mpsc::UnboundedSender<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -131,7 +166,7 @@ fn start(
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
     thread.spawn(move || {
         let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-        runtime.block_on(run(receiver, requests, master))
+        runtime.block_on(run(receiver, requests, master, keepers))
     })?;
     Ok(sender)
 }
@@ -141,23 +176,40 @@ async fn run(
     mut work: mpsc::UnboundedReceiver<Work>,
     mut requests: mpsc::Receiver<StatusRequest>,
     master: Option<Arc<OwnedFd>>,
+    mut keepers: Keepers,
 ) {
     let asking = Arc::new(Semaphore::new(MAX_ASKED_AT_ONCE));
     let mut kept: HashMap<StapleId, Kept> = HashMap::new();
     let mut clients = Clients::new();
-    // The first work comes before the first client.
-    let Some(mut now) = work.recv().await else {
-        return;
-    };
+    // There is one before the first client.
+    let mut journal: Option<Journal> = None;
     loop {
+        let configuration = tokio::select! {
+            biased;
+            next = work.recv() => match next {
+                Some(Work::Configuration(configuration)) => configuration,
+                Some(Work::EndOrders) => {
+                    keepers.end();
+                    continue;
+                }
+                None => return,
+            },
+            // The desk lasts as long as the process.
+            Some(request) = requests.recv() => {
+                if let Some(journal) = &journal {
+                    clients.serve(request, journal);
+                }
+                continue;
+            }
+        };
         let mut next = HashMap::new();
-        for task in std::mem::take(&mut now.staples) {
+        for task in configuration.staples {
             let id = task.certificate.id();
             let settings = Settings {
                 resolver: task.resolver,
                 shared: task.shared,
                 master: master.clone(),
-                journal: now.journal.clone(),
+                journal: configuration.journal.clone(),
             };
             let kept = match kept.remove(&id) {
                 Some(known) => known.with(settings),
@@ -167,16 +219,11 @@ async fn run(
         }
         // Those that are left end with the configuration that named them.
         kept = next;
-        now = loop {
-            tokio::select! {
-                biased;
-                next = work.recv() => match next {
-                    Some(work) => break work,
-                    None => return,
-                },
-                // The desk lasts as long as the process.
-                Some(request) = requests.recv() => clients.serve(request, &now.journal),
-            }
-        };
+        journal = Some(configuration.journal.clone());
+        keepers.set(
+            configuration.acme,
+            &configuration.serving,
+            configuration.journal,
+        );
     }
 }

@@ -42,6 +42,14 @@ pub(crate) fn read(http: Option<&Http>, guard: &Guard) -> Result<Materials, Diag
     {
         read_upstream(tls, &mut materials)?;
     }
+    let servers = http.iter().flat_map(|http| &http.servers);
+    for certificate in servers.filter_map(|server| server.acme_certificate.as_ref()) {
+        for (what, path) in certificate.issuer.files() {
+            add(&mut materials, path, |error| {
+                format!("cannot load {what} \"{}\": {error}", path.display())
+            })?;
+        }
+    }
     Ok(materials.materials)
 }
 
@@ -52,7 +60,8 @@ struct Reading<'a> {
 }
 
 fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
-    for files in &tls.certificates {
+    // The worker reads the others.
+    for files in tls.certificates.files().unwrap_or_default() {
         read_certificate(files, materials)?;
     }
     read_client_certificates(&tls.client_certificates, materials)?;

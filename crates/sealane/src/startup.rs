@@ -223,6 +223,8 @@ pub(crate) fn prepare(
     let resolvers = resolver::prepare(config.http.as_ref(), &Resolvers::default(), &mut materials);
     temp_paths::prepare(&config, &places.prefix, identity.as_ref(), &guard, first)
         .map_err(|message| refuse(&message))?;
+    temp_paths::prepare_acme(&config, &places.prefix, identity.as_ref(), &guard)
+        .map_err(|message| refuse(&message))?;
     let logs = match goal {
         Goal::Reload { running, .. } => running.logs.open_next(&config, &guard),
         _ => LogSet::open(&config, &guard),
@@ -241,6 +243,7 @@ pub(crate) fn prepare(
     for warning in &warnings {
         journal.diagnostic(warning);
     }
+    certificates::acme::check(snapshot.acme_tasks()).map_err(|message| refuse(&message))?;
     if probed && let Some(capabilities) = materials.kernel_tls() {
         kernel_tls::report(capabilities, &snapshot, &journal);
     }

@@ -6,6 +6,7 @@
 //! so that a configuration that came from nginx finds them. Without them the server
 //! starts all the same.
 
+use crate::certificates::acme::state_directories;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
@@ -42,7 +43,7 @@ pub(crate) fn prepare(
             // What is wrong with it shows in the next step.
             let _ = guard.make_directories(parent, PREFIX_MODE);
         }
-        match prepare_one(&path, identity.map(Identity::uid), guard) {
+        match prepare_one(&path, TEMPORARY, identity.map(Identity::uid), guard) {
             Ok(()) => {}
             Err(message) if is_default => note!(
                 journal,
@@ -52,6 +53,31 @@ pub(crate) fn prepare(
             ),
             Err(message) => return Err(message),
         }
+    }
+    Ok(())
+}
+
+/// What directories are for, in messages.
+const TEMPORARY: &str = "temporary files";
+const ACME_STATE: &str = "the state of an acme issuer";
+
+/// Creates the directories of `state_path`: with the same rights, because the worker writes what it
+/// gets from the network, and the master does not read that.
+///
+/// # Errors
+/// As [`prepare`], for every directory.
+pub(crate) fn prepare_acme(
+    config: &Config,
+    prefix: &Path,
+    identity: Option<&Identity>,
+    guard: &Guard,
+) -> Result<(), String> {
+    for path in state_directories(config.http.as_ref()) {
+        if path.parent() == Some(prefix) {
+            // What is wrong with it shows in the next step.
+            let _ = guard.make_directories(prefix, PREFIX_MODE);
+        }
+        prepare_one(&path, ACME_STATE, identity.map(Identity::uid), guard)?;
     }
     Ok(())
 }
@@ -97,7 +123,12 @@ fn default_path(prefix: &Path, directive: &str) -> PathBuf {
     prefix.join(format!("{directive}_temp"))
 }
 
-fn prepare_one(path: &Path, owner: Option<u32>, guard: &Guard) -> Result<(), String> {
+fn prepare_one(
+    path: &Path,
+    purpose: &str,
+    owner: Option<u32>,
+    guard: &Guard,
+) -> Result<(), String> {
     let failed = |call: &str, error: &io::Error| {
         format!(
             "{call}() \"{}\" failed ({})",
@@ -110,7 +141,7 @@ fn prepare_one(path: &Path, owner: Option<u32>, guard: &Guard) -> Result<(), Str
         Ok(directory) => directory,
         Err((_, error)) if error.raw_os_error() == Some(libc::ENOTDIR) => {
             return Err(format!(
-                "\"{}\" is for temporary files but is not a directory",
+                "\"{}\" is for {purpose} but is not a directory",
                 path.display()
             ));
         }
@@ -125,7 +156,7 @@ fn prepare_one(path: &Path, owner: Option<u32>, guard: &Guard) -> Result<(), Str
     if facts.uid() != uid {
         // Changing its owner would give away what may have been moved there.
         return Err(format!(
-            "\"{}\" is for temporary files but belongs to user {}: let it belong to user {uid}, \
+            "\"{}\" is for {purpose} but belongs to user {}: let it belong to user {uid}, \
              whom worker processes run as, or remove it",
             path.display(),
             facts.uid()
@@ -238,7 +269,7 @@ mod tests {
         fs::create_dir(&path).expect("new");
         fs::set_permissions(&path, Permissions::from_mode(0o540)).expect("ours");
         let uid = fs::metadata(&path).expect("there").uid();
-        prepare_one(&path, Some(uid), &Guard::default()).expect("it is ours");
+        prepare_one(&path, TEMPORARY, Some(uid), &Guard::default()).expect("it is ours");
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o740);
     }
 }

@@ -538,6 +538,7 @@ impl Orders {
             // are ours, and a register that is not.
             self.carried.sessions().close_register();
         }
+        self.threads.certificates.end_orders();
         match command {
             Command::Quit | Command::HandOver(_) => {
                 // A second channel means that a third process takes over.

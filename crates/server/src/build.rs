@@ -63,6 +63,7 @@ pub(crate) fn build(
     warnings.extend(parts.peer_tls.finish());
     parts.snapshot.shared_rings = tls.shared_rings;
     parts.snapshot.staples = tls.staples;
+    parts.snapshot.acme_tasks = tls.acme;
     Ok((parts.snapshot, warnings))
 }
 
@@ -83,6 +84,8 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         shared_rings: Vec::new(),
         staples: Vec::new(),
         statuses: Arc::clone(materials.statuses()),
+        acme_tasks: Vec::new(),
+        acme: Arc::clone(materials.acme()),
         groups: Groups::build(
             config,
             worker::thread_count(config.main.worker_processes) as usize,
@@ -125,12 +128,14 @@ impl Parts<'_> {
             return Err(error);
         }
         let tls = self.tls.server(server, http2)?;
+        let certificates = self.tls.evaluated_certificates(server)?;
         self.snapshot.servers.push(ServerRuntime {
             conf: server.clone(),
             default_location,
             tree,
             tls,
             status_resolver: self.status_resolver(server),
+            certificates,
             http2: h2::codec_settings(server, head_limits(server)),
             head_limits: head_limits(server),
         });
@@ -217,6 +222,10 @@ impl Parts<'_> {
             alternatives,
             names,
             acceptor,
+            evaluates_certificates: listener.servers.iter().any(|&server| {
+                let tls = self.snapshot.server(ServerId(index(server))).tls.as_ref();
+                tls.is_some_and(|tls| tls.evaluates_certificates())
+            }),
         });
         Ok(())
     }

@@ -319,7 +319,16 @@ impl Connection {
             self.plain_on_tls_port = true;
             return true;
         }
-        self.handshake().await
+        if !self.handshake().await {
+            return false;
+        }
+        // An ACME server has seen what it wanted, and says nothing more (RFC 8737 section 3).
+        let tls = self.transport.tls().and_then(|tls| tls.connection().info());
+        let is_challenge = tls.is_some_and(|info| info.alpn() == sealane_tls::ACME_TLS);
+        if is_challenge {
+            self.say_goodbye().await;
+        }
+        !is_challenge
     }
 
     /// Whether what was received last may be a replay (0-RTT).
@@ -664,10 +673,10 @@ impl Connection {
 
     /// Logs why a connection broke, at a high level only if it is not the client's doing.
     pub(crate) fn log_broken(&self, error: &TransportError, what: &str) {
-        let level = if error.is_client_gone() {
-            LogLevel::Info
-        } else {
-            LogLevel::Crit
+        let level = match error {
+            TransportError::Tls(sealane_tls::Error::Certificate(_)) => LogLevel::Error,
+            error if error.is_client_gone() => LogLevel::Info,
+            _ => LogLevel::Crit,
         };
         self.log(level, &format!("{error} {what}"));
     }

@@ -41,6 +41,8 @@ pub struct ConnectionFacts {
     client: OnceLock<Box<ClientFacts>>,
     /// TLS facts, collected after the handshake when some variable needs them.
     tls: OnceLock<Box<TlsFacts>>,
+    /// What the ClientHello says of them, when certificates are chosen by variables.
+    hello: OnceLock<Box<TlsFacts>>,
 }
 
 const KTLS_UNKNOWN: u8 = 0;
@@ -117,6 +119,7 @@ impl ConnectionFacts {
             proxy_protocol: OnceLock::new(),
             client: OnceLock::new(),
             tls: OnceLock::new(),
+            hello: OnceLock::new(),
         }
     }
 
@@ -219,9 +222,11 @@ impl ConnectionFacts {
         let _ = self.client.set(Box::new(client));
     }
 
-    /// The results of the handshake; `None` on plain connections, and if no variable needs them.
+    /// The results of the handshake, or what is known of them before its end; `None` on plain
+    /// connections, and if no variable needs them.
     pub fn tls(&self) -> Option<&TlsFacts> {
-        self.tls.get().map(|facts| &**facts)
+        let facts = self.tls.get().or_else(|| self.hello.get());
+        facts.map(|facts| &**facts)
     }
 
     /// Counts a request. Only the connection's own task calls this, so that
@@ -245,6 +250,10 @@ impl ConnectionFacts {
             }
         };
         self.ktls.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_hello(&self, facts: TlsFacts) {
+        let _ = self.hello.set(Box::new(facts));
     }
 
     pub(crate) fn set_tls(&self, facts: TlsFacts) {

@@ -4,6 +4,7 @@
 //! The privileged master reads them, so that building a [`crate::Snapshot`] needs no right to
 //! open files. A reload sends the same type over a socket.
 
+use crate::acme::AcmeState;
 use crate::client_status::StatusDesk;
 use crate::snapshot::Snapshot;
 use sealane_conf::model::{Resolver, SessionStore};
@@ -25,6 +26,7 @@ pub struct Materials {
     handshakes: Arc<HandshakeState>,
     staples: Arc<StapleState>,
     statuses: Arc<StatusDesk>,
+    acme: Arc<AcmeState>,
     session_stores: Vec<(Arc<SessionStore>, Arc<dyn SharedStore>)>,
     resolvers: Vec<ConfiguredResolver>,
     before: Option<Arc<Snapshot>>,
@@ -105,6 +107,16 @@ impl Materials {
     /// What issuers say about certificates of clients.
     pub fn statuses(&self) -> &Arc<StatusDesk> {
         &self.statuses
+    }
+
+    /// What `acme_certificate` has brought. Every further snapshot gets that of the first.
+    pub fn set_acme(&mut self, acme: Arc<AcmeState>) {
+        self.acme = acme;
+    }
+
+    /// What `acme_certificate` has brought.
+    pub fn acme(&self) -> &Arc<AcmeState> {
+        &self.acme
     }
 
     /// Stores the previous snapshot: the new one keeps the state of upstream servers and the

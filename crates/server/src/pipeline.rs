@@ -16,7 +16,7 @@ use crate::exchange::{Exchange, RequestBody, Response};
 use crate::handlers::{self, Outcome};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
-use crate::{access, access_log, debug_log, filters, limits, real_ip, rewrite, subrequest};
+use crate::{access, access_log, acme, debug_log, filters, limits, real_ip, rewrite, subrequest};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
 use std::time::Duration;
@@ -210,6 +210,11 @@ async fn begin(exchange: &mut Exchange) -> Outcome {
     exchange.location = exchange.server().default_location;
     exchange.features.request_log.doing = "";
     real_ip::apply(exchange);
+    // Before the server's script, which may redirect everything.
+    match acme::answer(exchange) {
+        Outcome::Declined => {}
+        outcome => return outcome,
+    }
     if exchange.server().conf.script.is_some() {
         match Box::pin(server_rewrite(exchange)).await {
             Outcome::Declined => {}

@@ -5,7 +5,9 @@
 //! found by index: an exchange carries small numbers instead of reference counts that threads
 //! would contend for.
 
+use crate::acme::{AcmeState, AcmeTask};
 use crate::client_status::StatusDesk;
+use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
@@ -48,6 +50,9 @@ pub struct Snapshot {
     pub(crate) staples: Vec<StapleTask>,
     /// Where issuers of clients' certificates are asked.
     pub(crate) statuses: Arc<StatusDesk>,
+    pub(crate) acme_tasks: Vec<AcmeTask>,
+    /// What `acme_certificate` has brought, which outlives the snapshot.
+    pub(crate) acme: Arc<AcmeState>,
     /// Groups of servers, in the order of the configuration.
     pub(crate) groups: Groups,
     /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
@@ -95,6 +100,8 @@ pub struct ServerRuntime {
     pub tls: Option<Arc<ServerTls>>,
     /// Finds responders that certificates of clients name, if `ssl_ocsp` is on.
     pub(crate) status_resolver: Option<Arc<dyn Resolve>>,
+    /// Its certificates, if handshakes ask for them.
+    pub(crate) certificates: Option<EvaluatedCertificates>,
     /// How its HTTP/2 connections behave.
     pub(crate) http2: Arc<sealane_http::h2::Settings>,
     /// Limits for parsing request heads.
@@ -161,6 +168,8 @@ pub struct ListenerRuntime {
     pub names: ServerNames,
     /// TLS, when the listener has `ssl`.
     pub acceptor: Option<Acceptor>,
+    /// Handshakes of some server ask for its certificates.
+    pub(crate) evaluates_certificates: bool,
 }
 
 impl ListenerRuntime {
@@ -229,6 +238,16 @@ impl Snapshot {
     /// Certificates whose staples are to be fetched (`ssl_stapling`).
     pub fn staples(&self) -> &[StapleTask] {
         &self.staples
+    }
+
+    /// Certificates that are to be ordered and renewed (`acme_certificate`).
+    pub fn acme_tasks(&self) -> &[AcmeTask] {
+        &self.acme_tasks
+    }
+
+    /// Where what was ordered is served from.
+    pub fn acme(&self) -> &Arc<AcmeState> {
+        &self.acme
     }
 
     /// Whether a listener has its own socket bound to this address.

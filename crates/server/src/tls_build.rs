@@ -12,14 +12,20 @@ pub use self::sessions::SharedRing;
 pub use self::staples::StapleTask;
 use self::staples::StaplesBuilder;
 pub use self::threads::HandshakeThreads;
+use crate::acme::{AcmeBuilder, AcmeId, AcmeState, AcmeTask};
+use crate::certificate_files::{CertificateReader, KeptCertificates};
+use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::snapshot::{ServerId, Snapshot};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::{Diagnostic, SourceLocation};
-use sealane_conf::model::{self, CertificateSource, Http, Listener, LogLevel, Server, Tls};
+use sealane_conf::model::{
+    self, CertificateCache, CertificateSource, Http, Listener, LogLevel, Server,
+    ServerCertificates, Tls,
+};
 use sealane_tls::{
-    AcceleratorChoice, Acceptor, AsyncMode, ClientVerification, EchKeyFile, EchKeys,
+    AcceleratorChoice, Acceptor, AsyncMode, CertificatePair, ClientVerification, EchKeyFile, EchKeys,
     HandshakeSettings, Identity, KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Responder,
     Secret, SelectServer, Selected, ServerSettings, ServerTls, StatusSettings, VerifyClient,
 };
@@ -73,6 +79,8 @@ pub(crate) struct TlsRemainder {
     pub(crate) shared_rings: Vec<SharedRing>,
     /// Certificates whose staples are fetched.
     pub(crate) staples: Vec<StapleTask>,
+    /// Certificates that are ordered.
+    pub(crate) acme: Vec<AcmeTask>,
     /// For the operator, each text once.
     pub(crate) warnings: Vec<Diagnostic>,
 }
@@ -84,10 +92,21 @@ pub(crate) struct TlsBuilder<'a> {
     staples: StaplesBuilder,
     /// `ssl_ech_file` of all servers.
     ech: Option<Arc<EchKeys>>,
+    acme: AcmeBuilder,
     /// Whether `$ssl_curves`, `$ssl_sigalgs` or `$ssl_ja4` is used somewhere.
     remember_client_offer: bool,
+    /// Base of relative certificate names that come from variables.
+    conf_directory: PathBuf,
+    /// By `ssl_certificate_cache`.
+    kept_certificates: Vec<SharedCache>,
     warnings: Vec<Diagnostic>,
 }
+
+/// An `ssl_certificate_cache`, shared by the servers that inherit it.
+type SharedCache = (
+    Arc<CertificateCache>,
+    Arc<KeptCertificates<Arc<CertificatePair>>>,
+);
 
 impl<'a> TlsBuilder<'a> {
     /// # Errors
@@ -102,7 +121,10 @@ impl<'a> TlsBuilder<'a> {
             materials,
             sessions: SessionsBuilder::new(materials),
             staples: StaplesBuilder::new(materials),
+            acme: AcmeBuilder::default(),
             remember_client_offer,
+            conf_directory: conf_directory(config).to_owned(),
+            kept_certificates: Vec::new(),
             warnings: Vec::new(),
         })
     }
@@ -114,6 +136,7 @@ impl<'a> TlsBuilder<'a> {
         TlsRemainder {
             shared_rings,
             staples: self.staples.finish(),
+            acme: self.acme.finish(),
             warnings: self.warnings,
         }
     }
@@ -128,6 +151,7 @@ impl<'a> TlsBuilder<'a> {
         http2: bool,
     ) -> Result<Option<Arc<ServerTls>>, Diagnostic> {
         let Some(tls) = &server.tls else {
+            self.acme.add(server, self.materials, None)?;
             return Ok(None);
         };
         let settings = self.settings(server, tls, http2)?;
@@ -140,7 +164,45 @@ impl<'a> TlsBuilder<'a> {
         }
         let shared = settings.shared_sessions.as_ref();
         self.staples.add(&built, server, self.materials, shared);
+        self.acme.add(server, self.materials, shared)?;
         Ok(Some(Arc::new(built)))
+    }
+
+    /// The certificates of a server that handshakes ask for.
+    ///
+    /// # Errors
+    /// When a file was not read.
+    pub(crate) fn evaluated_certificates(
+        &mut self,
+        server: &Server,
+    ) -> Result<Option<EvaluatedCertificates>, Diagnostic> {
+        let Some(tls) = &server.tls else {
+            return Ok(None);
+        };
+        let ServerCertificates::Evaluated(evaluated) = &tls.certificates else {
+            return Ok(None);
+        };
+        let cache = evaluated.cache.as_ref().map(|cache| self.kept(cache));
+        let passwords = self.passwords(tls)?;
+        let reader = CertificateReader::new(self.conf_directory.clone(), passwords, cache);
+        let pairs = Arc::clone(&evaluated.pairs);
+        let acme = server.acme_certificate.as_ref();
+        let acme = acme.map(|conf| (Arc::clone(self.materials.acme()), AcmeId::of(conf)));
+        Ok(Some(EvaluatedCertificates::new(pairs, reader, acme)))
+    }
+
+    fn kept(
+        &mut self,
+        conf: &Arc<CertificateCache>,
+    ) -> Arc<KeptCertificates<Arc<CertificatePair>>> {
+        let mut known = self.kept_certificates.iter();
+        if let Some((_, cache)) = known.find(|(known, _)| Arc::ptr_eq(known, conf)) {
+            return Arc::clone(cache);
+        }
+        let cache = Arc::new(KeptCertificates::new(**conf));
+        let entry = (Arc::clone(conf), Arc::clone(&cache));
+        self.kept_certificates.push(entry);
+        cache
     }
 
     /// The acceptor of a listener: TLS settings by server name.
@@ -172,6 +234,7 @@ impl<'a> TlsBuilder<'a> {
             names: names.clone(),
             servers,
             default,
+            acme: Arc::clone(self.materials.acme()),
         }));
         Ok(acceptor.with_ech(self.ech.clone()))
     }
@@ -183,8 +246,9 @@ impl<'a> TlsBuilder<'a> {
         http2: bool,
     ) -> Result<ServerSettings, Diagnostic> {
         let passwords = self.passwords(tls)?;
-        let identities = tls
-            .certificates
+        let files = tls.certificates.files();
+        let identities = files
+            .unwrap_or_default()
             .iter()
             .map(|files| {
                 Ok(Identity {
@@ -202,6 +266,7 @@ impl<'a> TlsBuilder<'a> {
         Ok(ServerSettings {
             server_names: server.names.iter().map(name_text).collect(),
             identities,
+            evaluates_certificates: files.is_none(),
             protocols: protocols(tls.protocols),
             ciphers: tls.ciphers.clone(),
             ciphersuites: None,
@@ -376,6 +441,12 @@ fn place_of(message: &str, tls: &Tls) -> Option<SourceLocation> {
     })
 }
 
+/// Where relative names of certificates start from.
+pub(crate) fn conf_directory(config: &Config) -> &Path {
+    let conf_file = config.sources.first().map(|source| &*source.path);
+    conf_file.and_then(Path::parent).unwrap_or(&config.prefix)
+}
+
 /// The lines of a file with passwords.
 pub(crate) fn secrets(text: &[u8]) -> Vec<Secret> {
     text.split(|byte| *byte == b'\n')
@@ -444,6 +515,7 @@ struct ByName {
     names: ServerNames,
     servers: HashMap<ServerId, Arc<ServerTls>>,
     default: ServerId,
+    acme: Arc<AcmeState>,
 }
 
 impl SelectServer for ByName {
@@ -457,6 +529,10 @@ impl SelectServer for ByName {
                 None => Selected::Reject,
             },
         }
+    }
+
+    fn challenge(&self, name: &str) -> Option<Arc<ServerTls>> {
+        self.acme.tls_answer(name)
     }
 }
 

@@ -4,7 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::ech::EchKeys;
+use crate::identities::{HelloFacts, IdentityAnswer};
 use crate::server::ServerTls;
+
+/// The protocol by which ACME servers verify names (RFC 8737 section 3).
+pub const ACME_TLS: &[u8] = b"acme-tls/1";
 
 /// Chooses the server for a name. `server` implements it with nginx's rules:
 /// exact names, wildcards, regular expressions, then the default server.
@@ -12,6 +16,27 @@ pub trait SelectServer: Send + Sync {
     /// The server for `name`: lower case, no dot at the end; `None` when the
     /// client sent none (or nothing that can be a host name).
     fn select(&self, name: Option<&str>) -> Selected;
+
+    /// What answers an ACME server that verifies `name` (TLS-ALPN-01, RFC 8737), if it is asked
+    /// to. Handshakes ask that offer [`ACME_TLS`] and nothing else.
+    fn challenge(&self, name: &str) -> Option<Arc<ServerTls>> {
+        let _ = name;
+        None
+    }
+
+    /// The certificates of the `server` that was selected with this `token`, for one handshake.
+    /// Called only if it [evaluates](ServerTls::evaluates_certificates) them. Must not block: what
+    /// has to be read or parsed first is [`IdentityAnswer::Pending`]. `identities.rs` describes how
+    /// a source of certificates works.
+    fn identities(
+        &self,
+        server: &Arc<ServerTls>,
+        token: u32,
+        hello: HelloFacts<'_>,
+    ) -> IdentityAnswer {
+        let _ = (server, token, hello);
+        IdentityAnswer::Ready(Err("no \"ssl_certificate\" is defined".to_owned()))
+    }
 }
 
 /// A server chosen.
@@ -61,6 +86,24 @@ impl Acceptor {
 
     pub(crate) fn select(&self, name: Option<&str>) -> Selected {
         self.select.select(name)
+    }
+
+    pub(crate) fn challenge(&self, name: &str) -> Option<Arc<ServerTls>> {
+        self.select.challenge(name)
+    }
+
+    pub(crate) fn identities(
+        &self,
+        server: &Arc<ServerTls>,
+        token: u32,
+        hello: HelloFacts<'_>,
+    ) -> IdentityAnswer {
+        self.select.identities(server, token, hello)
+    }
+
+    /// The one that chooses.
+    pub fn selection(&self) -> &Arc<dyn SelectServer> {
+        &self.select
     }
 }
 

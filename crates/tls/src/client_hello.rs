@@ -6,7 +6,10 @@
 
 use std::borrow::Cow;
 
+use crate::groups::openssl_name;
+use crate::info::join;
 use crate::ja4;
+use crate::signatures;
 
 /// The longest possible ClientHello, without its header: every list at the maximum that its length
 /// field allows. OpenSSL's limit is the same.
@@ -29,6 +32,7 @@ const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
 /// The only kind of status there is (RFC 6066 section 8).
 const STATUS_OCSP: u8 = 1;
 const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
+pub(crate) const EXTENSION_ALPN: u16 = 16;
 const EXTENSION_SESSION_TICKET: u16 = 35;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;
 const EXTENSION_EARLY_DATA: u16 = 42;
@@ -203,6 +207,18 @@ pub(crate) struct ClientOffer {
     pub(crate) ja4: Box<str>,
 }
 
+impl ClientOffer {
+    /// The groups in the notation of `$ssl_curves`.
+    pub(crate) fn curves(&self) -> String {
+        join(self.groups.iter().copied(), openssl_name)
+    }
+
+    /// The schemes in the notation of `$ssl_sigalgs`.
+    pub(crate) fn sigalgs(&self) -> String {
+        join(self.schemes.iter().copied(), signatures::openssl_name)
+    }
+}
+
 impl<'a> ClientHello<'a> {
     /// Reads a whole message; `None` when it is not well formed.
     pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
@@ -272,6 +288,17 @@ impl<'a> ClientHello<'a> {
         let legacy = self.supported_versions.is_none();
         let listed = numbers(self.supported_versions.unwrap_or_default());
         listed.chain(legacy.then_some(self.legacy_version))
+    }
+
+    /// Whether this is the one application protocol that the client offers.
+    pub(crate) fn offers_only(&self, protocol: &[u8]) -> bool {
+        let mut extensions = self.extensions();
+        let alpn = extensions.find(|(kind, _)| *kind == EXTENSION_ALPN);
+        // A list behind its length, of names each behind its own.
+        let Some((_, [_, _, length, name @ ..])) = alpn else {
+            return false;
+        };
+        usize::from(*length) == name.len() && name == protocol
     }
 
     /// Kinds and contents of the extensions, in the client's order.
@@ -344,6 +371,15 @@ impl<'a> ClientHello<'a> {
     /// anything that cannot be a host name. Like nginx, the default server is used then.
     pub(crate) fn server_name(&self) -> Option<String> {
         normal_name(self.server_name?)
+    }
+
+    /// The server name as the client sent it, if it is one that can be part of a path: it leads
+    /// nowhere else.
+    pub(crate) fn server_name_sent(&self) -> Option<&'a str> {
+        let name = self.server_name?;
+        let leads_up = name.windows(2).any(|pair| pair == b"..");
+        normal_name(name).filter(|_| !leads_up)?;
+        std::str::from_utf8(name).ok()
     }
 }
 

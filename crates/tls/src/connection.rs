@@ -3,7 +3,7 @@
 //! ```text
 //! Hello --(ClientHello complete, server chosen)--> Running --> Running ...
 //!   |  \                                           ^ ^ |  ^ |
-//!   |   +--(store asked)--> Waiting --(answered)---+ | |  | |
+//!   |   +--(look-up due)--> Waiting --(answered)---+ | |  | |
 //!   |                        Away <--(to the pool)---|-+  | |
 //!   |                          +-----(landed)--------+    | |
 //!   |                      Signing <--(job queued)--------|-+
@@ -17,8 +17,9 @@
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sealane_awslc as awslc;
@@ -37,7 +38,8 @@ use crate::offload::Load;
 use crate::offload::flight::FlightHandle;
 use crate::record_size::RecordSizer;
 use crate::record_writer::RecordWriter;
-use crate::server::ServerTls;
+use crate::identities::{Identities, IdentityResult};
+use crate::server::{SentCertificate, ServerTls};
 use crate::sessions::lookup::Lookup;
 use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
@@ -55,8 +57,8 @@ pub struct Connection {
     state: ConnectionState,
     server: Option<Arc<ServerTls>>,
     token: u32,
-    /// Which of the server's identities the client gets.
-    identity: u8,
+    /// Which of the server's certificates the client gets.
+    certificate: SentCertificate,
     /// See [`queue_time`](Self::queue_time).
     queue_time_us: u32,
     sizer: RecordSizer,
@@ -75,7 +77,8 @@ enum ConnectionState {
         acceptor: Acceptor,
         records: HelloRecords,
     },
-    /// The store of all nodes was asked about the session or the early data.
+    /// The certificates are being found, or the store of all nodes was asked about the session or
+    /// the early data.
     Waiting(Box<Waiting>),
     Running(awslc::Connection),
     /// The handshake goes on in the pool.
@@ -93,16 +96,53 @@ struct Signing {
     result: Option<Option<Secret>>,
 }
 
-/// A ClientHello that libssl will read once the store has answered.
+/// A ClientHello that libssl will read once an answer has come.
 struct Waiting {
     /// Its records.
     hello: Vec<u8>,
     /// The message inside of it, if it is an encrypted one.
     inner: Option<Vec<u8>>,
     server: Arc<ServerTls>,
-    lookup: Lookup,
+    question: Question,
     /// Its place, if it is a large one.
-    _large: Option<LargeHello>,
+    large: Option<LargeHello>,
+}
+
+/// What is being found out.
+enum Question {
+    /// Which certificates there are.
+    Identities(AwaitedIdentities),
+    /// What the store knows.
+    Session(Arc<Identities>, Lookup),
+}
+
+/// Certificates that are being found.
+enum AwaitedIdentities {
+    Asked(Pin<Box<dyn Future<Output = IdentityResult> + Send>>),
+    Answered(IdentityResult),
+}
+
+impl Question {
+    fn is_answered(&self) -> bool {
+        match self {
+            Self::Identities(awaited) => matches!(awaited, AwaitedIdentities::Answered(_)),
+            Self::Session(_, lookup) => lookup.is_answered(),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Session(_, lookup) => lookup.poll(cx),
+            Self::Identities(awaited) => {
+                let AwaitedIdentities::Asked(future) = awaited else {
+                    return Poll::Ready(());
+                };
+                let answer = ready!(future.as_mut().poll(cx));
+                *awaited = AwaitedIdentities::Answered(answer);
+                Poll::Ready(())
+            }
+        }
+    }
 }
 
 impl Connection {
@@ -115,7 +155,7 @@ impl Connection {
             },
             server: None,
             token: 0,
-            identity: 0,
+            certificate: SentCertificate::Undecided,
             queue_time_us: 0,
             sizer: RecordSizer::default(),
             client_offer: None,
@@ -130,8 +170,8 @@ impl Connection {
     /// hold the first request already. TLS 1.3 tickets are queued then and leave
     /// with the first [`write`](Self::write), in the same send as the response.
     ///
-    /// [`HandshakeStatus::Pending`]: the store of all nodes was asked, the handshake has
-    /// left for the pool, or an accelerator has its private-key operation. Wait with
+    /// [`HandshakeStatus::Pending`]: certificates are being found, the store of all nodes was
+    /// asked, the handshake has left for the pool, or an accelerator has its private-key operation. Wait with
     /// [`poll_pending`](Self::poll_pending), for the store no longer than
     /// [`lookup_timeout`](Self::lookup_timeout), then call again, with what input
     /// there is or none. `load` is what decides, with `ssl_async`, whether it leaves.
@@ -169,7 +209,7 @@ impl Connection {
                 }
                 ConnectionState::Closed => return Err(Error::NotEstablished),
                 ConnectionState::Waiting(waiting) => {
-                    if !waiting.lookup.is_answered() {
+                    if !waiting.question.is_answered() {
                         return Ok(HandshakeStatus::Pending);
                     }
                     if self.go_on(output, load)? == HandshakeStatus::Pending {
@@ -189,7 +229,7 @@ impl Connection {
     /// when nothing did.
     pub fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.state {
-            ConnectionState::Waiting(waiting) => waiting.lookup.poll(cx),
+            ConnectionState::Waiting(waiting) => waiting.question.poll(cx),
             ConnectionState::Away(flight) => flight.poll_landed(cx),
             ConnectionState::Signing(signing) if signing.result.is_none() => signing
                 .job
@@ -204,7 +244,10 @@ impl Connection {
     /// the store.
     pub fn lookup_timeout(&self) -> Option<Duration> {
         match &self.state {
-            ConnectionState::Waiting(waiting) => Some(waiting.lookup.timeout()),
+            ConnectionState::Waiting(waiting) => match &waiting.question {
+                Question::Session(_, lookup) => Some(lookup.timeout()),
+                Question::Identities(_) => None,
+            },
             _ => None,
         }
     }
@@ -226,8 +269,10 @@ impl Connection {
     /// Waits no longer: the handshake goes on as if nothing had been found, and
     /// without early data.
     pub fn lookup_timed_out(&mut self) {
-        if let ConnectionState::Waiting(waiting) = &mut self.state {
-            waiting.lookup.time_out();
+        if let ConnectionState::Waiting(waiting) = &mut self.state
+            && let Question::Session(_, lookup) = &mut waiting.question
+        {
+            lookup.time_out();
         }
     }
 
@@ -503,7 +548,10 @@ impl fmt::Debug for Connection {
             ConnectionState::Hello { records, .. } => {
                 write!(f, "Connection(hello, {} bytes)", records.len())
             }
-            ConnectionState::Waiting(waiting) => write!(f, "Connection({:?})", waiting.lookup),
+            ConnectionState::Waiting(waiting) => match &waiting.question {
+                Question::Session(_, lookup) => write!(f, "Connection({lookup:?})"),
+                Question::Identities(_) => f.write_str("Connection(finding certificates)"),
+            },
             ConnectionState::Running(tls) => tls.fmt(f),
             ConnectionState::Away(flight) => write!(f, "Connection({flight:?})"),
             ConnectionState::Signing(signing) => write!(f, "Connection({:?})", signing.job),

@@ -60,6 +60,8 @@ pub enum Error {
     /// Too many handshakes were waiting (`ssl_handshake_queue`, `ssl_handshake_timeout`): an alert
     /// was sent.
     Overloaded,
+    /// No certificate could be loaded for the client: `internal_error` was sent. In nginx's words.
+    Certificate(String),
     /// The process is stopping, and the handshake with it.
     Stopping,
     /// The kernel seals, and the connection could not continue under its key: close_notify was
@@ -81,6 +83,7 @@ impl Error {
             | Self::TooManyLargeHellos
             | Self::VersionTooLow
             | Self::SplitMode => Fault::Peer,
+            Self::Certificate(_) => Fault::Local,
             Self::KeysEnded(KeysEnded::Exhausted) | Self::NotEstablished => Fault::Local,
             Self::KeysEnded(_) => Fault::Peer,
         }
@@ -108,6 +111,7 @@ impl fmt::Display for Error {
                  ECH in split mode is not supported, alert illegal_parameter sent)",
             ),
             Self::Overloaded => f.write_str("SSL_do_handshake() not started: too many handshakes are waiting"),
+            Self::Certificate(why) => f.write_str(why),
             Self::Stopping => f.write_str("SSL_do_handshake() aborted: the process is stopping"),
             Self::KeysEnded(ended) => ended.fmt(f),
             Self::NotEstablished => f.write_str("the TLS connection is not established"),

@@ -10,7 +10,6 @@ use crate::ech::EchOutcome;
 use crate::groups::openssl_name;
 use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
-use crate::signatures;
 
 /// A view of what was negotiated, in nginx's notation.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +67,8 @@ impl<'a> Info<'a> {
     /// `$ssl_curves`: the groups that the client offered; empty unless the server's settings ask to
     /// remember them.
     pub fn curves(&self) -> String {
-        let groups = self.client_offer.map_or(&[][..], |offer| &offer.groups);
-        join(groups.iter().copied(), openssl_name)
+        let offer = self.client_offer;
+        offer.map_or_else(String::new, ClientOffer::curves)
     }
 
     /// `$ssl_ja4`: JA4, a fingerprint of the client; empty unless the server's settings say to
@@ -95,8 +94,8 @@ impl<'a> Info<'a> {
     /// `$ssl_sigalgs`: the signature schemes that the client accepts; empty unless the server's
     /// settings ask to remember them.
     pub fn sigalgs(&self) -> String {
-        let schemes = self.client_offer.map_or(&[][..], |offer| &offer.schemes);
-        join(schemes.iter().copied(), signatures::openssl_name)
+        let offer = self.client_offer;
+        offer.map_or_else(String::new, ClientOffer::sigalgs)
     }
 
     /// `$ssl_sigalg`: the scheme of the server's signature, `rsa_pss_rsae_sha256`;
@@ -161,7 +160,11 @@ impl<'a> Info<'a> {
     }
 }
 
-fn join(numbers: impl Iterator<Item = u16>, name: impl Fn(u16) -> Option<&'static str>) -> String {
+/// Known numbers by name, others as `0x1a1a`, separated by `:`.
+pub(crate) fn join(
+    numbers: impl Iterator<Item = u16>,
+    name: impl Fn(u16) -> Option<&'static str>,
+) -> String {
     let mut text = String::new();
     for number in numbers {
         if !text.is_empty() {

@@ -10,12 +10,10 @@ use std::fmt::Write;
 
 use sealane_awslc::sha256;
 
-use crate::client_hello::{ClientHello, EXTENSION_SERVER_NAME};
+use crate::client_hello::{ClientHello, EXTENSION_ALPN, EXTENSION_SERVER_NAME};
 
 /// Bytes of a fingerprint.
 pub(crate) const JA4_BYTES: usize = 36;
-
-const EXTENSION_ALPN: u16 = 16;
 
 /// Digits of a hash that are shown.
 const HASH_DIGITS: usize = 12;

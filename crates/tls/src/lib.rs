@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `settings.rs` | [`ServerSettings`], [`Identity`]: what is configured |
 //! | `server.rs` | [`ServerTls`]: settings checked and built |
+//! | `identities.rs` | certificates, also those that are found in handshakes |
 //! | `client/` | TLS towards upstreams: `proxy_ssl_*` |
 //! | `stapling.rs` | OCSP staples (`ssl_stapling`) |
 //! | `conf_command.rs` | `ssl_conf_command` |
@@ -47,6 +48,7 @@
 pub mod accelerator;
 mod acceptor;
 mod certificate_compression;
+mod certificate_facts;
 mod choice;
 pub mod ciphers;
 pub mod client;
@@ -60,6 +62,7 @@ mod ech;
 mod error;
 mod groups;
 mod hello_records;
+mod identities;
 mod info;
 mod ja4;
 mod ktls;
@@ -79,7 +82,8 @@ mod stapling;
 mod tests;
 
 pub use accelerator::{AcceleratorChoice, AcceleratorKind, HandshakeStats, KeyType, NotSuited};
-pub use acceptor::{Acceptor, SelectServer, Selected, looks_like_tls};
+pub use acceptor::{ACME_TLS, Acceptor, SelectServer, Selected, looks_like_tls};
+pub use certificate_facts::CertificateFacts;
 pub use ciphers::fuzz_cipher_string;
 pub use client_certificates::{ClientCertificateText, ClientChain, ClientVerifier};
 pub use client_hello::fuzz_client_hello;
@@ -88,6 +92,9 @@ pub use connection::Connection;
 pub use ech::{EchKeyFile, EchKeys, new_ech_key};
 pub use error::{Error, SettingsError, Warning};
 pub use groups::{DEFAULT_GROUPS, GroupList};
+pub use identities::{
+    CertificatePair, Fingerprint, HelloFacts, Identities, IdentityAnswer, IdentityResult,
+};
 pub use info::Info;
 pub use ktls::{
     Capabilities, DEFAULT_MAX_KEY_RECORDS, DEFAULT_MAX_KEY_UPDATES, DEFAULT_MIN_BODY_BYTES, Flaw,
@@ -103,7 +110,7 @@ pub use sealane_awslc::{
     ReadStatus, Secret, VerifyFailure, fill_random, library_version, seed_random, sha256,
     use_program_allocator,
 };
-pub use server::{CertificateReport, Fingerprint, ServerTls};
+pub use server::{CertificateReport, ServerTls};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
 pub use sessions::early_data::EarlyData;
 pub use sessions::identity::{ClientVerification, VerifyClient};

@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::ktls::{KernelCounts, Refusal};
 use crate::record_size::RecordSizer;
 use crate::record_writer;
-use crate::server::Fingerprint;
+use crate::identities::Fingerprint;
 use crate::sessions::outcome::SessionOutcome;
 
 mod wire;

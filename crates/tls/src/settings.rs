@@ -33,6 +33,9 @@ pub struct ServerSettings {
     /// Certificates and keys, in the order of the directives. There may be several kinds; of each
     /// kind the last one counts.
     pub identities: Vec<Identity>,
+    /// Names of certificates contain variables: `identities` is empty, and each handshake asks
+    /// [`SelectServer::identities`](crate::SelectServer::identities).
+    pub evaluates_certificates: bool,
     /// `ssl_protocols`.
     pub protocols: Protocols,
     /// `ssl_ciphers`, an OpenSSL cipher string.
@@ -100,6 +103,7 @@ impl Default for ServerSettings {
         Self {
             server_names: Vec::new(),
             identities: Vec::new(),
+            evaluates_certificates: false,
             protocols: Protocols::default(),
             ciphers: DEFAULT_CIPHERS.to_owned(),
             ciphersuites: None,

@@ -19,7 +19,7 @@ use sealane_awslc::{
 };
 
 use crate::error::{SettingsError, Warning};
-use crate::server::LoadedIdentity;
+use crate::identities::LoadedIdentity;
 use crate::settings::PemFile;
 
 /// `ssl_stapling on` and what belongs to it.

@@ -94,12 +94,6 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: SCRIPTS,
     },
     Elsewhere {
-        module: "nginx's ACME client",
-        names: &["acme_*"],
-        instead: "get certificates with certbot, lego or acme.sh and set their files in \
-                  `ssl_certificate`; a reload loads renewed certificates",
-    },
-    Elsewhere {
         module: "nginx's OpenTelemetry module",
         names: &["otel_*", "opentracing*", "opentelemetry*"],
         instead: "traces are not exported; `proxy_set_header traceparent ...` passes on the trace \

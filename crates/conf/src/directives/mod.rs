@@ -7,6 +7,7 @@
 
 mod absent;
 mod access;
+mod acme;
 mod addition;
 mod auth_basic;
 mod autoindex;
@@ -65,6 +66,7 @@ mod userid;
 mod uwsgi;
 
 pub(crate) use self::absent::instead_of_variable;
+pub(crate) use self::acme::{check_identifiers, end_acme_issuer, identifiers_of_names};
 pub use self::elsewhere::{ELSEWHERE, Elsewhere, owner};
 pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
 pub use self::headers::parse_expires;
@@ -72,6 +74,7 @@ pub(crate) use self::http_routing::add_media_type;
 pub(crate) use self::log::combined;
 pub(crate) use self::proxy_rewrites::default_redirect;
 pub(crate) use self::proxying_cache::check_cache_zones;
+pub(crate) use self::ssl::{ACME_CERTIFICATE, ACME_CERTIFICATE_KEY};
 pub(crate) use self::thread_pools::{ThreadPools, check_thread_pools};
 pub(crate) use self::upstream::end_upstream;
 
@@ -101,6 +104,8 @@ pub const LOCATION_IF: Contexts = 1 << 6;
 pub const LIMIT_EXCEPT: Contexts = 1 << 7;
 /// `upstream`.
 pub const UPSTREAM: Contexts = 1 << 8;
+/// `acme_issuer`.
+pub const ACME_ISSUER: Contexts = 1 << 9;
 /// Every context.
 pub const ANYWHERE: Contexts = Contexts::MAX;
 
@@ -120,6 +125,7 @@ pub const CONTEXT_NAMES: &[(Contexts, &str)] = &[
     (LOCATION_IF, "if in location"),
     (LIMIT_EXCEPT, "limit_except"),
     (UPSTREAM, "upstream"),
+    (ACME_ISSUER, "acme_issuer"),
 ];
 
 /// How many arguments a directive takes.
@@ -265,6 +271,7 @@ pub const MODULES: &[&Module] = &[
     &ssl_sessions::MODULE,
     &ssl_client::MODULE,
     &ssl_stapling::MODULE,
+    &acme::MODULE,
     &ssl_handshakes::MODULE,
     &http2::MODULE,
     &later::HTTP3,

@@ -2,14 +2,13 @@
 
 use super::proxying::upstream;
 use super::ssl::key_elsewhere;
-use super::{files, ssl};
+use super::ssl;
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::UpstreamTlsDraft;
-use crate::model::{CertificateCache, Template};
+use crate::model::Template;
 use crate::template;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The TLS settings of the row's family on the current level.
 pub(super) fn tls<'b>(b: &'b mut Build<'_>, c: &Call<'_>) -> &'b mut UpstreamTlsDraft {
@@ -201,16 +200,7 @@ pub(super) fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 
 pub(super) fn certificate_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     c.once(&tls(b, c).certificate_cache)?;
-    let (mut inactive, mut valid) = (Duration::from_secs(10), Duration::from_secs(60));
-    let mut times = [("inactive=", &mut inactive), ("valid=", &mut valid)];
-    let max = files::cache_size(c, &mut times, |word| {
-        format!("invalid parameter \"{word}\"")
-    })?;
-    tls(b, c).certificate_cache = Some(max.map(|max| CertificateCache {
-        max,
-        inactive,
-        valid,
-    }));
+    tls(b, c).certificate_cache = Some(ssl::certificate_cache_of(c)?);
     Ok(())
 }
 

@@ -1,10 +1,13 @@
 //! ngx_http_ssl_module, first part: certificates, protocols, ciphers, records.
 
-use super::{Arity, Check, HS, Module, ONE, Row, SetterOf};
+use super::{Arity, HS, Module, ONE, Row, files};
 use crate::build::Build;
 use crate::call::{Call, Fault};
-use crate::model::{KtlsMode, TlsProtocols};
-use crate::values;
+use crate::draft::WrittenFile;
+use crate::model::{CertificateCache, KtlsMode, Template, TlsProtocols};
+use crate::template;
+use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: certificates, protocols and records",
@@ -38,9 +41,10 @@ const ROWS: &[Row] = &[
         ONE,
         "",
         "PEM file with a certificate and its intermediates, or `data:` and the PEM text. May be \
-         given several times, for keys of different types.",
+         given several times, for keys of different types. May contain variables: the file is then \
+         read in the handshake, by the worker process.",
         |b, c| {
-            let certificate = certificate(c)?;
+            let certificate = certificate(b, c)?;
             b.server()
                 .tls
                 .certificates
@@ -55,9 +59,9 @@ const ROWS: &[Row] = &[
         ONE,
         "",
         "PEM file with the private key of the certificate at the same position, or `data:` and the \
-         PEM text.",
+         PEM text. May contain variables.",
         |b, c| {
-            let key = certificate(c)?;
+            let key = certificate(b, c)?;
             b.server()
                 .tls
                 .certificate_keys
@@ -303,31 +307,55 @@ const ROWS: &[Row] = &[
             Ok(())
         },
     ),
-    Row::meaningless(
+    Row::new(
         "ssl_certificate_cache",
         HS,
         Arity::Between(1, 3),
-        Check::By(SetterOf(certificate_cache)),
-        "Certificates are loaded with the configuration; their file names cannot contain \
-         variables.",
+        "off",
+        "Caches up to `max=` certificates and keys whose file names contain variables, but no key \
+         with a password. A certificate that is not used for `inactive=` (10s by default) is \
+         removed; after `valid=` (60s by default), its files are checked for changes. `off`: the \
+         files are read in each handshake.",
+        certificate_cache,
     ),
 ];
 
+/// The variable that stands for what `acme_certificate` brings.
+fn acme_variable(directive: &str) -> &'static str {
+    match directive {
+        "ssl_certificate" => ACME_CERTIFICATE,
+        _ => ACME_CERTIFICATE_KEY,
+    }
+}
+
+/// `ssl_certificate` with what `acme_certificate` brings.
+pub(crate) const ACME_CERTIFICATE: &str = "$acme_certificate";
+/// `ssl_certificate_key` with the same.
+pub(crate) const ACME_CERTIFICATE_KEY: &str = "$acme_certificate_key";
+
 /// A certificate or key as written; nginx resolves it when servers are merged.
-fn certificate(c: &Call<'_>) -> Result<String, Fault> {
+fn certificate(b: &mut Build<'_>, c: &Call<'_>) -> Result<WrittenFile, Fault> {
     let written = c.text(1)?;
     let name = c.row.name;
-    if written.contains('$') {
-        return Err(
-            Fault::at(1, format!("variables in \"{name}\" are not supported yet"))
-                .help("write one \"server\" for each certificate")
-                .not_yet(),
-        );
+    if written == acme_variable(name) {
+        return Ok(WrittenFile {
+            name: Template::literal(written),
+            text: written.to_owned(),
+        });
+    }
+    if written.contains("$acme_certificate") {
+        return Err(c.invalid(1).help(format!(
+            "what \"acme_certificate\" brings is \"{}\" here, and stands alone",
+            acme_variable(name)
+        )));
     }
     if let Some(fault) = key_elsewhere(written) {
         return Err(fault);
     }
-    Ok(written.to_owned())
+    Ok(WrittenFile {
+        name: template::compile(&mut b.names, c.arg(1), 1, &c.origin)?,
+        text: written.to_owned(),
+    })
 }
 
 /// A key that OpenSSL would fetch from an engine or a provider's store.
@@ -386,37 +414,24 @@ pub(super) fn more_protocols(
     Ok(set)
 }
 
-/// Nothing is cached; what is written must be right all the same.
 fn certificate_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    if !b.first_here(c.row.name) {
-        return Err(c.refuse("is duplicate"));
-    }
-    let (mut max, mut off) = (None, false);
-    for (index, word) in c.args() {
-        let equals = memchr::memchr(b'=', word).map_or(word.len(), |at| at + 1);
-        let right = match word.split_at(equals) {
-            (b"max=", value) => {
-                max = values::number(value).filter(|max| *max > 0);
-                max.is_some()
-            }
-            (b"inactive=" | b"valid=", value) => values::seconds(value).is_some(),
-            (b"off", _) => {
-                off = true;
-                true
-            }
-            _ => false,
-        };
-        if !right {
-            return Err(c.invalid_parameter(index));
-        }
-    }
-    match off || max.is_some() {
-        true => Ok(()),
-        false => Err(Fault::new(format!(
-            "\"{}\" must have the \"max\" parameter",
-            c.row.name
-        ))),
-    }
+    c.once(&b.server().tls.certificate_cache)?;
+    b.server().tls.certificate_cache = Some(certificate_cache_of(c)?.map(Arc::new));
+    Ok(())
+}
+
+/// The arguments of a `..._certificate_cache`; `None` for `off`.
+pub(super) fn certificate_cache_of(c: &Call<'_>) -> Result<Option<CertificateCache>, Fault> {
+    let (mut inactive, mut valid) = (Duration::from_secs(10), Duration::from_secs(60));
+    let mut times = [("inactive=", &mut inactive), ("valid=", &mut valid)];
+    let max = files::cache_size(c, &mut times, |word| {
+        format!("invalid parameter \"{word}\"")
+    })?;
+    Ok(max.map(|max| CertificateCache {
+        max,
+        inactive,
+        valid,
+    }))
 }
 
 fn conf_command(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

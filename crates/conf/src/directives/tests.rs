@@ -77,11 +77,12 @@ fn defaults_in_the_table_are_the_real_ones() {
     let model = |line: &str, place: &str| {
         let at = |here: &str| if place == here { line } else { "" };
         let (main, events, http, server) = (at("main"), at("events"), at("http"), at("server"));
-        let upstream = at("upstream");
+        let (upstream, issuer) = (at("upstream"), at("acme_issuer"));
         let mut config = read(&format!(
             "{main} events {{ {events} }} http {{ types {{ a b; }} {http}
              upstream u {{ {upstream} server 192.0.2.1; }}
-             ssl_certificate c; ssl_certificate_key k; server {{ {server} }}
+             acme_issuer i {{ uri https://a.test/; {issuer} }}
+             ssl_certificate c; ssl_certificate_key k; server {{ acme_certificate i a; {server} }}
              server {{ open_file_cache max=1; autoindex on; ssl_dyn_rec_enable on;
              location /p {{ proxy_pass https://192.0.2.1; }} location /f {{ fastcgi_pass 192.0.2.1:1; }}
              location /u {{ uwsgi_pass suwsgi://192.0.2.1:1; }} location /s {{ scgi_pass 192.0.2.1:1; }}
@@ -119,6 +120,7 @@ fn defaults_in_the_table_are_the_real_ones() {
             (HTTP, "http"),
             (SERVER, "server"),
             (UPSTREAM, "upstream"),
+            (ACME_ISSUER, "acme_issuer"),
         ];
         let (_, place) = places
             .into_iter()

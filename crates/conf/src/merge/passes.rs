@@ -2,7 +2,7 @@
 //! and the checks of a level.
 
 use super::certificates;
-use super::servers::inherit;
+use super::servers::{certificate_source, inherit};
 use crate::call::{Fault, shown};
 use crate::directives::default_redirect;
 use crate::draft::{
@@ -11,13 +11,12 @@ use crate::draft::{
 };
 use crate::input::Options;
 use crate::model::{
-    CertificateFiles, CertificateSource, Family, FastCgiPass, GrpcPass, HiddenHeaders, List,
+    CertificateFiles, Family, FastCgiPass, GrpcPass, HiddenHeaders, List,
     MemcachedPass, NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget,
     ProxyHttpVersion, ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, Store,
     TempPath, Template, TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart,
     UwsgiPass, Variable,
 };
-use crate::parser::path_of;
 use crate::variables::Builtin;
 use std::path::Path;
 use std::sync::Arc;
@@ -616,14 +615,10 @@ fn certificate(
             "no \"{family}_ssl_certificate_key\" is defined for certificate \"{shown}\""
         )));
     };
-    let source = |literal: &[u8]| match literal.strip_prefix(b"data:") {
-        Some(pem) => CertificateSource::Inline(shown(pem)),
-        None => CertificateSource::File(options.beside_conf(path_of(literal))),
-    };
     Ok(Some(match (certificate.as_literal(), key.as_literal()) {
         (Some(certificate), Some(key)) => UpstreamCertificate::Files(CertificateFiles {
-            certificate: source(certificate),
-            key: source(key),
+            certificate: certificate_source(options, certificate),
+            key: certificate_source(options, key),
         }),
         _ => UpstreamCertificate::Evaluated {
             certificate: certificate.clone(),

@@ -5,19 +5,25 @@ use super::certificates;
 use super::locations::Inherited;
 use super::passes;
 use crate::build::Build;
-use crate::call::Fault;
+use crate::call::{Fault, shown};
+use crate::directives::{
+    ACME_CERTIFICATE, ACME_CERTIFICATE_KEY, check_identifiers, identifiers_of_names,
+};
 use crate::draft::{
     BuiltinCache, Http2Draft, LocationDraft, OcspScope, ServerBlock, ServerDraft, TlsDraft,
+    WrittenFile,
 };
 use crate::input::Options;
 use crate::model::{
-    Accelerator, AsyncMode, CertificateFiles, CertificateSource, ClientCertificates, ClientOcsp,
-    DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData, Http2, Http2Limits,
-    Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerName, SessionCache,
-    Stapling, Tls, TlsProtocols, VerifyClient,
+    Accelerator, AcmeCertificate, AcmeIssuer, AsyncMode, CertificateFiles, CertificateSource,
+    ClientCertificates, ClientOcsp, DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES,
+    EarlyData, EvaluatedCertificates, EvaluatedPair, Http2, Http2Limits, Ktls, ListenAddress,
+    Locations, MIN_TICKET_ROTATION, Server, ServerCertificates, ServerName, SessionCache, Stapling,
+    Tls, TlsProtocols, VerifyClient,
 };
+use crate::parser::path_of;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +35,7 @@ pub(super) fn server(
     inherited: &Inherited<'_>,
     block: &ServerBlock,
     level: &HttpLevel,
+    issuers: &[Arc<AcmeIssuer>],
 ) -> Result<(Server, LocationDraft), Fault> {
     let mut draft = block.server.clone();
     draft.inherit(&level.server);
@@ -43,6 +50,19 @@ pub(super) fn server(
             "the \"large_client_header_buffers\" size must be equal to or greater than \
              \"connection_pool_size\"",
         ));
+    }
+    let acme_certificate = acme_certificate(issuers, &draft)?;
+    if acme_certificate.is_none() {
+        if names_acme(&block.server.tls) {
+            let message = "\"ssl_certificate $acme_certificate\" without \"acme_certificate\"";
+            return Err(Fault::earlier(&block.origin, message)
+                .help("\"acme_certificate ISSUER\" says where the certificate comes from"));
+        }
+        if names_acme(&draft.tls) {
+            // Written in `http` for the servers that have one.
+            draft.tls.certificates = None;
+            draft.tls.certificate_keys = None;
+        }
     }
     let tls = tls(inherited.options, &draft.tls)?;
     let http2 = http2(&draft.http2);
@@ -69,9 +89,41 @@ pub(super) fn server(
         merge_slashes: draft.merge_slashes.unwrap_or(true),
         client_body_early_read: draft.client_body_early_read.unwrap_or_default(),
         http2,
+        acme_certificate,
         origin: block.origin.clone(),
     };
     Ok((server, location))
+}
+
+/// Whether `ssl_certificate` of a level is what `acme_certificate` brings.
+fn names_acme(draft: &TlsDraft) -> bool {
+    let mut written = draft.certificates.iter().flatten();
+    written.any(|file| file.text == ACME_CERTIFICATE)
+}
+
+/// What `acme_certificate` of a server orders.
+fn acme_certificate(
+    issuers: &[Arc<AcmeIssuer>],
+    draft: &ServerDraft,
+) -> Result<Option<Arc<AcmeCertificate>>, Fault> {
+    let Some(certificate) = &draft.acme_certificate else {
+        return Ok(None);
+    };
+    let origin = &certificate.origin;
+    let issuer = issuers.iter().find(|it| it.name == certificate.issuer);
+    let issuer = issuer.ok_or_else(|| {
+        let message = format!("issuer \"{}\" is missing", certificate.issuer);
+        Fault::earlier(origin, message).help("no \"acme_issuer\" has this name")
+    })?;
+    let identifiers = match &certificate.identifiers[..] {
+        [] => identifiers_of_names(&draft.names, origin)?,
+        written => written.to_vec(),
+    };
+    Ok(Some(Arc::new(AcmeCertificate {
+        identifiers: check_identifiers(identifiers, issuer, origin)?,
+        issuer: Arc::clone(issuer),
+        key: certificate.key.unwrap_or_default(),
+    })))
 }
 
 /// Takes every option that is not set from the outer level.
@@ -143,7 +195,7 @@ impl TlsDraft {
             dyn_rec_size_lo dyn_rec_size_hi dyn_rec_threshold ktls ktls_min_size ktls_key_records
             ktls_key_updates session_timeout session_tickets
             session_ticket_keys session_builtin session_shared session_ticket_rotation
-            session_ticket_state session_store certificate_compression stapling
+            session_ticket_state session_store certificate_cache certificate_compression stapling
             stapling_verify stapling_file stapling_responder stapling_state early_data early_data_methods
             early_data_register_bytes reject_handshake verify_client verify_depth client_certificate
             trusted_certificate crl ocsp ocsp_responder ocsp_cache ech_files async_mode accelerator handshake_timeout);
@@ -159,10 +211,16 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
         return Ok(None);
     }
     let commands = draft.conf_commands.as_deref().unwrap_or_default();
-    let sorted =
-        certificates::of_commands(options, "ssl_conf_command", commands, certificates.last())?;
-    // Of each kind of key the last certificate counts.
-    certificates.extend(sorted.certificates);
+    let named = match &certificates {
+        ServerCertificates::Files(files) => files.last(),
+        ServerCertificates::Evaluated(_) => None,
+    };
+    let sorted = certificates::of_commands(options, "ssl_conf_command", commands, named)?;
+    // Of each kind of key the last certificate counts. Those with variables are used for their
+    // connections, whatever the commands say.
+    if let ServerCertificates::Files(files) = &mut certificates {
+        files.extend(sorted.certificates);
+    }
     let number = |value: Option<u64>, default: u32| {
         value.map_or(default, |value| u32::try_from(value).unwrap_or(u32::MAX))
     };
@@ -296,27 +354,65 @@ fn ocsp(draft: &TlsDraft) -> Option<ClientOcsp> {
     })
 }
 
-fn named_certificates(options: &Options, draft: &TlsDraft) -> Result<Vec<CertificateFiles>, Fault> {
+/// The certificates of `ssl_certificate` and `ssl_certificate_key`.
+fn named_certificates(
+    options: &Options,
+    draft: &TlsDraft,
+) -> Result<ServerCertificates, Fault> {
     let certificates = draft.certificates.as_deref().unwrap_or_default();
     let keys = draft.certificate_keys.as_deref().unwrap_or_default();
     if let Some(last) = certificates.last()
         && keys.len() < certificates.len()
     {
         return Err(Fault::whole(format!(
-            "no \"ssl_certificate_key\" is defined for certificate \"{last}\""
+            "no \"ssl_certificate_key\" is defined for certificate \"{}\"",
+            last.text
         )));
     }
-    let source = |written: &str| match written.strip_prefix("data:") {
-        Some(pem) => CertificateSource::Inline(pem.to_owned()),
-        None => CertificateSource::File(options.beside_conf(Path::new(written))),
+    let pairs = || certificates.iter().zip(keys);
+    let is_acme = |file: &WrittenFile, variable| file.text == variable;
+    let is_half = |(certificate, key): (&WrittenFile, &WrittenFile)| {
+        is_acme(certificate, ACME_CERTIFICATE) != is_acme(key, ACME_CERTIFICATE_KEY)
     };
-    let pairs = certificates.iter().zip(keys);
-    Ok(pairs
-        .map(|(certificate, key)| CertificateFiles {
-            certificate: source(certificate),
-            key: source(key),
+    if pairs().any(is_half) {
+        return Err(Fault::whole(format!(
+            "\"{ACME_CERTIFICATE}\" and \"{ACME_CERTIFICATE_KEY}\" are used together only"
+        )));
+    }
+    let literals = pairs().map(|(certificate, key)| {
+        if is_acme(certificate, ACME_CERTIFICATE) {
+            return None;
+        }
+        Some(CertificateFiles {
+            certificate: certificate_source(options, certificate.name.as_literal()?),
+            key: certificate_source(options, key.name.as_literal()?),
         })
-        .collect())
+    });
+    Ok(match literals.collect() {
+        Some(files) => ServerCertificates::Files(files),
+        None => ServerCertificates::Evaluated(EvaluatedCertificates {
+            pairs: pairs()
+                .map(
+                    |(certificate, key)| match is_acme(certificate, ACME_CERTIFICATE) {
+                        true => EvaluatedPair::Acme,
+                        false => EvaluatedPair::Named {
+                            certificate: certificate.name.clone(),
+                            key: key.name.clone(),
+                        },
+                    },
+                )
+                .collect(),
+            cache: draft.certificate_cache.clone().flatten(),
+        }),
+    })
+}
+
+/// Where a certificate or key without variables comes from.
+pub(super) fn certificate_source(options: &Options, literal: &[u8]) -> CertificateSource {
+    match literal.strip_prefix(b"data:") {
+        Some(pem) => CertificateSource::Inline(shown(pem)),
+        None => CertificateSource::File(options.beside_conf(path_of(literal))),
+    }
 }
 
 /// `off` and `none` win; else a shared zone, which may be inherited while

@@ -1,8 +1,8 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    Charsets, HandshakeLimits, Http2, LimitZone, List, LocationConf, Locations, Script, Template,
-    Tls, Upstream, UserVariable, VerifyClient,
+    AcmeCertificate, Charsets, HandshakeLimits, Http2, LimitZone, List, LocationConf, Locations,
+    Script, Template, Tls, Upstream, UserVariable, VerifyClient,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -170,6 +170,8 @@ pub struct Server {
     pub client_body_early_read: List<Template>,
     /// `http2` and its limits.
     pub http2: Http2,
+    /// `acme_certificate`.
+    pub acme_certificate: Option<Arc<AcmeCertificate>>,
     /// File and line of the `server` block, for messages.
     pub origin: Origin,
 }

@@ -5,6 +5,7 @@
 //! resolved. The data plane reads only these types.
 
 mod access;
+mod acme;
 mod body_filters;
 mod browsers;
 mod compression;
@@ -38,6 +39,7 @@ mod user_variable;
 mod userid;
 
 pub use access::*;
+pub use acme::*;
 pub use body_filters::*;
 pub use browsers::*;
 pub use compression::*;

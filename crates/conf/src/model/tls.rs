@@ -1,6 +1,6 @@
 //! The `ssl_*` directives of one server.
 
-use super::{Origin, SessionStore};
+use super::{CertificateCache, Origin, SessionStore, Template};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub const MIN_TICKET_ROTATION: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct Tls {
     /// `ssl_certificate` with its `ssl_certificate_key`, in order.
-    pub certificates: Vec<CertificateFiles>,
+    pub certificates: ServerCertificates,
     /// `ssl_password_file`.
     pub password_file: Option<PathBuf>,
     /// `ssl_protocols`; default TLSv1.2 TLSv1.3.
@@ -70,6 +70,55 @@ pub struct Tls {
     pub accelerator: Accelerator,
     /// `ssl_handshake_timeout`: from accept to the end of the handshake. Default 60 s.
     pub handshake_timeout: Duration,
+}
+
+/// The certificates of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerCertificates {
+    /// Known when the configuration is read. There are none if all handshakes are refused.
+    Files(Vec<CertificateFiles>),
+    /// The name of at least one contains variables.
+    Evaluated(EvaluatedCertificates),
+}
+
+impl ServerCertificates {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.files().is_some_and(<[CertificateFiles]>::is_empty)
+    }
+
+    /// The files, if they are the same in all handshakes.
+    pub fn files(&self) -> Option<&[CertificateFiles]> {
+        match self {
+            ServerCertificates::Files(files) => Some(files),
+            ServerCertificates::Evaluated(_) => None,
+        }
+    }
+}
+
+/// Certificates whose names are evaluated in each handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvaluatedCertificates {
+    /// In the order of the directives.
+    pub pairs: Arc<[EvaluatedPair]>,
+    /// `ssl_certificate_cache`; default off. Servers that inherit it have the same one.
+    pub cache: Option<Arc<CertificateCache>>,
+}
+
+/// A certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EvaluatedPair {
+    /// Paths, or `data:` and PEM text. Relative paths start from the configuration file's
+    /// directory.
+    Named {
+        /// `ssl_certificate`.
+        certificate: Template,
+        /// `ssl_certificate_key`.
+        key: Template,
+    },
+    /// `$acme_certificate` and `$acme_certificate_key`: what the server's `acme_certificate` has
+    /// brought.
+    Acme,
 }
 
 /// One certificate chain and its private key.

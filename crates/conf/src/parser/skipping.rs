@@ -2,7 +2,9 @@
 
 use super::{Parser, Stop, Text, path_of};
 use crate::directives::{Row, Support};
+use crate::draft::WrittenFile;
 use crate::lexer::{Item, Lexer, Word};
+use crate::model::Template;
 
 impl Parser<'_> {
     /// Reads past the block of a server that is not supported (`stream`, `mail`), if there
@@ -52,7 +54,10 @@ impl Parser<'_> {
             b"ssl_certificate_key" => &mut tls.certificate_keys,
             _ => return,
         };
-        files.get_or_insert_default().push(String::new());
+        files.get_or_insert_default().push(WrittenFile {
+            text: String::new(),
+            name: Template::literal(""),
+        });
     }
 
     /// Reads past a block without looking at what is in it.

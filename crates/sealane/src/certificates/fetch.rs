@@ -3,19 +3,21 @@
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::http::response::Parts;
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use sealane_log::OsError;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// How long a connection attempt may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the whole exchange may take after that.
-const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The head of a response, in bytes.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -79,14 +81,35 @@ pub(super) async fn fetch(
     let stream = connecting
         .map_err(|_elapsed| FetchError::TimedOut(CONNECT_TIMEOUT.as_secs()))?
         .map_err(FetchError::Connect)?;
-    tokio::time::timeout(EXCHANGE_TIMEOUT, exchange(stream, question))
+    tokio::time::timeout(EXCHANGE_TIMEOUT, ask(stream, question))
         .await
         .map_err(|_elapsed| FetchError::TimedOut(EXCHANGE_TIMEOUT.as_secs()))?
 }
 
-async fn exchange(stream: TcpStream, question: Question<'_>) -> Result<Answer, FetchError> {
+async fn ask(stream: TcpStream, question: Question<'_>) -> Result<Answer, FetchError> {
     let max_bytes = question.max_bytes;
     let request = request(question).map_err(|error| FetchError::Http(error.to_string()))?;
+    let (head, body) = exchange(stream, request, max_bytes).await?;
+    if head.status != StatusCode::OK {
+        return Err(FetchError::Status(head.status));
+    }
+    let content_type = head.headers.get(CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok());
+    Ok(Answer {
+        content_type: content_type.unwrap_or_default().to_owned(),
+        body,
+    })
+}
+
+/// One request and its response on a connection of its own, with a body of at most `max_bytes`.
+///
+/// # Errors
+/// Why there is no response.
+pub(super) async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: Request<Full<Bytes>>,
+    max_bytes: usize,
+) -> Result<(Parts, Vec<u8>), FetchError> {
     let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
         .max_buf_size(MAX_HEAD_BYTES)
         .handshake(TokioIo::new(stream))
@@ -94,23 +117,13 @@ async fn exchange(stream: TcpStream, question: Question<'_>) -> Result<Answer, F
         .map_err(invalid)?;
     let asking = async {
         let response = sender.send_request(request).await.map_err(invalid)?;
-        if response.status() != StatusCode::OK {
-            return Err(FetchError::Status(response.status()));
-        }
-        let content_type = response.headers().get(CONTENT_TYPE);
-        let content_type = content_type.and_then(|value| value.to_str().ok());
-        let content_type = content_type.unwrap_or_default().to_owned();
-        let body = Limited::new(response.into_body(), max_bytes)
-            .collect()
-            .await;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, max_bytes).collect().await;
         let body = body.map_err(|error| match error.is::<LengthLimitError>() {
             true => FetchError::TooLong(max_bytes),
             false => FetchError::Http(error.to_string()),
         })?;
-        Ok(Answer {
-            content_type,
-            body: body.to_bytes().to_vec(),
-        })
+        Ok((head, body.to_bytes().to_vec()))
     };
     // The connection is driven here, so that nothing of it is left when this returns.
     let mut connection = std::pin::pin!(connection);

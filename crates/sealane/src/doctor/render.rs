@@ -322,8 +322,14 @@ impl Page {
                 None => String::new(),
                 Some(from) => format!(", staples from {from}"),
             };
+            let attempt = match &certificate.last_attempt {
+                None => String::new(),
+                Some(attempt) => format!(", the last attempt to get one {attempt}"),
+            };
             let (key, file) = (certificate.key, &certificate.file);
-            self.line(format!("    certificate {key} {file}: {end}{staples}"));
+            self.line(format!(
+                "    certificate {key} {file}: {end}{staples}{attempt}"
+            ));
         }
     }
 

@@ -262,6 +262,8 @@ pub(super) struct Certificate {
     pub(super) days_left: Option<i64>,
     /// Whom staples come from, or `ssl_stapling_file`.
     pub(super) staples: Option<String>,
+    /// Of one from an ACME server: what became of the last attempt to renew it.
+    pub(super) last_attempt: Option<String>,
 }
 
 /// A private key and what computes with it.

@@ -1,8 +1,11 @@
 //! Which servers of a configuration will use kernel TLS, and why others will not.
 
 use super::report::{Certificate, Configuration, Finding, KeyAccelerator, Sendfile, Server, Use};
+use crate::certificates::acme;
 use sealane_conf::Config;
-use sealane_conf::model::{self, AsyncMode, Http, ListenAddress, Listener, Locations};
+use sealane_conf::model::{
+    self, AcmeCertificate, AsyncMode, Http, ListenAddress, Listener, Locations,
+};
 use sealane_server::{HandshakeThreads, TlsOfServers};
 use sealane_sys::process;
 use sealane_tls::{Capabilities, KtlsMode, OfferedSuite, ServerTls, Unavailable};
@@ -71,7 +74,7 @@ pub(super) fn examine(
             in_user_space,
             ssl_async: ssl_async(server),
             accelerators: accelerators(tls),
-            certificates: certificates(tls),
+            certificates: certificates(tls, server),
         });
     }
     let mut findings = findings(problems);
@@ -82,7 +85,7 @@ pub(super) fn examine(
 /// Days before its end from which a certificate is something to improve.
 const DAYS_TO_RENEW: i64 = 14;
 
-fn certificates(tls: &ServerTls) -> Vec<Certificate> {
+fn certificates(tls: &ServerTls, server: &model::Server) -> Vec<Certificate> {
     let day_s = 24 * 3600;
     let now_s = sealane_sys::time::unix_coarse_s();
     let days = |end: i64| end.saturating_sub(now_s).div_euclid(day_s);
@@ -91,8 +94,31 @@ fn certificates(tls: &ServerTls) -> Vec<Certificate> {
         key: certificate.key.name(),
         days_left: certificate.ends_s.map(days),
         staples: certificate.staples.map(str::to_owned),
+        last_attempt: None,
     });
-    found.collect()
+    let ordered = server.acme_certificate.as_ref();
+    let ordered = ordered.map(|conf| of_acme_server(conf, now_s));
+    found.chain(ordered).collect()
+}
+
+/// What the state directory says about a certificate from an ACME server.
+fn of_acme_server(conf: &AcmeCertificate, now_s: i64) -> Certificate {
+    let (ends_s, last_attempt) = match acme::kept(conf) {
+        Err(why) => (None, format!("is not known ({why})")),
+        Ok(None) => (None, "is not known".to_owned()),
+        Ok(Some(record)) => (record.ends_s(), record.last_attempt(now_s)),
+    };
+    Certificate {
+        file: format!(
+            "{} of acme issuer \"{}\"",
+            acme::label(conf),
+            conf.issuer.name
+        ),
+        key: conf.key.name(),
+        days_left: ends_s.map(|ends_s| ends_s.saturating_sub(now_s).div_euclid(24 * 3600)),
+        staples: None,
+        last_attempt: Some(last_attempt),
+    }
 }
 
 /// One finding for each file.
@@ -112,7 +138,10 @@ fn certificates_that_end(servers: &[Server]) -> Vec<Finding> {
             1 => format!("certificate {file} ends in 1 day"),
             _ => format!("certificate {file} ends in {days} days"),
         };
-        let remedy = "renew it, then: sealane -s reload".to_owned();
+        let remedy = match &certificate.last_attempt {
+            Some(attempt) => format!("it renews itself; the last attempt {attempt}"),
+            None => "renew it, then: sealane -s reload".to_owned(),
+        };
         found.push(Finding::new("certificate_ends", what, remedy));
     }
     found

@@ -9,6 +9,7 @@
 //! Confinement has two more effects: the worker cannot look into processes outside it (their
 //! memory, environment and descriptors below `/proc`), and cannot signal them.
 
+use crate::certificates::acme::state_directories;
 use crate::journal::{Journal, note};
 use crate::temp_paths;
 use landlock::{
@@ -55,6 +56,9 @@ impl Changeable {
         }
         for path in temp_paths::wanted(config).into_keys() {
             found.add(&path); // the master has made it, or said why not
+        }
+        for path in state_directories(config.http.as_ref()) {
+            found.add(&path); // made by the master, too
         }
         for conf in temp_paths::locations(config) {
             found.add_location(conf);

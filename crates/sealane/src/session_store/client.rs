@@ -164,6 +164,33 @@ impl Client {
         }
     }
 
+    /// Takes a lease for some seconds, or prolongs the holder's own. Returns whether it has it.
+    pub(super) async fn lease(
+        &self,
+        key: &str,
+        holder: &[u8],
+        lifetime_s: u32,
+        asked: Instant,
+    ) -> Result<bool, NoAnswer> {
+        let take = Cmd::new()
+            .arg("SET")
+            .arg(key)
+            .arg(holder)
+            .arg("NX")
+            .arg("EX")
+            .arg(lifetime_s.max(1))
+            .take();
+        if self.store(&take, asked).await? == Value::Okay {
+            return Ok(true);
+        }
+        if self.get(key, holder.len(), asked).await?.as_deref() != Some(holder) {
+            return Ok(false);
+        }
+        // Holders prolong long before the end, so that nobody can have taken it since.
+        self.set(key, holder, lifetime_s, asked).await?;
+        Ok(true)
+    }
+
     async fn store(&self, command: &Cmd, asked: Instant) -> Result<Value, NoAnswer> {
         let answer = self.ask(command, asked).await;
         if answer.is_ok() {

@@ -43,6 +43,9 @@ const MAX_QUEUED: usize = 4 * MAX_IN_FLIGHT;
 /// Longest sealed session that is fetched, in bytes. Sessions are kept up to 4 KiB.
 const MAX_SESSION_BYTES: usize = 8 << 10;
 
+/// Longest sealed record of an ACME account or certificate, in bytes.
+const MAX_RECORD_BYTES: usize = 100 << 10;
+
 /// A store as workers see it.
 pub(crate) struct RemoteStore {
     conf: Arc<SessionStore>,
@@ -72,8 +75,19 @@ struct Request {
 
 enum Question {
     Fetch(Reply<Option<Vec<u8>>>),
-    Put { value: Vec<u8>, lifetime_s: u32 },
-    Claim { lifetime_s: u32, reply: Reply<bool> },
+    Put {
+        value: Vec<u8>,
+        lifetime_s: u32,
+    },
+    Claim {
+        lifetime_s: u32,
+        reply: Reply<bool>,
+    },
+    Lease {
+        holder: [u8; 16],
+        lifetime_s: u32,
+        reply: Reply<bool>,
+    },
 }
 
 /// Prepares the stores of a configuration and adds them to the materials; those of `known` that it
@@ -209,6 +223,15 @@ impl SharedStore for RemoteStore {
     fn claim(&self, key: StoreKey, lifetime_s: u32, reply: Reply<bool>) {
         self.request(key, Question::Claim { lifetime_s, reply });
     }
+
+    fn lease(&self, key: StoreKey, holder: [u8; 16], lifetime_s: u32, reply: Reply<bool>) {
+        let question = Question::Lease {
+            holder,
+            lifetime_s,
+            reply,
+        };
+        self.request(key, question);
+    }
 }
 
 /// Answers the requests of workers for as long as the store is referenced.
@@ -234,7 +257,7 @@ impl Request {
     fn is_abandoned(&self) -> bool {
         match &self.question {
             Question::Fetch(reply) => reply.is_abandoned(),
-            Question::Claim { reply, .. } => reply.is_abandoned(),
+            Question::Claim { reply, .. } | Question::Lease { reply, .. } => reply.is_abandoned(),
             Question::Put { .. } => false,
         }
     }
@@ -244,7 +267,11 @@ impl Request {
         let key = client.full_name(&self.key);
         match self.question {
             Question::Fetch(reply) => {
-                if let Ok(found) = client.get(&key, MAX_SESSION_BYTES, self.asked).await {
+                let max_bytes = match self.key.as_str().starts_with("a:") {
+                    true => MAX_RECORD_BYTES,
+                    false => MAX_SESSION_BYTES,
+                };
+                if let Ok(found) = client.get(&key, max_bytes, self.asked).await {
                     reply.send(found);
                 }
             }
@@ -259,6 +286,15 @@ impl Request {
                 }
                 if let Ok(first) = client.claim(&key, lifetime, self.asked).await {
                     reply.send(first);
+                }
+            }
+            Question::Lease {
+                holder,
+                lifetime_s,
+                reply,
+            } => {
+                if let Ok(ours) = client.lease(&key, &holder, lifetime_s, self.asked).await {
+                    reply.send(ours);
                 }
             }
         }

@@ -30,7 +30,7 @@
 //!          |                      ^  ^ |                           |  or Away  (a thread: 4)
 //!          |                      |  | +--- Done                   |
 //!          +--- Waiting ----------+  +--- signed, or landed -------+
-//!               (the session store)
+//!               (certificates, the session store)
 //!        A flight that is known to need the key goes from Hello or Waiting to Away at once.
 //!
 //! 4      Away --- a job was submitted ---> Parked --- it is done ---> Away --- over ---> Landed
@@ -45,12 +45,15 @@ use super::Connection;
 use crate::admission::{self, Refused};
 use crate::client_certificates::ClientFacts;
 use crate::debug_log;
+use crate::evaluated_certificates::Selecting;
 use crate::snapshot::ServerId;
 use sealane_conf::model::LogLevel;
 use sealane_io::registry::Asked;
 use sealane_io::runtime;
 use sealane_io::stream::{HandshakeTimes, Sealed};
+use sealane_tls::Acceptor;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -67,10 +70,8 @@ impl Connection {
     /// Completes the TLS handshake, whose first bytes are in the buffer.
     pub(super) async fn handshake(&mut self) -> bool {
         let worker = self.worker.clone();
-        let acceptor = self.snapshot.listener(self.listener).acceptor.as_ref();
-        let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
         let received = std::mem::take(&mut self.buffer);
-        let connection = sealane_tls::Connection::accept(acceptor);
+        let connection = sealane_tls::Connection::accept(&self.tls_acceptor());
         let slot = worker.turns.place();
         self.transport
             .start_tls(Sealed::accepting(connection, received, slot));
@@ -111,6 +112,23 @@ impl Connection {
                 );
                 false
             }
+        }
+    }
+
+    /// Chooses TLS settings for this connection.
+    fn tls_acceptor(&self) -> Acceptor {
+        let listener = self.snapshot.listener(self.listener);
+        let acceptor = listener.acceptor.as_ref();
+        let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
+        match listener.evaluates_certificates {
+            false => acceptor.clone(),
+            true => Acceptor::new(Arc::new(Selecting {
+                by_name: acceptor.clone(),
+                worker: self.worker.clone(),
+                snapshot: self.snapshot.clone(),
+                facts: self.facts.clone(),
+                listener: self.listener,
+            })),
         }
     }
 

@@ -14,7 +14,7 @@
 //! | `request`, `gateway` | the request that is sent: URI and header fields, or parameters |
 //! | `attempt`, `next` | trying peers, and whether to try another one |
 //! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it |
-//! | `tls_settings`, `tls_certificates` | TLS on such connections |
+//! | `tls_settings` | TLS on such connections |
 //! | `memcached` | the key of a value |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
@@ -47,7 +47,6 @@ mod states;
 mod sticky;
 mod store;
 mod target;
-mod tls_certificates;
 mod tls_settings;
 mod wire;
 

@@ -2,12 +2,12 @@
 //! completed for each request.
 
 use super::failure::Failure;
-use super::tls_certificates::Certificates;
 use super::{PassRuntime, Target};
+use crate::certificate_files::{CertificateReader, KeptCertificates, Names};
 use crate::exchange::Exchange;
 use crate::materials::Materials;
 use crate::template;
-use crate::tls_build::{emerg, file, label, pem, protocols, secrets};
+use crate::tls_build::{conf_directory, emerg, file, label, pem, protocols, secrets};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -15,7 +15,7 @@ use sealane_conf::model::{
     UpstreamTls,
 };
 use sealane_io::stream::Sealed;
-use sealane_tls::client::{ClientSettings, ClientTls, Connection, PemFile, SessionCache};
+use sealane_tls::client::{ClientIdentity, ClientSettings, ClientTls, Connection, PemFile, SessionCache};
 use sealane_tls::{Identity, Secret};
 use sealane_upstream::Peer;
 use sealane_upstream::pool::ConnectionKey;
@@ -51,7 +51,7 @@ pub(crate) struct PeerTls {
     ignores_name: bool,
     /// `proxy_ssl_certificate` and its key, when they have variables.
     evaluated: Option<(Template, Template)>,
-    certificates: Arc<Certificates>,
+    certificates: CertificateReader<ClientIdentity>,
 }
 
 /// The TLS of one request's connections.
@@ -59,20 +59,16 @@ pub(crate) struct Secured {
     client: ClientTls,
     name: Arc<str>,
     /// The names of a certificate and its key, with their variables evaluated.
-    files: Option<(Vec<u8>, Vec<u8>)>,
-    certificates: Arc<Certificates>,
+    files: Option<Names>,
+    certificates: CertificateReader<ClientIdentity>,
     key: ConnectionKey,
 }
 
 impl<'m> TlsSettings<'m> {
     pub(crate) fn new(config: &Config, materials: &'m Materials) -> TlsSettings<'m> {
-        let conf_file = config.sources.first().map(|source| &*source.path);
         TlsSettings {
             materials,
-            conf_directory: conf_file
-                .and_then(Path::parent)
-                .unwrap_or(&config.prefix)
-                .to_owned(),
+            conf_directory: conf_directory(config).to_owned(),
             built: Vec::new(),
             warnings: Vec::new(),
         }
@@ -107,10 +103,11 @@ impl<'m> TlsSettings<'m> {
             }
             _ => None,
         };
-        let certificates = Certificates::new(
+        let certificates = CertificateReader::new(
             self.conf_directory.clone(),
             self.passwords(conf)?,
-            conf.certificate_cache,
+            conf.certificate_cache
+                .map(|settings| Arc::new(KeptCertificates::new(settings))),
         );
         let tls = PeerTls {
             client,
@@ -118,7 +115,7 @@ impl<'m> TlsSettings<'m> {
             name: conf.name.clone(),
             ignores_name: !conf.server_name && !conf.verify,
             evaluated,
-            certificates: Arc::new(certificates),
+            certificates,
         };
         self.built.push(Built {
             conf: conf.clone(),
@@ -321,7 +318,7 @@ impl PeerTls {
         Secured {
             client: self.client.clone(),
             name,
-            files,
+            files: files.map(|(certificate, key)| Names::new(&certificate, &key)),
             certificates: self.certificates.clone(),
             key: key.into(),
         }
@@ -345,10 +342,10 @@ impl Secured {
     /// # Errors
     /// [`Failure::TlsSetup`] when the certificate cannot be loaded.
     pub(super) async fn client(&self) -> Result<ClientTls, Failure> {
-        let Some((certificate, key)) = &self.files else {
+        let Some(names) = &self.files else {
             return Ok(self.client.clone());
         };
-        let loaded = self.certificates.load(certificate, key).await;
+        let loaded = self.certificates.load(names.clone()).await;
         let identity = loaded.map_err(Failure::TlsSetup)?;
         Ok(self.client.with_identity(Some(identity)))
     }

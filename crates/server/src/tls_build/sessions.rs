@@ -145,7 +145,7 @@ impl<'a> SessionsBuilder<'a> {
         identities: &[Identity],
     ) -> Result<Option<SharedSessions>, Diagnostic> {
         // Without a certificate there are no handshakes to resume.
-        let (Some(conf), Some(identity)) = (&tls.session_store, identities.first()) else {
+        let Some(conf) = tls.session_store.as_ref().filter(|_| !tls.certificates.is_empty()) else {
             return Ok(None);
         };
         let Some(store) = self.materials.session_store(conf) else {
@@ -157,7 +157,15 @@ impl<'a> SessionsBuilder<'a> {
                 let seal = StoreSeal::from_key_file(&key);
                 seal.map_err(|error| emerg(format!("\"{}\": {error}", path.display())))?
             }
-            None => StoreSeal::from_identity(identity).map_err(|error| emerg(error.to_string()))?,
+            None => {
+                let identity = identities.first().ok_or_else(|| {
+                    emerg(format!(
+                        "session store {conf}: \"key=\" has to name a file, as the names of the \
+                         certificates contain variables"
+                    ))
+                })?;
+                StoreSeal::from_identity(identity).map_err(|error| emerg(error.to_string()))?
+            }
         };
         self.notice(match &conf.key_file {
             Some(path) => format!(

@@ -4,7 +4,7 @@ use sealane_awslc::{self as awslc, CertificateChain, sha256};
 
 use super::build::library_error;
 use crate::error::SettingsError;
-use crate::server::load_identity;
+use crate::identities::load_identity;
 use crate::settings::Identity;
 
 /// A certificate chain with its key, ready for connections. Cloning shares it.
@@ -24,7 +24,7 @@ impl ClientIdentity {
     ///
     /// In nginx's words, when they do not load or do not belong together.
     pub fn load(identity: &Identity) -> Result<Self, SettingsError> {
-        let loaded = load_identity(identity, None)?;
+        let loaded = load_identity(identity)?;
         Ok(Self {
             fingerprint: fingerprint(&loaded.chain)?,
             identity: awslc::ClientIdentity::new(&loaded.chain, &loaded.key)

@@ -1,5 +1,5 @@
-//! The steps of a handshake: collect the hello, choose the server, ask the store, drive libssl here
-//! or in the pool, and perform the private-key operation.
+//! The steps of a handshake: collect the hello, choose the server, find its certificates, ask the
+//! store, drive libssl here or in the pool, and perform the private-key operation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +9,57 @@ use sealane_awslc::{HandshakeStatus, KeyOperation, unix_time_s};
 
 use super::{
     ALERT_DECODE_ERROR, ALERT_ILLEGAL_PARAMETER, ALERT_INTERNAL_ERROR, ALERT_PROTOCOL_VERSION,
-    ALERT_UNRECOGNIZED_NAME, Connection, ConnectionState, Signing, Waiting, fatal_alert,
+    ALERT_UNRECOGNIZED_NAME, AwaitedIdentities, Connection, ConnectionState, Question, Signing,
+    Waiting, fatal_alert,
 };
 use crate::accelerator::job;
-use crate::acceptor::Selected;
+use crate::acceptor::{ACME_TLS, Selected};
 use crate::client_hello::{
     self, ClientHello, EchOffer, MAX_HELLO_BYTES, Parsed, USUAL_HELLO_BYTES,
 };
 use crate::ech::EchOutcome;
 use crate::error::Error;
 use crate::hello_records::{Collected, LargeHello};
+use crate::identities::{HelloFacts, Identities, IdentityAnswer};
 use crate::offload::Load;
 use crate::offload::flight::Landed;
 use crate::offload::pool::NotTaken;
-use crate::server::ServerTls;
-use crate::sessions::lookup::{Lookup, LookupStep, Prepared};
+use crate::server::{SentCertificate, ServerTls};
+use crate::sessions::lookup::{Asking, LookupStep, Prepared};
 use crate::sessions::outcome::SessionOutcome;
+
+/// A ClientHello on its way to libssl.
+struct Received<'a> {
+    /// Its records, and perhaps what follows.
+    records: &'a [u8],
+    /// The message that counts, if it is whole: the one in them, or the one inside of that.
+    message: Option<&'a [u8]>,
+    /// The message inside of an encrypted one.
+    inner: Option<&'a [u8]>,
+    /// What it says, if it is well formed.
+    hello: Option<ClientHello<'a>>,
+    /// Its place, if it is a large one.
+    large: Option<LargeHello>,
+}
+
+impl<'a> Received<'a> {
+    /// What is to be looked up for it; `None` if it cannot be read.
+    fn asking<'s>(&'s self, server: &ServerTls, identities: &'s Identities) -> Option<Asking<'s>>
+    where
+        'a: 's,
+    {
+        let (Some(hello), Some(message)) = (&self.hello, self.message) else {
+            return None;
+        };
+        Some(Asking {
+            version: server.rules().version(hello),
+            hello,
+            message,
+            context_id: identities.context_id(),
+            now_s: unix_time_s(),
+        })
+    }
+}
 
 impl Connection {
     /// Collects the ClientHello. `None` once libssl has it and continues.
@@ -100,60 +135,106 @@ impl Connection {
         let message = inner.as_deref().or(message.as_deref());
         let hello = message.and_then(ClientHello::parse);
         let name = hello.as_ref().and_then(ClientHello::server_name);
-        let Selected::Server(server, token) = acceptor.select(name.as_deref()) else {
-            return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
+        let is_challenge = |hello: &ClientHello<'_>| hello.offers_only(ACME_TLS);
+        let challenge = match (hello.as_ref(), name.as_deref()) {
+            (Some(hello), Some(name)) if is_challenge(hello) => acceptor.challenge(name),
+            _ => None,
+        };
+        let (server, token) = match (challenge, acceptor.select(name.as_deref())) {
+            (Some(server), Selected::Server(_, token)) => (server, token),
+            (Some(server), Selected::Reject) => (server, 0),
+            (None, Selected::Server(server, token)) => (server, token),
+            (None, Selected::Reject) => {
+                return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
+            }
         };
         if server.rejects() {
             return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
         }
-        if server.remembers_client_offer() {
-            let offer = hello.as_ref().map(ClientHello::offer);
-            self.client_offer = offer.map(Box::new);
-        }
+        let offer = hello.as_ref().filter(|_| server.remembers_client_offer());
+        let offer = offer.map(|hello| Box::new(hello.offer()));
+        let found = match server.fixed_identities() {
+            Some(identities) => IdentityAnswer::Ready(Ok(Arc::clone(identities))),
+            None => {
+                let facts = HelloFacts::new(hello.as_ref(), offer.as_deref());
+                acceptor.identities(&server, token, facts)
+            }
+        };
+        self.client_offer = offer;
         self.ech = ech;
         self.token = token;
         self.server = Some(Arc::clone(&server));
-        let mut prepared = Prepared::default();
-        if let (Some(hello), Some(message)) = (&hello, message)
-            && server.resumption().is_involved()
-        {
-            let version = server.rules().version(hello);
-            let now_s = unix_time_s();
-            match server.resumption().begin(version, hello, message, now_s) {
-                LookupStep::Ready(ready) => prepared = ready,
-                LookupStep::Wait(lookup) => {
-                    self.wait((bytes, inner.clone()), large, input, server, lookup);
-                    return Ok(Some(HandshakeStatus::Pending));
-                }
+        let received = Received {
+            records: bytes,
+            message,
+            inner: inner.as_deref(),
+            hello,
+            large,
+        };
+        let identities = match found {
+            IdentityAnswer::Ready(Ok(identities)) => identities,
+            IdentityAnswer::Ready(Err(why)) => {
+                return Err(self.reject(ALERT_INTERNAL_ERROR, Error::Certificate(why), output));
             }
-        }
-        let status = self.run(&server, hello.as_ref(), prepared, input, output, load)?;
+            IdentityAnswer::Pending(asked) => {
+                let question = Question::Identities(AwaitedIdentities::Asked(asked));
+                self.wait(received, input, server, question);
+                return Ok(Some(HandshakeStatus::Pending));
+            }
+        };
+        let status = self.look_up(received, &server, identities, input, output, load)?;
         Ok(Some(status))
     }
 
-    /// Keeps the hello at the start of `bytes`, and the one inside of it, until the store has
-    /// answered.
+    /// Asks what has to be known about the session and early data before libssl is started.
+    fn look_up(
+        &mut self,
+        received: Received<'_>,
+        server: &Arc<ServerTls>,
+        identities: Arc<Identities>,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        load: Load,
+    ) -> Result<HandshakeStatus, Error> {
+        let resumption = server.resumption();
+        let step = match received.asking(server, &identities) {
+            Some(asking) if resumption.is_involved() => resumption.begin(asking),
+            _ => LookupStep::Ready(Prepared::default()),
+        };
+        match step {
+            LookupStep::Ready(prepared) => {
+                self.run(received, identities, prepared, input, output, load)
+            }
+            LookupStep::Wait(lookup) => {
+                let question = Question::Session(identities, lookup);
+                self.wait(received, input, Arc::clone(server), question);
+                Ok(HandshakeStatus::Pending)
+            }
+        }
+    }
+
+    /// Keeps the hello until there is an answer.
     fn wait(
         &mut self,
-        (bytes, inner): (&[u8], Option<Vec<u8>>),
-        large: Option<LargeHello>,
+        received: Received<'_>,
         input: &mut &[u8],
         server: Arc<ServerTls>,
-        lookup: Lookup,
+        question: Question,
     ) {
         // Whatever follows the hello stays with the caller.
+        let bytes = received.records;
         let hello_bytes = client_hello::records_length(bytes).min(bytes.len());
         *input = &input[hello_bytes.min(input.len())..];
         self.state = ConnectionState::Waiting(Box::new(Waiting {
             hello: bytes[..hello_bytes].to_vec(),
-            inner,
+            inner: received.inner.map(<[u8]>::to_vec),
             server,
-            lookup,
-            _large: large,
+            question,
+            large: received.large,
         }));
     }
 
-    /// The store has answered, or will not answer.
+    /// There is an answer, or there will be none.
     pub(super) fn go_on(
         &mut self,
         output: &mut Vec<u8>,
@@ -168,50 +249,68 @@ impl Connection {
             hello: records,
             inner,
             server,
-            lookup,
-            _large: large,
+            question,
+            large,
         } = *waiting;
-        let Parsed::Complete(outer) = client_hello::collect(&records) else {
-            return Err(Error::NotEstablished);
+        let outer = match client_hello::collect(&records) {
+            Parsed::Complete(message) => Some(message),
+            _ => None,
         };
-        let message = inner.as_deref().unwrap_or(&outer);
-        let hello = ClientHello::parse(message);
+        let message = inner.as_deref().or(outer.as_deref());
+        let received = Received {
+            records: &records,
+            message,
+            inner: inner.as_deref(),
+            hello: message.and_then(ClientHello::parse),
+            large,
+        };
         let mut input = &records[..];
-        let prepared = match &hello {
-            None => Prepared::default(),
-            Some(hello) => {
-                let version = server.rules().version(hello);
-                let now_s = unix_time_s();
-                match server
-                    .resumption()
-                    .go_on(lookup, version, hello, message, now_s)
-                {
-                    LookupStep::Ready(prepared) => prepared,
-                    LookupStep::Wait(lookup) => {
-                        let hello = (&records[..], inner.clone());
-                        self.wait(hello, large, &mut input, server, lookup);
-                        return Ok(HandshakeStatus::Pending);
-                    }
-                }
+        let (identities, lookup) = match question {
+            Question::Identities(AwaitedIdentities::Answered(Ok(identities))) => {
+                return self.look_up(received, &server, identities, &mut input, output, load);
             }
+            Question::Identities(AwaitedIdentities::Answered(Err(why))) => {
+                return Err(self.reject(ALERT_INTERNAL_ERROR, Error::Certificate(why), output));
+            }
+            Question::Identities(AwaitedIdentities::Asked(_)) => {
+                return Err(Error::NotEstablished);
+            }
+            Question::Session(identities, lookup) => (identities, lookup),
         };
-        self.run(&server, hello.as_ref(), prepared, &mut input, output, load)
+        let step = match received.asking(&server, &identities) {
+            Some(asking) => server.resumption().go_on(lookup, asking),
+            None => LookupStep::Ready(Prepared::default()),
+        };
+        match step {
+            LookupStep::Ready(prepared) => {
+                self.run(received, identities, prepared, &mut input, output, load)
+            }
+            LookupStep::Wait(lookup) => {
+                let question = Question::Session(identities, lookup);
+                self.wait(received, &mut input, server, question);
+                Ok(HandshakeStatus::Pending)
+            }
+        }
     }
 
     /// Starts libssl on `input`, which begins with the hello.
     fn run(
         &mut self,
-        server: &ServerTls,
-        hello: Option<&ClientHello<'_>>,
+        received: Received<'_>,
+        identities: Arc<Identities>,
         prepared: Prepared,
         input: &mut &[u8],
         output: &mut Vec<u8>,
         load: Load,
     ) -> Result<HandshakeStatus, Error> {
-        let Some(chosen) = server.choose(hello) else {
+        let hello = received.hello.as_ref();
+        let Some(server) = self.server.clone() else {
+            return Err(Error::NotEstablished);
+        };
+        let Some(chosen) = server.choose(&identities, hello) else {
             return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
         };
-        self.identity = chosen.identity;
+        self.certificate = SentCertificate::Chosen(Arc::clone(&identities), chosen.identity);
         let mut tls = awslc::Connection::server(chosen.context)?;
         if input.len() > USUAL_HELLO_BYTES
             && client_hello::records_length(input) > USUAL_HELLO_BYTES
@@ -226,7 +325,9 @@ impl Connection {
         }
         self.session = SessionOutcome::begin(&mut tls, server.resumption(), prepared);
         // If that is not certain, it shows along the way whether the key is needed.
-        if hello.is_some_and(|hello| server.signs_first_flight(hello)) && self.leaves(load) {
+        if hello.is_some_and(|hello| server.signs_first_flight(&identities, hello))
+            && self.leaves(load)
+        {
             let (records, rest) =
                 input.split_at(client_hello::records_length(input).min(input.len()));
             match self.hand_over(tls, records, None) {
@@ -283,10 +384,9 @@ impl Connection {
 
     /// Hands the operation to the key's accelerator. Returns whether it is already done.
     fn sign(&mut self, tls: awslc::Connection, wanted: KeyOperation) -> bool {
-        let Some(server) = &self.server else {
+        let Some(accelerator) = self.certificate.accelerator() else {
             return false;
         };
-        let accelerator = server.accelerator(self.identity);
         let (job, mut pending) = job(wanted);
         accelerator.submit(job);
         let result = loop {
@@ -325,7 +425,7 @@ impl Connection {
     fn leaves(&self, load: Load) -> bool {
         self.server
             .as_ref()
-            .is_some_and(|server| server.flights_leave(self.identity, load))
+            .is_some_and(|server| server.flights_leave(&self.certificate, load))
     }
 
     /// Hands the handshake to the pool, or returns it if the pool is gone.
@@ -335,11 +435,11 @@ impl Connection {
         input: &[u8],
         wanted: Option<KeyOperation>,
     ) -> Result<(), NotTaken> {
-        let server = self.server.as_ref();
-        let Some((server, pool)) = server.and_then(|server| Some((server, server.pool()?))) else {
+        let pool = self.server.as_ref().and_then(|server| server.pool());
+        let (Some(pool), Some(accelerator)) = (pool, self.certificate.accelerator()) else {
             return Err(Box::new((tls, wanted)));
         };
-        let flight = pool.hand_over(tls, server.accelerator(self.identity), input, wanted)?;
+        let flight = pool.hand_over(tls, accelerator, input, wanted)?;
         self.state = ConnectionState::Away(flight);
         Ok(())
     }

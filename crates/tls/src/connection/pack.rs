@@ -44,8 +44,7 @@ impl Connection {
     /// [`check_packable`](Self::check_packable).
     pub fn pack(mut self) -> Result<Packed, Box<(Self, NotPackable)>> {
         let sealer = self.check_packable().and_then(|()| self.sealer());
-        let fingerprint = self.server.as_ref();
-        let fingerprint = fingerprint.and_then(|server| server.fingerprint(self.identity));
+        let fingerprint = self.certificate.fingerprint();
         let (sealer, fingerprint) = match (sealer, fingerprint) {
             (Ok(sealer), Some(fingerprint)) => (sealer, fingerprint),
             (Err(reason), _) => return Err(Box::new((self, reason))),
@@ -98,9 +97,10 @@ impl Connection {
             return Err(UnpackError::NoServer);
         };
         let adopted = server.adopt(&packed.fingerprint);
-        let (identity, context) = adopted.ok_or(UnpackError::NoServer)?;
-        let tls = awslc::Connection::from_bytes(context, packed.tls.expose())
+        let adopted = adopted.ok_or(UnpackError::NoServer)?;
+        let tls = awslc::Connection::from_bytes(adopted.context, packed.tls.expose())
             .map_err(|error| UnpackError::Library(Error::Library(error)))?;
+        let certificate = adopted.certificate;
         if (packed.sealer == Sealer::Library) == tls.is_transmit_released() {
             return Err(UnpackError::Malformed("who seals"));
         }
@@ -126,7 +126,7 @@ impl Connection {
             state: ConnectionState::Running(tls),
             server: Some(server),
             token,
-            identity,
+            certificate,
             queue_time_us: packed.queue_time_us,
             sizer: packed.sizer,
             client_offer: packed.client_offer.filter(|_| remembers_offer),

@@ -20,7 +20,7 @@ use crate::ech::{EchOutcome, MAX_OUTER_NAME_BYTES};
 use crate::ja4::JA4_BYTES;
 use crate::ktls::{CALLS, KernelCounts, Refusal};
 use crate::record_size::RecordSizer;
-use crate::server::Fingerprint;
+use crate::identities::Fingerprint;
 use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 

@@ -28,7 +28,10 @@ impl ServerTls {
             rules.min <= ProtocolVersion::Tls12 && rules.max >= lowest
         };
         let has_certificate = |suite: &Suite| {
-            self.kinds().iter().any(|kind| match kind {
+            let Some(kinds) = self.kinds() else {
+                return true;
+            };
+            kinds.iter().any(|kind| match kind {
                 KeyKind::Rsa => suite.uses_rsa_certificate(),
                 _ => suite.uses_ecdsa_certificate(),
             })

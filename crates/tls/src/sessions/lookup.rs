@@ -43,7 +43,19 @@ pub(crate) struct Resumption {
     pub(crate) shared: Option<SharedSessions>,
     pub(crate) early: Option<EarlyData>,
     pub(crate) stats: Arc<SessionStats>,
-    pub(crate) context_id: [u8; 32],
+}
+
+/// A ClientHello for which something is looked up.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    /// What will be negotiated.
+    pub(crate) version: Option<ProtocolVersion>,
+    pub(crate) hello: &'a ClientHello<'a>,
+    /// The hello as a handshake message.
+    pub(crate) message: &'a [u8],
+    /// What the sessions of the server's certificates are bound to.
+    pub(crate) context_id: &'a [u8; 32],
+    pub(crate) now_s: u64,
 }
 
 /// The input with which libssl is started.
@@ -174,16 +186,10 @@ impl Resumption {
     }
 
     /// Looks up what can be looked up at once, and asks the store for the rest.
-    /// `message` is the ClientHello as a handshake message.
-    pub(crate) fn begin(
-        &self,
-        version: Option<ProtocolVersion>,
-        hello: &ClientHello<'_>,
-        message: &[u8],
-        now_s: u64,
-    ) -> LookupStep {
+    pub(crate) fn begin(&self, asking: Asking<'_>) -> LookupStep {
+        let Asking { hello, now_s, .. } = asking;
         let mut prepared = Prepared::default();
-        let Some(version) = version else {
+        let Some(version) = asking.version else {
             return LookupStep::Ready(prepared);
         };
         prepared.without_tickets = version < ProtocolVersion::Tls13 && !self.tickets;
@@ -194,7 +200,7 @@ impl Resumption {
         match self.find_here(&offer, &mut session, now_s) {
             Ok(()) => {
                 let session = Secret::new(std::mem::take(&mut *session));
-                self.found(prepared, &offer, session, hello, message, now_s)
+                self.found(prepared, &offer, session, asking)
             }
             Err(Miss::NotFound) if self.session_store().is_some() => {
                 self.ask_for_session(prepared, &offer)
@@ -204,14 +210,13 @@ impl Resumption {
     }
 
     /// Goes on with the store's answer.
-    pub(crate) fn go_on(
-        &self,
-        lookup: Lookup,
-        version: Option<ProtocolVersion>,
-        hello: &ClientHello<'_>,
-        message: &[u8],
-        now_s: u64,
-    ) -> LookupStep {
+    pub(crate) fn go_on(&self, lookup: Lookup, asking: Asking<'_>) -> LookupStep {
+        let Asking {
+            version,
+            hello,
+            now_s,
+            ..
+        } = asking;
         let mut prepared = lookup.prepared;
         let failure = match lookup.answer {
             Answer::Claim(true) => {
@@ -229,7 +234,7 @@ impl Resumption {
                 return match self.open_value(&offer, value, now_s) {
                     Ok(session) => {
                         prepared.from_store = true;
-                        self.found(prepared, &offer, session, hello, message, now_s)
+                        self.found(prepared, &offer, session, asking)
                     }
                     Err(miss) => LookupStep::Ready(not_found(prepared, &offer, miss, hello)),
                 };
@@ -336,19 +341,17 @@ impl Resumption {
         mut prepared: Prepared,
         offer: &Offer<'_>,
         session: Secret,
-        hello: &ClientHello<'_>,
-        message: &[u8],
-        now_s: u64,
+        asking: Asking<'_>,
     ) -> LookupStep {
         let judged = match (&self.early, offer) {
-            (Some(early), Offer::Psk(psk)) if hello.offers_early_data() => Some(early_data::judge(
+            (Some(early), Offer::Psk(psk)) if asking.hello.offers_early_data() => Some(early_data::judge(
                 early,
                 psk,
-                message,
+                asking.message,
                 session.expose(),
-                &self.context_id,
+                asking.context_id,
                 self.shared.is_some(),
-                now_s,
+                asking.now_s,
             )),
             _ => None,
         };

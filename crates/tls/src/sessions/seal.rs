@@ -102,6 +102,11 @@ impl StoreSeal {
         self.key('o', &id.0)
     }
 
+    /// The name of what nodes know about an ACME account or certificate.
+    pub fn record_key(&self, record: &str) -> StoreKey {
+        self.key('a', record.as_bytes())
+    }
+
     fn key(&self, class: char, id: &[u8]) -> StoreKey {
         let mut text = Vec::with_capacity(1 + id.len());
         text.extend_from_slice(class.encode_utf8(&mut [0; 4]).as_bytes());

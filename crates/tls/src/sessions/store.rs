@@ -30,6 +30,14 @@ pub trait SharedStore: Send + Sync {
     /// (restarted empty, failed over to a replica that lagged) must answer `false`, or not at all,
     /// until `lifetime_s` seconds have passed.
     fn claim(&self, key: StoreKey, lifetime_s: u32, reply: Reply<bool>);
+
+    /// Answers `true` if the lease of this name is free, and gives it to `holder` for `lifetime_s`
+    /// seconds; also if `holder` has it, whose time then begins again. A store that has lost its
+    /// memory may give a lease twice.
+    /// Without an implementation there is no answer.
+    fn lease(&self, key: StoreKey, holder: [u8; 16], lifetime_s: u32, reply: Reply<bool>) {
+        let _ = (key, holder, lifetime_s, reply);
+    }
 }
 
 /// Where the answer to a question goes. Dropping it unused means that there will be none.
@@ -55,8 +63,8 @@ impl<T> Reply<T> {
     }
 }
 
-/// The name of a value in the store: `s:`, `e:`, `k:` or `o:` (a session, a claim on early data,
-/// ticket keys, an OCSP response) and 64 hexadecimal digits that do not reveal ids or tickets. The
+/// The name of a value in the store: `s:`, `e:`, `k:`, `o:` or `a:` (a session, a claim on early
+/// data, ticket keys, an OCSP response, what is known about an ACME certificate) and 64 hexadecimal digits that do not reveal ids or tickets. The
 /// store adds its own prefix.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct StoreKey(String);

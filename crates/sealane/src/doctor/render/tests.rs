@@ -49,12 +49,14 @@ fn server(name: &str, kernel_tls: Use, detail: &str) -> Server {
                 key: "p256",
                 days_left: Some(61),
                 staples: Some("ocsp.example".to_owned()),
+                last_attempt: None,
             },
             Certificate {
                 file: "/etc/ssl/old.pem".to_owned(),
                 key: "rsa2048",
                 days_left: Some(-1),
                 staples: None,
+                last_attempt: None,
             },
         ],
     }

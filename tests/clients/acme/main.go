@@ -1,0 +1,116 @@
+// The name server beside Pebble: every name has the address 127.0.0.1, and TXT records come by
+// dynamic updates (RFC 2136), which have to be signed if there is a key.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/miekg/dns"
+)
+
+type records struct {
+	lock sync.Mutex
+	// Texts by name.
+	texts map[string][]string
+}
+
+func (r *records) change(record dns.RR) int {
+	txt, ok := record.(*dns.TXT)
+	if !ok {
+		return dns.RcodeNotImplemented
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	name, text := strings.ToLower(txt.Hdr.Name), strings.Join(txt.Txt, "")
+	kept := []string{}
+	for _, known := range r.texts[name] {
+		if known != text {
+			kept = append(kept, known)
+		}
+	}
+	switch txt.Hdr.Class {
+	case dns.ClassINET:
+		fmt.Printf("add %s %s\n", name, text)
+		kept = append(kept, text)
+	case dns.ClassNONE:
+		fmt.Printf("remove %s %s\n", name, text)
+	default:
+		return dns.RcodeFormatError
+	}
+	r.texts[name] = kept
+	return dns.RcodeSuccess
+}
+
+func (r *records) answer(zone, key string, w dns.ResponseWriter, question *dns.Msg) {
+	response := new(dns.Msg)
+	response.SetReply(question)
+	if question.Opcode == dns.OpcodeUpdate {
+		signature := question.IsTsig()
+		switch {
+		case key != "" && (signature == nil || w.TsigStatus() != nil):
+			fmt.Printf("refused %v\n", w.TsigStatus())
+			response.Rcode = dns.RcodeNotAuth
+		case len(question.Question) != 1 || !strings.EqualFold(question.Question[0].Name, zone):
+			response.Rcode = dns.RcodeNotZone
+		default:
+			for _, record := range question.Ns {
+				if code := r.change(record); code != dns.RcodeSuccess {
+					response.Rcode = code
+				}
+			}
+		}
+		if signature != nil && w.TsigStatus() == nil {
+			response.SetTsig(signature.Hdr.Name, signature.Algorithm, 300, int64(signature.TimeSigned))
+		}
+		_ = w.WriteMsg(response)
+		return
+	}
+	for _, asked := range question.Question {
+		head := dns.RR_Header{Name: asked.Name, Rrtype: asked.Qtype, Class: dns.ClassINET}
+		switch asked.Qtype {
+		case dns.TypeA:
+			a, _ := dns.NewRR(asked.Name + " 0 IN A 127.0.0.1")
+			response.Answer = append(response.Answer, a)
+		case dns.TypeTXT:
+			r.lock.Lock()
+			for _, text := range r.texts[strings.ToLower(asked.Name)] {
+				txt := &dns.TXT{Hdr: head, Txt: []string{text}}
+				response.Answer = append(response.Answer, txt)
+			}
+			r.lock.Unlock()
+		case dns.TypeSOA:
+			soa, _ := dns.NewRR(zone + " 0 IN SOA ns." + zone + " root." + zone + " 1 60 60 60 60")
+			response.Ns = append(response.Ns, soa)
+		}
+	}
+	_ = w.WriteMsg(response)
+}
+
+func main() {
+	address := flag.String("listen", "127.0.0.1:0", "address, for UDP and TCP")
+	zone := flag.String("zone", "test.", "the zone that takes updates")
+	key := flag.String("key", "", "name of the key that has to sign updates")
+	secret := flag.String("secret", "", "the key in base64")
+	flag.Parse()
+	all := &records{texts: map[string][]string{}}
+	handler := dns.HandlerFunc(func(w dns.ResponseWriter, question *dns.Msg) {
+		all.answer(*zone, *key, w, question)
+	})
+	failed := make(chan error)
+	for _, network := range []string{"udp", "tcp"} {
+		server := &dns.Server{Addr: *address, Net: network, Handler: handler,
+			// Without this, updates are not even looked at.
+			MsgAcceptFunc: func(dns.Header) dns.MsgAcceptAction { return dns.MsgAccept }}
+		if *key != "" {
+			server.TsigSecret = map[string]string{*key: *secret}
+		}
+		go func() { failed <- server.ListenAndServe() }()
+	}
+	log.SetOutput(os.Stderr)
+	log.Fatal(<-failed)
+}
