@@ -254,8 +254,8 @@ impl ResponseInFlight {
 
     /// Whether nothing may be sent before the source has given something.
     fn holds_head(&self) -> bool {
-        let waits = |source: &Box<dyn BodySource>| source.holds_head();
-        self.message.sent == 0 && !self.has_body && self.source.as_ref().is_some_and(waits)
+        let source = self.source.as_deref();
+        self.message.sent == 0 && !self.has_body && source.is_some_and(|s| s.holds_head())
     }
 
     fn turn(&self) -> SendTurn {
