@@ -345,11 +345,11 @@ fn connect() {
     for (fields, expected) in [
         (
             vec![(":method", "CONNECT"), ("host", "a:1")],
-            "refused 1 405 client sent CONNECT without :authority header end",
+            "refused 1 400 client sent CONNECT without :authority header end",
         ),
         (
             replaced(":method", "CONNECT"),
-            "refused 1 405 client sent CONNECT with :scheme or :path header end",
+            "refused 1 400 client sent CONNECT with :scheme or :path header end",
         ),
         (
             vec![(":method", "CONNECT"), (":authority", "no-port")],
