@@ -456,8 +456,8 @@ fn slow_beginnings_are_given_up() {
             3,
             &head("GET", "/a.txt", &[]),
         );
-        // What is no preface when its time is over is a request, of no version that there is.
-        assert!(read_to_close(half.socket()).starts_with(b"HTTP/1.1 505 "));
+        // What is no preface when its time is over is a request, with a target that is none.
+        assert!(read_to_close(half.socket()).starts_with(b"HTTP/1.1 400 "));
         for (name, client) in [
             ("a preface alone", &mut alone),
             ("half a frame", &mut within_frame),

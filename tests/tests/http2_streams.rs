@@ -570,3 +570,65 @@ fn idle_connections_cost_little_memory() {
         assert_eq!(client.fetch("/a.txt").status, 200, "it is still there");
     }
 }
+
+/// The status of a stream and the frame that ends it.
+#[track_caller]
+fn status_and_end(client: &mut Client, stream: u32) -> (String, Frame) {
+    let mut status = String::new();
+    loop {
+        let frame = client.next_frame().expect("the connection goes on");
+        if frame.kind == kind::HEADERS {
+            let fields = client.decode(&frame.payload);
+            let found = fields.into_iter().find(|(name, _)| name == ":status");
+            status = found.map_or(status, |(_, value)| value);
+        }
+        assert_ne!(frame.kind, kind::GOAWAY, "{frame:?}");
+        if frame.stream == stream && frame.ends_stream() {
+            return (status, frame);
+        }
+    }
+}
+
+#[test]
+fn malformed_requests_are_answered_and_logged_before_their_stream_is_reset() {
+    let site = Site::new();
+    site.write("html/a.txt", "alpha");
+    let server = site.serve(
+        "log_format ours '$status $request_method $uri';
+         access_log logs/access.log ours;
+         server { listen 127.0.0.1:%plain%; http2 on; root html;
+             location /dav { dav_methods PUT; } }",
+    );
+    let mut client = Client::open(server.port("plain"), &[]);
+    for (method, path, fields, status) in [
+        ("GET", "/a.txt", &[("a b", "v")][..], "400"),
+        ("GET", "/a.txt", &[("a", "b\r\nc: d")], "400"),
+        ("GET", "/a.txt", &[("connection", "close")], "400"),
+        ("GET", "a.txt", &[], "400"),
+        ("CONNECT", "/", &[], "400"),
+    ] {
+        let stream = client.request(method, path, fields, true);
+        let (found, end) = status_and_end(&mut client, stream);
+        assert_eq!(found, status, "{method} {path} {fields:?}");
+        assert_eq!(
+            (end.kind, end.number(0)),
+            (kind::RST_STREAM, code::PROTOCOL_ERROR)
+        );
+    }
+    // So is one whose body is not as long as it said.
+    for (length, body) in [("9", "short"), ("1", "long")] {
+        let stream = client.request("PUT", "/dav", &[("content-length", length)], false);
+        client.frame(kind::DATA, flag::END_STREAM, stream, body.as_bytes());
+        let (found, end) = status_and_end(&mut client, stream);
+        assert_eq!((found.as_str(), end.kind), ("400", kind::RST_STREAM));
+    }
+    let stream = client.get("/a.txt");
+    let (found, end) = status_and_end(&mut client, stream);
+    assert_eq!((found.as_str(), end.kind), ("200", kind::DATA));
+    drop(client);
+    wait_for("the lines of all requests", || {
+        let log = std::fs::read_to_string(site.path("logs/access.log")).unwrap_or_default();
+        let count = |status: &str| log.lines().filter(|line| line.starts_with(status)).count();
+        ((count("400 "), count("200 ")) == (7, 1)).then_some(())
+    });
+}

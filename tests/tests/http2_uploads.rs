@@ -331,3 +331,44 @@ fn windows_open_beside_a_download() {
         });
     }
 }
+
+#[test]
+fn a_body_may_come_in_frames_of_the_size_that_is_announced() {
+    let site = Site::new();
+    let server = serve(&site, parrot(), "");
+    let content = Random::new(5).bytes(60_000);
+    for path in ["/stored/", "/streamed/"] {
+        let mut client = Client::open(server.port("plain"), &[]);
+        let length = content.len().to_string();
+        let stream = client.request("POST", path, &[("content-length", &length)], false);
+        client.frame(kind::DATA, flag::END_STREAM, stream, &content);
+        let response = client.response(stream);
+        assert!(response.body == content, "{path}");
+    }
+}
+
+#[test]
+fn a_body_of_unknown_length_is_granted_more_as_soon_as_it_is_read() {
+    let site = Site::new();
+    let server = serve(&site, parrot(), "");
+    let mut client = Client::open(server.port("plain"), &[]);
+    let stream = client.request("POST", "/stored/", &[], false);
+    loop {
+        let frame = client.next_frame().expect("the connection goes on");
+        if frame.kind == kind::WINDOW_UPDATE && frame.stream == stream {
+            assert_eq!(frame.number(0), 64 << 10);
+            break;
+        }
+    }
+    // One that fits needs no more.
+    let stream = client.request("POST", "/streamed/", &[("content-length", "4")], false);
+    client.frame(kind::DATA, flag::END_STREAM, stream, b"four");
+    loop {
+        let frame = client.next_frame().expect("the connection goes on");
+        let is_grant = frame.kind == kind::WINDOW_UPDATE && frame.stream == stream;
+        assert!(!is_grant, "{frame:?}");
+        if frame.stream == stream && frame.ends_stream() {
+            break;
+        }
+    }
+}

@@ -596,3 +596,32 @@ fn early_hints_and_trailers() {
         "{text}"
     );
 }
+
+#[test]
+fn heads_in_many_small_frames_and_bodies_in_large_ones() {
+    const CONTINUATION: u8 = 9;
+    let body = pattern(60_000);
+    let expected = body.clone();
+    let origin = Raw::start(&[], move |frames| {
+        loop {
+            let stream = frames.request()?;
+            // The first request gets as many as are taken, the second one more.
+            let more = if frames.number == 0 { 128 } else { 129 };
+            frames.send(HEADERS, 0, stream, OK)?;
+            let block = [b"\x00\x01x\x7f\x01".as_slice(), &[b'v'; 128]].concat();
+            for byte in &block[..more - 1] {
+                frames.send(CONTINUATION, 0, stream, &[*byte])?;
+            }
+            frames.send(CONTINUATION, END_HEADERS, stream, &block[more - 1..])?;
+            frames.send(DATA, END_STREAM, stream, &body)?;
+            frames.end()?;
+        }
+    });
+    let site = Site::new();
+    let server = front(&site, &[&origin], "");
+    let response = wire::get(server.port("front"), "/");
+    assert_eq!(response.status, 200);
+    assert!(response.body == expected);
+    assert_eq!(wire::get(server.port("front"), "/").status, 502);
+    server.wait_for_log("upstream broke HTTP/2: ");
+}

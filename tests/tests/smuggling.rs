@@ -298,7 +298,7 @@ fn what_arrives_by_http2_is_what_was_meant() {
     assert_as_logged(&site, &everything);
 }
 
-/// The request was complete before its body turned out to be wrong.
+/// The body turns out to be wrong before the request is passed on, or while it is.
 #[test]
 fn a_body_behind_length_0_goes_nowhere() {
     const REQUEST: &[u8] = b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -309,18 +309,18 @@ fn a_body_behind_length_0_goes_nowhere() {
         for name in names {
             let mut client = http2::Client::open(server.port(name), &[]);
             let stream = client.request("POST", "/t", &[("content-length", "0")], false);
-            assert_eq!(read(&mut client, stream), "200 POST /t", "{name}");
             client.frame(http2::kind::DATA, http2::flag::END_STREAM, stream, REQUEST);
+            let answer = read(&mut client, stream);
+            let is_refused = answer.starts_with("400 ");
+            assert!(is_refused || answer == "200 POST /t", "{name}: {answer}");
             let stream = client.get("/after");
             assert_eq!(read(&mut client, stream), "200 GET /after", "{name}");
             let other = wire::get(server.port(name), "/other").text();
             assert_eq!(other, "GET /other", "{name}");
-            let seen = understood(origin);
-            assert_eq!(
-                texts(&seen),
-                ["POST /t", "GET /after", "GET /other"],
-                "{name}"
-            );
+            let mut seen = texts(&understood(origin));
+            // Where bodies are streamed, its head may have been on its way.
+            seen.retain(|text| text != "POST /t" || name == names[0]);
+            assert_eq!(seen, ["GET /after", "GET /other"], "{name}");
         }
     }
 }

@@ -85,12 +85,6 @@ pub enum RequestError {
         /// What is wrong, in nginx's words.
         why: &'static str,
     },
-    /// HTTP/2: a malformed `CONNECT` (RFC 9113 section 8.5). A well-formed one gets the same status
-    /// where there is no tunnel.
-    MalformedConnect {
-        /// What is wrong.
-        why: &'static str,
-    },
     /// HTTP/1.1 without `Host`, or HTTP/2 without `:authority` and `host`.
     MissingHost,
     /// `Content-Length` is not a number.
@@ -118,7 +112,6 @@ impl RequestError {
             | RequestError::HeadTooLarge
             | RequestError::TooManyHeaders => StatusCode::HEADER_TOO_LARGE,
             RequestError::VersionNotSupported { .. } => StatusCode::VERSION_NOT_SUPPORTED,
-            RequestError::MalformedConnect { .. } => StatusCode::NOT_ALLOWED,
             RequestError::UnknownTransferEncoding { .. } => StatusCode::NOT_IMPLEMENTED,
             _ => StatusCode::BAD_REQUEST,
         }
@@ -150,7 +143,7 @@ impl RequestError {
                 _ => "client sent no :path header",
             },
             RequestError::PrematureEnd => "client prematurely closed stream",
-            RequestError::Malformed { why } | RequestError::MalformedConnect { why } => why,
+            RequestError::Malformed { why } => why,
             RequestError::MissingHost => "client sent HTTP/1.1 request without \"Host\" header",
             RequestError::InvalidContentLength { .. } => {
                 "client sent invalid \"Content-Length\" header"
@@ -172,9 +165,7 @@ impl RequestError {
     pub fn is_malformed(&self) -> bool {
         matches!(
             self,
-            RequestError::Malformed { .. }
-                | RequestError::MalformedConnect { .. }
-                | RequestError::MissingPseudoHeader { .. }
+            RequestError::Malformed { .. } | RequestError::MissingPseudoHeader { .. }
         )
     }
 

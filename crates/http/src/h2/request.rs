@@ -61,11 +61,6 @@ impl RequestSink {
             .get_or_insert(RequestError::Malformed { why });
     }
 
-    fn malformed_connect(&mut self, why: &'static str) {
-        self.malformed
-            .get_or_insert(RequestError::MalformedConnect { why });
-    }
-
     fn refuse(&mut self, error: RequestError) {
         self.refused.get_or_insert(error);
     }
@@ -340,10 +335,10 @@ impl RequestSink {
     /// CONNECT has a method and an authority, and no other pseudo-headers (section 8.5).
     fn judge_connect(&mut self, text: &[u8]) {
         let Some(authority) = self.authority else {
-            return self.malformed_connect("client sent CONNECT without :authority header");
+            return self.malformed("client sent CONNECT without :authority header");
         };
         if self.scheme.is_some() || self.path.is_some() {
-            return self.malformed_connect("client sent CONNECT with :scheme or :path header");
+            return self.malformed("client sent CONNECT with :scheme or :path header");
         }
         match split_target(authority.of(text), Method::Connect) {
             Ok(form) => self.head.form = form,

@@ -220,3 +220,33 @@ fn a_head_larger_than_a_frame_leaves_in_continuations() {
         assert_eq!(show(&text), format!(":status: 200\r\nx-large: {value}\r\n"));
     });
 }
+
+#[test]
+fn larger_frames_are_taken_where_they_were_announced() {
+    let settings = || Settings {
+        max_frame_bytes: 1 << 20,
+        stream_window_bytes: 1 << 20,
+        ..Settings::default()
+    };
+    server_with(settings(), |end| {
+        end.post(1);
+        end.feed(&data_frame(1, &[5; 50_000], true));
+        assert_eq!(
+            end.take_events(),
+            ["request 1 POST / HTTP/2.0", "data 1 50000 end"]
+        );
+    });
+    // Others are read as a whole: a header block no further than its limit, the rest never.
+    for (kind, fault) in [
+        (FrameType::Headers, Fault::Flood(Flood::Continuation)),
+        (FrameType::Settings, Fault::FrameTooLarge),
+        (FrameType::PriorityUpdate, Fault::FrameTooLarge),
+    ] {
+        server_with(settings(), |end| {
+            let mut header = Vec::new();
+            push_header(&mut header, kind, 0, 1, 65_536 + 1 + 5 + 255 + 1);
+            end.feed(&header);
+            end.expect_fault(fault);
+        });
+    }
+}

@@ -345,11 +345,11 @@ fn connect() {
     for (fields, expected) in [
         (
             vec![(":method", "CONNECT"), ("host", "a:1")],
-            "refused 1 405 client sent CONNECT without :authority header end",
+            "refused 1 400 client sent CONNECT without :authority header end",
         ),
         (
             replaced(":method", "CONNECT"),
-            "refused 1 405 client sent CONNECT with :scheme or :path header end",
+            "refused 1 400 client sent CONNECT with :scheme or :path header end",
         ),
         (
             vec![(":method", "CONNECT"), (":authority", "no-port")],
@@ -651,5 +651,53 @@ fn a_refused_request_is_answered_on_its_stream() {
             ["HEADERS 1 :status: 400 end", "RST_STREAM 1 NO_ERROR"]
         );
         assert_eq!(end.bodies[&1], b"some body");
+    });
+}
+
+#[test]
+fn what_follows_an_error_is_ignored_until_the_stream_is_reset() {
+    // 8.1.1: a malformed request may be answered before its stream is reset.
+    let scripts: [&dyn Fn(&mut End); 2] = [
+        &|end| end.headers(1, false, &with(&[("a b", "v")])),
+        &|end| {
+            end.headers(1, false, &[POST, &[("content-length", "1")]].concat());
+            end.feed(&data_frame(1, b"more", false));
+        },
+    ];
+    for script in scripts {
+        server(|end| {
+            script(end);
+            assert!(end.take_events().last().is_some_and(|event| {
+                event.starts_with("refused 1 400") || event.starts_with("malformed 1")
+            }));
+            let stream = end.last_request();
+            assert!(end.connection.has_received_end(stream));
+            end.feed(&data_frame(1, b"still more", false));
+            end.headers(1, true, &[("x", "y")]);
+            end.feed(&data_frame(1, b"", true));
+            assert_eq!(end.take_events(), [""; 0]);
+            assert_eq!(end.sent_words(), [""; 0]);
+            end.respond(stream, false);
+            let mut out = Vec::new();
+            end.connection
+                .reset(stream, ErrorCode::PROTOCOL_ERROR, &mut out);
+            assert_eq!(end.connection.open_streams(), 0);
+            assert_eq!(end.fault, None);
+        });
+    }
+}
+
+#[test]
+fn an_answered_request_that_turns_out_to_be_malformed_is_reset_at_once() {
+    server(|end| {
+        end.headers(1, false, &[POST, &[("content-length", "1")]].concat());
+        let stream = end.last_request();
+        end.respond(stream, false);
+        end.feed(&data_frame(1, b"more", true));
+        assert_eq!(
+            end.take_events().last().map(String::as_str),
+            Some("fault 1 PROTOCOL_ERROR body does not have the declared length")
+        );
+        assert_eq!(end.connection.open_streams(), 0);
     });
 }
