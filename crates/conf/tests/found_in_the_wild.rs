@@ -209,7 +209,7 @@ fn what_is_not_built_yet_is_not_called_wrong() {
 #[test]
 fn a_variable_of_a_module_that_is_left_out_is_not_called_wrong() {
     let text = "events {} http { server {
-        location /old { if ($ancient_browser) { return 403; } }
+        location /old { if ($geoip_city) { return 403; } }
         location /here { return 200 $geoip_country_code; }
         location /wrong { return 200 $geoip_contry; }
     } }";
@@ -223,7 +223,7 @@ fn a_variable_of_a_module_that_is_left_out_is_not_called_wrong() {
         let help = refusal.diagnostic.help.as_deref().expect("there is advice");
         (refusal.kind, help.contains("its module is left out: "))
     };
-    for variable in ["ancient_browser", "geoip_country_code"] {
+    for variable in ["geoip_city", "geoip_country_code"] {
         assert_eq!(kind_of(variable), (RefusalKind::Unsupported, true));
     }
     assert_eq!(kind_of("geoip_contry"), (RefusalKind::Wrong, false));
