@@ -209,7 +209,7 @@ fn what_is_not_built_yet_is_not_called_wrong() {
 #[test]
 fn a_variable_of_a_module_that_is_left_out_is_not_called_wrong() {
     let text = "events {} http { server {
-        location /city { if ($geoip_city) { return 403; } }
+        location /old { if ($geoip_city) { return 403; } }
         location /here { return 200 $geoip_country_code; }
         location /wrong { return 200 $geoip_contry; }
     } }";
