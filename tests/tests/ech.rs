@@ -119,7 +119,7 @@ fn without_keys_clients_are_told_that_there_are_none() {
     let site = site();
     let configs = make_key(&site, "key.pem");
     let server = site.serve(&configuration(&site, ""));
-    assert_eq!(ask(&site, &server, &configs), "rejected ");
+    assert_eq!(ask(&site, &server, &configs), "rejected");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_key_file_is_private_and_never_overwritten() {
     let site = Site::new();
     let binary = sealane_binary().display().to_string();
     let run = |arguments: &[&str]| -> Outcome {
-        command(&binary, &[&["ech-key"], arguments].concat(), b"")
+        command(&binary, &[&["ech-key"][..], arguments].concat(), b"")
     };
     let first = make_key(&site, "key.pem");
     let path = site.path("key.pem");
