@@ -1,8 +1,9 @@
 //! Encrypted Client Hello (`ssl_ech_file`), with Go as the client, and `sealane ech-key`.
 
-use sealane_tests::go::go_client;
 use sealane_tests::reload::{Reload, reload_as_it_is};
-use sealane_tests::{Certificate, CertificateKey, Outcome, Server, Site, command, sealane_binary};
+use sealane_tests::{
+    Certificate, CertificateKey, Outcome, Server, Site, command, go_client, sealane_binary,
+};
 use std::os::unix::fs::PermissionsExt;
 
 /// Makes a key, and returns what its record says of it, in base64.

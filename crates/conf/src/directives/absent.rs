@@ -101,9 +101,5 @@ const GEOIP_VARIABLES: [&str; 16] = [
 
 /// What to use instead of a variable that one of these modules has.
 pub(crate) fn instead_of_variable(name: &str) -> Option<&'static str> {
-    match name {
-        "ancient_browser" | "modern_browser" | "msie" => Some(BROWSER),
-        _ if GEOIP_VARIABLES.contains(&name) => Some(GEOIP),
-        _ => None,
-    }
+    GEOIP_VARIABLES.contains(&name).then_some(GEOIP)
 }
