@@ -1,8 +1,9 @@
 //! Encrypted Client Hello (`ssl_ech_file`), with Go as the client, and `sealane ech-key`.
 
-use sealane_tests::go::go_client;
 use sealane_tests::reload::{Reload, reload_as_it_is};
-use sealane_tests::{Certificate, CertificateKey, Outcome, Server, Site, command, sealane_binary};
+use sealane_tests::{
+    Certificate, CertificateKey, Outcome, Server, Site, command, go_client, sealane_binary,
+};
 use std::os::unix::fs::PermissionsExt;
 
 /// Makes a key, and returns what its record says of it, in base64.
@@ -119,7 +120,7 @@ fn without_keys_clients_are_told_that_there_are_none() {
     let site = site();
     let configs = make_key(&site, "key.pem");
     let server = site.serve(&configuration(&site, ""));
-    assert_eq!(ask(&site, &server, &configs), "rejected ");
+    assert_eq!(ask(&site, &server, &configs), "rejected");
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn a_key_file_is_private_and_never_overwritten() {
     let site = Site::new();
     let binary = sealane_binary().display().to_string();
     let run = |arguments: &[&str]| -> Outcome {
-        command(&binary, &[&["ech-key"], arguments].concat(), b"")
+        command(&binary, &[&["ech-key"][..], arguments].concat(), b"")
     };
     let first = make_key(&site, "key.pem");
     let path = site.path("key.pem");

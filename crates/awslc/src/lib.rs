@@ -16,13 +16,14 @@
 //! | `client.rs` | [`ClientContext`], [`ClientConnection`]: the client side, for upstreams, the load generator and the tests |
 //! | `verify.rs` | [`Verifier`]: whether a chain is trusted and belongs to a name |
 //! | `bio.rs` | the `BIO` that lends the caller's buffers to libssl for one call |
-//! | `callbacks.rs` | every `extern "C"` function, each stopping panics at the border |
+//! | `callbacks.rs`, `callbacks/` | every `extern "C"` function, each stopping panics at the border |
 //! | `record.rs` | application records sealed straight into the caller's output |
 //! | `transmit.rs` | taking the write direction away from libssl: keys, guard |
 //! | `moving.rs` | a connection that continues in another process |
 //! | `peer.rs`, `verify.rs` | client certificates, and whether those of either side are trusted |
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
 //! | `ocsp.rs` | OCSP: questions about certificates, and what responders say |
+//! | `ech.rs` | Encrypted Client Hello: keys of a server, and what they open |
 //! | `certificate_compression.rs` | compressed certificates (RFC 8879) |
 //! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
 //! | `key_operation.rs` | the private-key operation of a handshake, computed wherever that is best |
