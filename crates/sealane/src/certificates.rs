@@ -1,7 +1,8 @@
 //! Certificates that look after themselves.
 //!
 //! One thread of the worker process, "certificates", asks OCSP responders ([`stapling`]) over
-//! HTTP ([`fetch`]), and orders certificates from ACME servers ([`acme`]). Handshakes read what it has found and never wait for it.
+//! HTTP ([`fetch`]), and orders certificates from ACME servers ([`acme`]). Handshakes read what it
+//! has found and never wait for it.
 
 pub(crate) mod acme;
 mod fetch;

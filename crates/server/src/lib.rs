@@ -97,4 +97,4 @@ pub use acme::{AcmeFiles, AcmeId, AcmeState, AcmeTask, HttpAnswer, TlsAnswer};
 pub use handover::moving_format;
 pub use materials::Materials;
 pub use snapshot::Snapshot;
-pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers};
+pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers, secrets};

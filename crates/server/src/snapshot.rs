@@ -94,6 +94,8 @@ pub struct ServerRuntime {
     pub tree: LocationTree,
     /// The TLS settings, if one of its `listen` lines has `ssl`.
     pub tls: Option<Arc<ServerTls>>,
+    /// All that `tls` is made of.
+    pub(crate) tls_inputs: [u8; 32],
     /// Its certificates, if handshakes ask for them.
     pub(crate) certificates: Option<EvaluatedCertificates>,
     /// How its HTTP/2 connections behave.
@@ -211,6 +213,10 @@ impl Snapshot {
         is_written: bool,
     ) -> Option<&Arc<GroupRuntime>> {
         self.groups.named(host, port, is_written)
+    }
+
+    pub(crate) fn servers(&self) -> &[ServerRuntime] {
+        &self.servers
     }
 
     /// All listeners, in the order of the configuration.

@@ -3,6 +3,7 @@
 mod client_certificates;
 mod early_data;
 mod handshakes;
+mod identities;
 mod ktls;
 mod large_hellos;
 mod moving;
