@@ -237,15 +237,16 @@ impl Drop for Pebble<'_> {
 pub struct TestZone<'a> {
     site: &'a Site,
     child: Child,
+    port: u16,
 }
 
 impl<'a> TestZone<'a> {
-    /// Starts it on the port `%names%`. With a key (its name and base64) updates have to be signed.
+    /// Starts it on a free port. With a key (its name and base64) updates have to be signed.
     #[track_caller]
     pub fn start(site: &'a Site, key: Option<(&str, &str)>) -> TestZone<'a> {
-        let log = std::fs::File::create(site.path("logs/names.log")).expect("writable");
+        let path = site.path("logs/names.log");
+        let log = std::fs::File::create(&path).expect("the site is writable");
         let mut command = Command::new(name_server_path());
-        command.args(["-listen", &format!("127.0.0.1:{}", site.port("names"))]);
         if let Some((name, secret)) = key {
             command.args(["-key", name, "-secret", secret]);
         }
@@ -254,16 +255,22 @@ impl<'a> TestZone<'a> {
             .stdout(log)
             .spawn()
             .expect("it was built");
-        let zone = TestZone { site, child };
-        wait_for("the name server to listen", || {
-            TcpStream::connect(("127.0.0.1", zone.port())).ok()
+        let mut zone = TestZone {
+            site,
+            child,
+            port: 0,
+        };
+        zone.port = wait_for("the name server to listen", || {
+            let text = std::fs::read_to_string(&path).ok()?;
+            let line = text.lines().next()?.strip_prefix("port ")?;
+            line.parse().ok()
         });
         zone
     }
 
     /// Its port, for UDP and TCP.
     pub fn port(&self) -> u16 {
-        self.site.port("names")
+        self.port
     }
 
     /// The updates that it has taken or refused.

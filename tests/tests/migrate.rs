@@ -397,7 +397,7 @@ fn what_is_not_built_yet_has_its_own_section() {
     let site = Site::new();
     let file = written(
         &site,
-        "server { listen 443 ssl; ssl_certificate $host.pem; ssl_certificate_key a.key; }",
+        "server { listen 443 ssl; ssl_certificate a.pem; ssl_certificate_key engine:e:k; }",
     );
     let text = migrate(&file).text();
     assert!(text.contains("Not built yet"), "{text}");

@@ -240,6 +240,8 @@ pub(crate) struct TlsDraft {
     pub(crate) certificates: Option<Vec<WrittenFile>>,
     pub(crate) certificate_keys: Option<Vec<WrittenFile>>,
     /// `Some(None)`: `off`.
+    pub(crate) certificate_reload: Option<Option<Duration>>,
+    /// `Some(None)`: `off`.
     pub(crate) certificate_cache: Option<Option<Arc<CertificateCache>>>,
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) protocols: Option<TlsProtocols>,

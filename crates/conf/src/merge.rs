@@ -16,8 +16,8 @@ use crate::diagnostic::{Diagnostic, Failure};
 use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
-    Config, ErrorLog, Events, HandshakeLimits, Http, List, ListenAddress, Listener, LogLevel,
-    LogTarget, Main, Origin, Server, Source, TempPath, WorkerCount,
+    CERTIFICATE_RELOAD, Config, ErrorLog, Events, HandshakeLimits, Http, List, ListenAddress,
+    Listener, LogLevel, LogTarget, Main, Origin, Server, Source, TempPath, WorkerCount,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -265,6 +265,11 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                     .collect(),
                 charsets: Arc::new(charsets),
                 handshakes: handshake_limits(&level.server.tls, connections),
+                certificate_reload: level
+                    .server
+                    .tls
+                    .certificate_reload
+                    .unwrap_or(Some(CERTIFICATE_RELOAD)),
                 upstreams: std::mem::take(&mut b.upstreams),
                 http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),
                 compression_memory_bytes: b.http.compression_memory_bytes.unwrap_or(512 << 20),

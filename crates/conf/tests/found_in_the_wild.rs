@@ -192,7 +192,7 @@ fn what_is_not_built_yet_is_not_called_wrong() {
     let text = "events {} http {
         upstream u { server 127.0.0.1:1 made_up=1; }
         server { location / { proxy_pass http://u; } }
-        server { listen 8443 ssl; ssl_certificate $host.pem; ssl_certificate_key k; }
+        server { listen 8443 ssl; ssl_certificate c; ssl_certificate_key engine:e:k; }
     }";
     let mut files = MemoryLoader::new().with("/etc/nginx.conf", text);
     let survey = survey(&Options::new("/etc/nginx.conf", "/srv"), &mut files);
@@ -201,7 +201,7 @@ fn what_is_not_built_yet_is_not_called_wrong() {
         let kinds = refusals.filter(|refusal| refusal.name == name);
         kinds.map(|refusal| refusal.kind).collect::<Vec<_>>()
     };
-    assert_eq!(of("ssl_certificate"), [RefusalKind::NotYet]);
+    assert_eq!(of("ssl_certificate_key"), [RefusalKind::NotYet]);
     assert_eq!(of("server"), [RefusalKind::Wrong]);
     assert_eq!(survey.refusals.len(), 2, "{:?}", survey.refusals);
 }

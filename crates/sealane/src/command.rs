@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
             register: register.and_then(|it| session_store::register_of_old_binary(it, &first)),
         }
     };
-    let prepared = prepare(reading, places, &goal, &first).map(|(server, _)| server);
+    let prepared = prepare(reading, places, &goal, &first);
     match prepared {
         Err(Refused) if arguments.test => {
             say(&format!(

@@ -53,6 +53,7 @@ mod program;
 mod reload;
 mod resolver;
 mod restarts;
+mod rotation;
 mod sandbox;
 mod session_store;
 mod signaller;

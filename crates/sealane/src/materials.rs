@@ -224,24 +224,17 @@ fn add(
     if materials.materials.get(path).is_some() {
         return Ok(());
     }
-    match read_file_or_fifo(path, materials.guard) {
-        Ok(bytes) => {
-            materials.materials.insert(path.to_owned(), bytes);
-            Ok(())
-        }
-        Err(Unreadable::System(call, error)) => Err(refusal(message(&format_args!(
-            "{call}() failed ({})",
-            OsError(&error)
-        )))),
-        Err(Unreadable::NotAFile) => Err(refusal(message(&"it is not a regular file"))),
-        Err(Unreadable::TooLarge) => Err(refusal(message(&format_args!(
-            "it is larger than {MAX_MATERIAL_BYTES} bytes"
-        )))),
-        Err(Unreadable::Silent) => Err(refusal(message(&format_args!(
-            "nothing was written to this FIFO for {} s",
-            FIFO_PATIENCE.as_secs()
-        )))),
-    }
+    let bytes = read_file_or_fifo(path, materials.guard).map_err(|why| refusal(message(&why)))?;
+    materials.materials.insert(path.to_owned(), bytes);
+    Ok(())
+}
+
+/// Reads a certificate or key that has changed.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn read_again(path: &Path, guard: &Guard) -> Result<Vec<u8>, String> {
+    read_file(path, guard).map_err(|why| why.to_string())
 }
 
 /// How long the start waits for what is to be written to a FIFO.
@@ -256,6 +249,23 @@ enum Unreadable {
     TooLarge,
     /// Nobody has written to a FIFO.
     Silent,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::System(call, error) => write!(f, "{call}() failed ({})", OsError(error)),
+            Unreadable::NotAFile => f.write_str("it is not a regular file"),
+            Unreadable::TooLarge => {
+                write!(f, "it is larger than {MAX_MATERIAL_BYTES} bytes")
+            }
+            Unreadable::Silent => write!(
+                f,
+                "nothing was written to this FIFO for {} s",
+                FIFO_PATIENCE.as_secs()
+            ),
+        }
+    }
 }
 
 /// Reads a file into memory that is never reallocated, so that no copy of a

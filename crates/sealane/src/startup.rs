@@ -74,6 +74,8 @@ pub(crate) struct Server {
     pub(crate) kept_staples: KeptStaples,
     /// The process to tell that the server runs.
     pub(crate) daemon: Option<Ready>,
+    /// What all of this was built from; kept for as long as certificates may change.
+    pub(crate) handover: Option<Handover>,
 }
 
 /// The configuration cannot be used; the reason is in the journal.
@@ -84,6 +86,8 @@ pub(crate) struct Reading {
     pub(crate) config: Config,
     pub(crate) options: Options,
     pub(crate) records: Records,
+    /// The files that it names, if they were read already.
+    pub(crate) files: Option<Materials>,
 }
 
 /// What a configuration is prepared for.
@@ -105,6 +109,8 @@ pub(crate) enum Goal<'a> {
         running: &'a Server,
         /// Addresses that have sockets.
         known: &'a [&'a Bound],
+        /// Everything else is as in `running`, warnings included.
+        only_certificates: bool,
     },
 }
 
@@ -168,6 +174,7 @@ pub(crate) fn read_recorded(
         config,
         options,
         records: loader.into_records(),
+        files: None,
     })
 }
 
@@ -185,11 +192,12 @@ pub(crate) fn prepare(
     places: &Places,
     goal: &Goal<'_>,
     first: &Journal,
-) -> Result<(Server, Handover), Refused> {
+) -> Result<Server, Refused> {
     let Reading {
         config,
         options,
         records,
+        files,
     } = reading;
     let refuse = |message: &dyn std::fmt::Display| {
         note!(first, Emerg, "{message}");
@@ -198,10 +206,25 @@ pub(crate) fn prepare(
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
     check_working_directory(&config).map_err(|message| refuse(&message))?;
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
-    let mut materials = materials::read(config.http.as_ref(), &guard).map_err(|diagnostic| {
+    let read = || materials::read(config.http.as_ref(), &guard);
+    let mut materials = files.map_or_else(read, Ok).map_err(|diagnostic| {
         first.diagnostic(&diagnostic);
         Refused
     })?;
+    let unchanged = match goal {
+        Goal::Reload {
+            running,
+            only_certificates: true,
+            ..
+        } => Some(*running),
+        _ => None,
+    };
+    if let Some(running) = unchanged {
+        materials.set_sessions(Arc::clone(&running.sessions));
+        materials.set_handshakes(Arc::clone(&running.handshakes));
+        materials.set_staples(Arc::clone(&running.staples));
+        materials.set_built_before(Arc::clone(&running.snapshot));
+    }
     if let Goal::Test { quiet: false } = goal {
         let conf_file = places.conf_file.display();
         say(&format!(
@@ -240,7 +263,7 @@ pub(crate) fn prepare(
         journal.diagnostic(&diagnostic);
         Refused
     })?;
-    for warning in &warnings {
+    for warning in warnings.iter().filter(|_| unchanged.is_none()) {
         journal.diagnostic(warning);
     }
     certificates::acme::check(snapshot.acme_tasks()).map_err(|message| refuse(&message))?;
@@ -290,13 +313,13 @@ pub(crate) fn prepare(
         guard,
         journal,
         daemon: None,
+        handover: Some(Handover {
+            options,
+            records,
+            materials: materials.into_files(),
+        }),
     };
-    let handover = Handover {
-        options,
-        records,
-        materials,
-    };
-    Ok((server, handover))
+    Ok(server)
 }
 
 /// Against the user of this configuration, and those that workers of earlier ones may still
@@ -367,7 +390,7 @@ fn open_sockets(
         Goal::Check => return Ok(Sockets::default()),
         Goal::Serve { .. } => (Purpose::Serve, &[][..]),
         Goal::Test { .. } => (Purpose::Test, &[][..]),
-        Goal::Reload { running, known } => {
+        Goal::Reload { running, known, .. } => {
             if running.config.main.pid != config.main.pid {
                 check_pid()?;
             }

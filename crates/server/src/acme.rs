@@ -1,8 +1,8 @@
 //! Certificates that come from ACME servers while this one runs, and what those servers are
 //! answered when they verify a name (`acme_certificate`).
 //!
-//! [`AcmeState`] outlives snapshots. The control plane puts in what it has ordered and what is to be
-//! answered; handshakes and requests take what is there, and wait for nothing.
+//! [`AcmeState`] outlives snapshots. The control plane puts in what it has ordered and what is to
+//! be answered; handshakes and requests take what is there, and wait for nothing.
 
 use crate::exchange::{ContentType, Exchange};
 use crate::handlers::Outcome;

@@ -127,7 +127,7 @@ impl Parts<'_> {
         if let Some(error) = refused {
             return Err(error);
         }
-        let tls = self.tls.server(server, http2)?;
+        let (tls, tls_inputs) = self.tls.server(server, http2)?.unzip();
         let certificates = self.tls.evaluated_certificates(server)?;
         self.snapshot.servers.push(ServerRuntime {
             conf: server.clone(),
@@ -135,6 +135,7 @@ impl Parts<'_> {
             tree,
             tls,
             status_resolver: self.status_resolver(server),
+            tls_inputs: tls_inputs.unwrap_or_default(),
             certificates,
             http2: h2::codec_settings(server, head_limits(server)),
             head_limits: head_limits(server),

@@ -151,23 +151,29 @@ impl<T: Parsed> CertificateReader<T> {
         let is_cached = kept.is_some();
         if let Some(kept) = kept.filter(|kept| kept.stamps == stamps) {
             let parsed = kept.parsed.clone();
-            cache.put(names, Kept {
-                checked: now,
-                used: now,
-                ..kept
-            });
+            cache.put(
+                names,
+                Kept {
+                    checked: now,
+                    used: now,
+                    ..kept
+                },
+            );
             return Ok(parsed);
         }
         match self.loader.load(names) {
             Ok((parsed, is_encrypted)) => {
                 // As in nginx, a key that is encrypted is not kept decrypted.
                 if !is_encrypted {
-                    cache.put(names, Kept {
-                        parsed: parsed.clone(),
-                        stamps,
-                        checked: now,
-                        used: now,
-                    });
+                    cache.put(
+                        names,
+                        Kept {
+                            parsed: parsed.clone(),
+                            stamps,
+                            checked: now,
+                            used: now,
+                        },
+                    );
                 }
                 Ok(parsed)
             }
@@ -224,9 +230,8 @@ impl<T: Clone> KeptCertificates<T> {
         let max_pairs = (self.settings.max as usize / 2).max(1);
         let mut entries = lock(&self.entries);
         for _ in 0..MAX_REMOVED_AT_ONCE {
-            let unused = |kept: &Kept<T>| {
-                now.saturating_duration_since(kept.used) > self.settings.inactive
-            };
+            let unused =
+                |kept: &Kept<T>| now.saturating_duration_since(kept.used) > self.settings.inactive;
             if entries.oldest().is_none_or(|kept| !unused(kept)) {
                 break;
             }
@@ -389,6 +394,30 @@ fn label(name: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_files_and_pipes_are_refused() {
+        let directory = std::env::temp_dir().join(format!("sealane-names-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("writable");
+        let large = directory.join("large");
+        let file = File::create(&large).expect("writable");
+        file.set_len(MAX_FILE_BYTES + 1).expect("a sparse file");
+        let pipe = directory.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        for (path, expected) in [
+            (&large, "it is larger than 1048576 bytes"),
+            (&pipe, "it is not a regular file"),
+            (&directory, "it is not a regular file"),
+            (
+                &directory.join("none"),
+                "open() failed (2: No such file or directory)",
+            ),
+        ] {
+            assert_eq!(read_file(path), Err(expected.to_owned()));
+        }
+        std::fs::remove_dir_all(directory).expect("there");
+    }
 
     #[test]
     fn what_is_used_least_leaves_first() {

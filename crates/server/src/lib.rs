@@ -99,4 +99,4 @@ pub use client_status::{StatusDesk, StatusRequest};
 pub use handover::moving_format;
 pub use materials::Materials;
 pub use snapshot::Snapshot;
-pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers};
+pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers, secrets};

@@ -30,6 +30,7 @@ pub struct Materials {
     session_stores: Vec<(Arc<SessionStore>, Arc<dyn SharedStore>)>,
     resolvers: Vec<ConfiguredResolver>,
     before: Option<Arc<Snapshot>>,
+    built_before: Option<Arc<Snapshot>>,
 }
 
 /// A `resolver` with its `resolver_timeout`, and what resolves names for it.
@@ -123,6 +124,24 @@ impl Materials {
     /// connections to them.
     pub fn set_before(&mut self, before: Arc<Snapshot>) {
         self.before = Some(before);
+    }
+
+    /// Stores a snapshot whose TLS settings are used again where all that they are made of is the
+    /// same. One to be replaced ([`set_before`](Self::set_before)) serves as that, too.
+    pub fn set_built_before(&mut self, before: Arc<Snapshot>) {
+        self.built_before = Some(before);
+    }
+
+    pub(crate) fn built_before(&self) -> Option<&Snapshot> {
+        self.built_before.as_deref().or_else(|| self.before())
+    }
+
+    /// The files alone.
+    pub fn into_files(self) -> Materials {
+        Materials {
+            files: self.files,
+            ..Materials::default()
+        }
     }
 
     pub(crate) fn before(&self) -> Option<&Snapshot> {

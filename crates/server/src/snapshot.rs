@@ -100,6 +100,8 @@ pub struct ServerRuntime {
     pub tls: Option<Arc<ServerTls>>,
     /// Finds responders that certificates of clients name, if `ssl_ocsp` is on.
     pub(crate) status_resolver: Option<Arc<dyn Resolve>>,
+    /// All that `tls` is made of.
+    pub(crate) tls_inputs: [u8; 32],
     /// Its certificates, if handshakes ask for them.
     pub(crate) certificates: Option<EvaluatedCertificates>,
     /// How its HTTP/2 connections behave.
@@ -217,6 +219,10 @@ impl Snapshot {
         is_written: bool,
     ) -> Option<&Arc<GroupRuntime>> {
         self.groups.named(host, port, is_written)
+    }
+
+    pub(crate) fn servers(&self) -> &[ServerRuntime] {
+        &self.servers
     }
 
     /// All listeners, in the order of the configuration.

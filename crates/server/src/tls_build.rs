@@ -3,6 +3,7 @@
 //! `sealane_tls` does not know the configuration: this file translates it and passes on the
 //! bytes of the files that it names.
 
+mod inputs;
 mod sessions;
 mod staples;
 mod threads;
@@ -57,7 +58,10 @@ impl TlsOfServers {
             let servers = http.servers.iter().enumerate();
             servers.map(|(at, server)| (server, offers_http2(http, at)))
         });
-        let built = built.map(|(server, http2)| builder.server(server, http2));
+        let built = built.map(|(server, http2)| {
+            let built = builder.server(server, http2)?;
+            Ok(built.map(|(tls, _)| tls))
+        });
         Ok(TlsOfServers {
             servers: built.collect::<Result<_, _>>()?,
             warnings: builder.finish().warnings,
@@ -97,6 +101,8 @@ pub(crate) struct TlsBuilder<'a> {
     remember_client_offer: bool,
     /// Base of relative certificate names that come from variables.
     conf_directory: PathBuf,
+    /// Settings of the snapshot before, by all that they are made of.
+    before: HashMap<[u8; 32], Arc<ServerTls>>,
     /// By `ssl_certificate_cache`.
     kept_certificates: Vec<SharedCache>,
     warnings: Vec<Diagnostic>,
@@ -124,6 +130,7 @@ impl<'a> TlsBuilder<'a> {
             acme: AcmeBuilder::default(),
             remember_client_offer,
             conf_directory: conf_directory(config).to_owned(),
+            before: inputs::of_before(materials),
             kept_certificates: Vec::new(),
             warnings: Vec::new(),
         })
@@ -141,7 +148,8 @@ impl<'a> TlsBuilder<'a> {
         }
     }
 
-    /// The TLS settings of a server, if it has any; `http2` offers it to clients.
+    /// The TLS settings of a server, if it has any, with all that they are made of; `http2` offers
+    /// it to clients.
     ///
     /// # Errors
     /// What in the settings or their files cannot be used.
@@ -149,12 +157,19 @@ impl<'a> TlsBuilder<'a> {
         &mut self,
         server: &Server,
         http2: bool,
-    ) -> Result<Option<Arc<ServerTls>>, Diagnostic> {
+    ) -> Result<Option<(Arc<ServerTls>, [u8; 32])>, Diagnostic> {
         let Some(tls) = &server.tls else {
             self.acme.add(server, self.materials, None)?;
             return Ok(None);
         };
         let settings = self.settings(server, tls, http2)?;
+        let inputs = inputs::fingerprint(tls, &settings, self.materials);
+        let shared = settings.shared_sessions.as_ref();
+        self.acme.add(server, self.materials, shared)?;
+        if let Some(known) = self.before.get(&inputs) {
+            self.staples.add(known, server, self.materials, shared);
+            return Ok(Some((Arc::clone(known), inputs)));
+        }
         let (built, warnings) = ServerTls::build(&settings).map_err(|error| Diagnostic {
             place: place_of(&error.to_string(), tls),
             ..emerg(error.to_string())
@@ -162,10 +177,8 @@ impl<'a> TlsBuilder<'a> {
         for warning in warnings {
             self.warn(warning.to_string());
         }
-        let shared = settings.shared_sessions.as_ref();
         self.staples.add(&built, server, self.materials, shared);
-        self.acme.add(server, self.materials, shared)?;
-        Ok(Some(Arc::new(built)))
+        Ok(Some((Arc::new(built), inputs)))
     }
 
     /// The certificates of a server that handshakes ask for.
@@ -448,7 +461,7 @@ pub(crate) fn conf_directory(config: &Config) -> &Path {
 }
 
 /// The lines of a file with passwords.
-pub(crate) fn secrets(text: &[u8]) -> Vec<Secret> {
+pub fn secrets(text: &[u8]) -> Vec<Secret> {
     text.split(|byte| *byte == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
         .filter(|line| !line.is_empty())

@@ -243,7 +243,10 @@ impl ServerTls {
     /// # Errors
     ///
     /// In nginx's words: no pairs, or a key that this server's settings do not permit.
-    pub fn identities(&self, pairs: &[Arc<CertificatePair>]) -> Result<Arc<Identities>, SettingsError> {
+    pub fn identities(
+        &self,
+        pairs: &[Arc<CertificatePair>],
+    ) -> Result<Arc<Identities>, SettingsError> {
         if let Some(known) = self.known_identities(pairs) {
             return Ok(known);
         }
@@ -551,4 +554,3 @@ fn accelerator_of(
         "\"ssl_accelerator batch\" cannot be used with certificate \"{label}\": {error}; use \"auto\" or \"cpu\""
     )))
 }
-

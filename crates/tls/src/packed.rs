@@ -21,10 +21,10 @@ use sealane_awslc::{Secret, library_version};
 use crate::client_hello::ClientOffer;
 use crate::ech::EchOutcome;
 use crate::error::Error;
+use crate::identities::Fingerprint;
 use crate::ktls::{KernelCounts, Refusal};
 use crate::record_size::RecordSizer;
 use crate::record_writer;
-use crate::identities::Fingerprint;
 use crate::sessions::outcome::SessionOutcome;
 
 mod wire;

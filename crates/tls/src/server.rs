@@ -189,7 +189,10 @@ impl ServerTls {
     ) -> Result<Evaluated, SettingsError> {
         let without_effect = [
             (settings.stapling.is_some(), "ssl_stapling"),
-            (settings.certificate_compression, "ssl_certificate_compression"),
+            (
+                settings.certificate_compression,
+                "ssl_certificate_compression",
+            ),
         ];
         for (_, name) in without_effect.iter().filter(|(is_set, _)| *is_set) {
             warnings.push(Warning::new(format!(

@@ -6,7 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"os"
+	"net"
 	"strings"
 	"sync"
 
@@ -92,7 +92,6 @@ func (r *records) answer(zone, key string, w dns.ResponseWriter, question *dns.M
 }
 
 func main() {
-	address := flag.String("listen", "127.0.0.1:0", "address, for UDP and TCP")
 	zone := flag.String("zone", "test.", "the zone that takes updates")
 	key := flag.String("key", "", "name of the key that has to sign updates")
 	secret := flag.String("secret", "", "the key in base64")
@@ -101,16 +100,37 @@ func main() {
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, question *dns.Msg) {
 		all.answer(*zone, *key, w, question)
 	})
+	packets, listener, err := sockets()
+	if err != nil {
+		log.Fatal(err)
+	}
 	failed := make(chan error)
-	for _, network := range []string{"udp", "tcp"} {
-		server := &dns.Server{Addr: *address, Net: network, Handler: handler,
-			// Without this, updates are not even looked at.
-			MsgAcceptFunc: func(dns.Header) dns.MsgAcceptAction { return dns.MsgAccept }}
+	for _, server := range []*dns.Server{{PacketConn: packets}, {Listener: listener}} {
+		server.Handler = handler
+		// Without this, updates are not even looked at.
+		server.MsgAcceptFunc = func(dns.Header) dns.MsgAcceptAction { return dns.MsgAccept }
 		if *key != "" {
 			server.TsigSecret = map[string]string{*key: *secret}
 		}
-		go func() { failed <- server.ListenAndServe() }()
+		go func() { failed <- server.ActivateAndServe() }()
 	}
-	log.SetOutput(os.Stderr)
+	fmt.Printf("port %d\n", listener.Addr().(*net.TCPAddr).Port)
 	log.Fatal(<-failed)
+}
+
+// A port of 127.0.0.1 that is free for both UDP and TCP.
+func sockets() (net.PacketConn, net.Listener, error) {
+	var err error
+	for attempt := 0; attempt < 100; attempt++ {
+		var packets net.PacketConn
+		if packets, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+			continue
+		}
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", packets.LocalAddr().String()); err == nil {
+			return packets, listener, nil
+		}
+		packets.Close()
+	}
+	return nil, nil, err
 }

@@ -112,3 +112,25 @@ fn one_node_orders_and_all_answer_over_http_and_serve() {
 fn one_node_orders_and_all_answer_over_tls_and_serve() {
     order_together("challenge tls-alpn-01;");
 }
+
+#[test]
+fn an_order_goes_on_when_the_process_dies_that_ordered() {
+    let cluster = Cluster::new();
+    let first = &cluster.sites[0];
+    first.write("seal.key", "0123456789abcdef0123456789abcdef");
+    let pebble = Pebble::start(first, cluster.settings());
+    let _redis = Redis::start(first, "redis", &[]);
+    let servers = cluster.start(&cluster.configuration("", "gone.test"));
+    wait_for("the order", || (pebble.orders() > 0).then_some(()));
+    let ordering = wait_for("the node that orders", || {
+        let mut logs = servers.iter().map(Server::error_log);
+        logs.position(|log| log.contains("ordering a certificate"))
+    });
+    // The next worker process there has to wait for the lease like any other node.
+    servers[ordering].expect_alert("exited on signal 9");
+    servers[ordering].kill_worker();
+    same_everywhere(&servers, "gone.test");
+    // One more if it has gone before it could tell the others.
+    assert!(pebble.orders() <= 2, "{}", pebble.log());
+    assert_eq!(pebble.accounts(), 1);
+}

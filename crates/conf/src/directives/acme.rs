@@ -571,13 +571,15 @@ pub(crate) fn check_identifiers(
     }
     let name = &issuer.name;
     for identifier in &unique {
+        let is_dns = issuer.challenge == AcmeChallenge::Dns01;
         let fault = match identifier {
-            AcmeIdentifier::Dns(name) if name.starts_with("*.") => (issuer.challenge
-                != AcmeChallenge::Dns01)
-                .then(|| "wildcards are only verified with \"challenge dns-01\""),
-            AcmeIdentifier::Ip(_) => (issuer.challenge == AcmeChallenge::Dns01)
-                .then(|| "addresses are not verified with \"challenge dns-01\""),
-            AcmeIdentifier::Dns(_) => None,
+            AcmeIdentifier::Dns(name) if name.starts_with("*.") && !is_dns => {
+                Some("wildcards are only verified with \"challenge dns-01\"")
+            }
+            AcmeIdentifier::Ip(_) if is_dns => {
+                Some("addresses are not verified with \"challenge dns-01\"")
+            }
+            AcmeIdentifier::Dns(_) | AcmeIdentifier::Ip(_) => None,
         };
         if let Some(help) = fault {
             let message =

@@ -1,8 +1,8 @@
 //! TLS to other servers: `proxy_ssl_*`, `uwsgi_ssl_*` and `grpc_ssl_*`.
 
 use super::proxying::upstream;
-use super::ssl::key_elsewhere;
 use super::ssl;
+use super::ssl::key_elsewhere;
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::UpstreamTlsDraft;

@@ -1,11 +1,12 @@
 //! ngx_http_ssl_module, first part: certificates, protocols, ciphers, records.
 
-use super::{Arity, HS, Module, ONE, Row, files};
+use super::{Arity, HS, HTTP, Module, ONE, Row, files};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::WrittenFile;
-use crate::model::{CertificateCache, KtlsMode, Template, TlsProtocols};
+use crate::model::{CERTIFICATE_RELOAD, CertificateCache, KtlsMode, Template, TlsProtocols};
 use crate::template;
+use crate::values;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ pub(super) const MODULE: Module = Module {
 
 /// Smallest `ssl_ktls_key_records`: changing keys must not be most of the work.
 const MIN_KEY_RECORDS: u64 = 16;
+
+/// Smallest `ssl_certificate_reload`.
+const MIN_CERTIFICATE_RELOAD: Duration = Duration::from_millis(100);
 
 const ROWS: &[Row] = &[
     Row::new(
@@ -308,6 +312,17 @@ const ROWS: &[Row] = &[
         },
     ),
     Row::new(
+        "ssl_certificate_reload",
+        HTTP,
+        ONE,
+        "on",
+        "How often the files of certificates and keys are looked at for changes, 100ms at least; \
+         `on`: 10s. A pair that has changed, is no longer being written, and fits together is used \
+         from then on, without a reload. `off`: only a reload reads them again.",
+        certificate_reload,
+    )
+    .own(),
+    Row::new(
         "ssl_certificate_cache",
         HS,
         Arity::Between(1, 3),
@@ -412,6 +427,24 @@ pub(super) fn more_protocols(
         }
     }
     Ok(set)
+}
+
+fn certificate_reload(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.server().tls.certificate_reload)?;
+    let interval = match c.arg(1) {
+        b"on" => Some(CERTIFICATE_RELOAD),
+        b"off" => None,
+        written => match values::time(written) {
+            Some(time) if time >= MIN_CERTIFICATE_RELOAD => Some(time),
+            Some(_) => return Err(Fault::at(1, "value must be at least 100ms")),
+            None => {
+                let message = format!("invalid value \"{}\"", c.shown(1));
+                return Err(Fault::at(1, message).help("it can be \"on\", \"off\" or a time"));
+            }
+        },
+    };
+    b.server().tls.certificate_reload = Some(interval);
+    Ok(())
 }
 
 fn certificate_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

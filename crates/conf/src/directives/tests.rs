@@ -4,8 +4,9 @@
 use super::*;
 use crate::input::{MemoryLoader, Options};
 use crate::model::{
-    AutoindexFormat, Config, ErrorPageStatus, ErrorPageTarget, Expires, FilesAt, LocationConf,
-    LogEscape, LogLevel, LogTarget, Matcher, Op, Return, Server, ServerName, TryFallback,
+    AutoindexFormat, CertificateCache, Config, ErrorPageStatus, ErrorPageTarget, Expires, FilesAt,
+    LocationConf, LogEscape, LogLevel, LogTarget, Matcher, Op, Return, Server, ServerCertificates,
+    ServerName, TryFallback,
 };
 use crate::parser::parse;
 use std::path::Path;
@@ -587,6 +588,71 @@ fn handshakes_are_placed_and_limited() {
 }
 
 #[test]
+fn certificates_are_looked_at_as_often_as_it_says() {
+    let reload = |line: &str| {
+        let config = read(&format!("events {{}} http {{ {line} }}"));
+        config.http.expect("there is one").certificate_reload
+    };
+    let seconds = |s| Some(Duration::from_secs(s));
+    for (line, expected) in [
+        ("", seconds(10)),
+        ("ssl_certificate_reload on;", seconds(10)),
+        ("ssl_certificate_reload off;", None),
+        ("ssl_certificate_reload 1m;", seconds(60)),
+    ] {
+        assert_eq!(reload(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn certificates_with_variables_are_evaluated_with_the_cache_of_their_level() {
+    let config = read(
+        "events {} http {
+            ssl_certificate $host.pem; ssl_certificate_key a.key; ssl_certificate_cache max=3;
+            server { listen 1; }
+            server { listen 2; }
+            server { listen 3; ssl_certificate_cache max=4 inactive=1s valid=2s; }
+            server { listen 4; ssl_certificate_cache off; }
+            server { listen 5; ssl_certificate b.pem; } }",
+    );
+    let http = config.http.expect("there is one");
+    let cache = |at: usize| {
+        let tls = http.servers[at].tls.as_ref().expect("TLS");
+        match &tls.certificates {
+            ServerCertificates::Evaluated(evaluated) => evaluated.cache.clone(),
+            ServerCertificates::Files(_) => panic!("they have variables"),
+        }
+    };
+    let shared = [0, 1].map(|at| cache(at).expect("it is on"));
+    assert!(Arc::ptr_eq(&shared[0], &shared[1]));
+    let (inactive, valid) = (Duration::from_secs(10), Duration::from_secs(60));
+    assert_eq!(
+        *shared[0],
+        CertificateCache {
+            max: 3,
+            inactive,
+            valid
+        }
+    );
+    let (inactive, valid) = (Duration::from_secs(1), Duration::from_secs(2));
+    assert_eq!(
+        cache(2).as_deref(),
+        Some(&CertificateCache {
+            max: 4,
+            inactive,
+            valid
+        })
+    );
+    assert_eq!(cache(3), None);
+    let last = http.servers[4].tls.as_ref().expect("TLS");
+    assert!(
+        last.certificates
+            .files()
+            .is_some_and(|files| files.len() == 1)
+    );
+}
+
+#[test]
 fn wrong_values_for_handshakes_are_refused() {
     for (line, said) in [
         ("ssl_async maybe", "it can be \"on\", \"off\", \"auto\""),
@@ -601,6 +667,19 @@ fn wrong_values_for_handshakes_are_refused() {
         ("ssl_handshake_queue -1", "invalid number"),
         ("ssl_handshake_timeout 0", "greater than 0"),
         ("ssl_handshake_timeout soon", "invalid value"),
+        ("ssl_certificate_reload 99ms", "at least 100ms"),
+        (
+            "ssl_certificate_reload soon",
+            "it can be \"on\", \"off\" or a time",
+        ),
+        (
+            "ssl_certificate_reload on; ssl_certificate_reload off",
+            "is duplicate",
+        ),
+        (
+            "server { ssl_certificate_reload on; }",
+            "is not allowed here",
+        ),
         ("server { ssl_async_threads 1; }", "is not allowed here"),
         ("server { ssl_handshake_queue 1; }", "is not allowed here"),
     ] {

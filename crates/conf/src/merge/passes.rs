@@ -11,11 +11,10 @@ use crate::draft::{
 };
 use crate::input::Options;
 use crate::model::{
-    CertificateFiles, Family, FastCgiPass, GrpcPass, HiddenHeaders, List,
-    MemcachedPass, NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget,
-    ProxyHttpVersion, ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, Store,
-    TempPath, Template, TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart,
-    UwsgiPass, Variable,
+    CertificateFiles, Family, FastCgiPass, GrpcPass, HiddenHeaders, List, MemcachedPass,
+    NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget, ProxyHttpVersion,
+    ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, Store, TempPath, Template,
+    TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart, UwsgiPass, Variable,
 };
 use crate::variables::Builtin;
 use std::path::Path;

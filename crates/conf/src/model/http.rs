@@ -26,6 +26,9 @@ pub struct Http {
     pub charsets: Arc<Charsets>,
     /// `ssl_async_threads` and `ssl_handshake_queue`.
     pub handshakes: HandshakeLimits,
+    /// `ssl_certificate_reload`: how often certificates and keys are looked at for changes;
+    /// default 10 s. `None` if never.
+    pub certificate_reload: Option<Duration>,
     /// Every group of servers that requests can be passed to;
     /// [`super::GroupRef`] is an index into it.
     pub upstreams: Vec<Arc<Upstream>>,

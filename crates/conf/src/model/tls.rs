@@ -9,6 +9,9 @@ use std::time::Duration;
 /// to learn of a new one before it seals.
 pub const MIN_TICKET_ROTATION: Duration = Duration::from_secs(2);
 
+/// `ssl_certificate_reload on`, the default.
+pub const CERTIFICATE_RELOAD: Duration = Duration::from_secs(10);
+
 /// TLS settings of a server, inherited from `http` where not set.
 #[derive(Debug, Clone)]
 pub struct Tls {

@@ -29,6 +29,7 @@ use crate::journal::note;
 use crate::notify::ServiceState;
 use crate::pid_file::PidFile;
 use crate::restarts::Restarts;
+use crate::rotation::Rotation;
 use crate::session_store::{StateFile, write_state_file};
 use crate::sockets::{Bound, SocketFiles};
 use crate::startup::{Origin, Server};
@@ -84,6 +85,8 @@ pub(crate) struct Master {
     reopen_wanted: bool,
     /// The reload that is under way.
     reload: Option<Reload>,
+    /// Certificates that may change without a reload.
+    rotation: Option<Rotation>,
     /// Its number, or that of the last one.
     generation: u64,
     /// Sockets of addresses that a reload has removed, by its number, until the worker has
@@ -135,7 +138,7 @@ impl Master {
         other: Option<Other>,
     ) -> io::Result<Master> {
         let signals = SignalQueue::open(&SIGNALS)?;
-        Ok(Master {
+        let mut master = Master {
             daemonized: server.config.main.daemon || other.is_some(),
             server,
             origin,
@@ -151,6 +154,7 @@ impl Master {
             reload_wanted: false,
             reopen_wanted: false,
             reload: None,
+            rotation: None,
             generation: 0,
             leaving: Vec::new(),
             closed_files: None,
@@ -158,7 +162,9 @@ impl Master {
             other,
             later: None,
             paused: false,
-        })
+        };
+        master.watch_certificates();
+        Ok(master)
     }
 
     /// Runs until the server is stopped. Returns the exit code: in the master
@@ -238,6 +244,7 @@ impl Master {
             }
         };
         drop(server.daemon.take());
+        drop(server.handover.take()); // the bytes of keys
         (server, link, before)
     }
 
@@ -288,7 +295,10 @@ impl Master {
         // Only what `on_time` would do now: anything else would be due forever.
         let due = match self.phase {
             Phase::Terminating { kill_at } => Some(kill_at),
-            Phase::Serving => self.start_at.into_iter().chain(self.later_due()).min(),
+            Phase::Serving => {
+                let others = self.later_due().into_iter().chain(self.rotation_due());
+                self.start_at.into_iter().chain(others).min()
+            }
             Phase::Quitting => None,
         };
         let reload = self.reload.as_ref().and_then(Reload::due);

@@ -20,9 +20,11 @@ use crate::limits;
 use crate::notify::ServiceState;
 use crate::pid_file::PidFile;
 use crate::reload;
+use crate::reload::ReplayLoader;
+use crate::rotation::Rotation;
 use crate::session_store::{self, TicketStates};
 use crate::sockets::Bound;
-use crate::startup::{self, Goal, Handover, Refused, Server};
+use crate::startup::{self, Goal, Reading, Refused, Server};
 use sealane_log::OsError;
 use sealane_sys::process::Pid;
 use sealane_sys::sealed_memory::SealedMemory;
@@ -45,6 +47,8 @@ pub(super) struct Reload {
     generation: u64,
     next: Box<Server>,
     step: ReloadStep,
+    /// Everything but the contents of certificates and keys is as before.
+    only_certificates: bool,
     /// The successor's ticket keys.
     ticket_state: Option<Zeroizing<Vec<u8>>>,
 }
@@ -120,6 +124,8 @@ impl Master {
             }
             if std::mem::take(&mut self.reload_wanted) {
                 self.reconfigure();
+            } else {
+                self.rotate();
             }
         }
         let now = Instant::now();
@@ -165,7 +171,7 @@ impl Master {
         self.tell_manager(&ServiceState::Reloading);
         note!(self.server.journal, Notice, "reconfiguring");
         self.generation += 1;
-        let Ok((next, handover)) = self.read_next() else {
+        let Ok(next) = self.read_next() else {
             note!(
                 self.server.journal,
                 Error,
@@ -174,6 +180,11 @@ impl Master {
             self.tell_manager(&ServiceState::Ready);
             return;
         };
+        self.begin_reload(next, false);
+    }
+
+    /// Hands what was read to the worker, or plans another worker.
+    fn begin_reload(&mut self, mut next: Server, only_certificates: bool) {
         let step = match reload::needs_new_process(&self.server, &next) {
             Some(directive) => {
                 note!(
@@ -183,7 +194,7 @@ impl Master {
                 );
                 ReloadStep::Starting
             }
-            None => self.hand_over(&next, handover).unwrap_or_else(|error| {
+            None => self.hand_over(&next).unwrap_or_else(|error| {
                 note!(
                     self.server.journal,
                     Alert,
@@ -194,29 +205,116 @@ impl Master {
                 ReloadStep::Starting
             }),
         };
+        if !watches_certificates(&next) {
+            next.handover = None; // the bytes of keys
+        }
         self.reload = Some(Reload {
             generation: self.generation,
             next: Box::new(next),
             step,
+            only_certificates,
             ticket_state: None,
         });
     }
 
-    fn read_next(&self) -> Result<(Server, Handover), Refused> {
+    fn read_next(&self) -> Result<Server, Refused> {
         let (origin, journal) = (&self.origin, &self.server.journal);
         let reading = startup::read_recorded(&origin.arguments, &origin.places, journal)?;
+        self.prepare(reading, false)
+    }
+
+    fn prepare(&self, reading: Reading, only_certificates: bool) -> Result<Server, Refused> {
         let leaving = self.leaving.iter().map(|(_, bound)| bound);
         let known: Vec<&Bound> = self.server.sockets.bound.iter().chain(leaving).collect();
         let goal = Goal::Reload {
             running: &self.server,
             known: &known,
+            only_certificates,
         };
-        startup::prepare(reading, &origin.places, &goal, journal)
+        let journal = &self.server.journal;
+        startup::prepare(reading, &self.origin.places, &goal, journal)
+    }
+
+    /// From now on, certificates of the configuration in use may change.
+    pub(super) fn watch_certificates(&mut self) {
+        self.rotation = Rotation::of(&self.server.config, Instant::now());
+        if self.rotation.is_none() {
+            self.server.handover = None;
+        }
+    }
+
+    /// When they are looked at next; not during a reload, whose end is waited for.
+    pub(super) fn rotation_due(&self) -> Option<Instant> {
+        let rotation = self.rotation.as_ref()?;
+        let can_change = self.reload.is_none() && self.worker.is_some();
+        can_change.then(|| rotation.due())
+    }
+
+    /// Looks for certificates that have changed, and reloads with them what is in use.
+    fn rotate(&mut self) {
+        let now = Instant::now();
+        let is_due = self.rotation_due().is_some_and(|due| now >= due);
+        let (Some(rotation), Some(handover)) = (&mut self.rotation, &self.server.handover) else {
+            return;
+        };
+        if !is_due {
+            return;
+        }
+        let journal = &self.server.journal;
+        let changes = rotation.look(&handover.materials, &self.server.guard, now);
+        for complaint in &changes.complaints {
+            note!(journal, Error, "{complaint}");
+        }
+        if changes.contents.is_empty() {
+            return;
+        }
+        let mut files = handover.materials.clone();
+        for (path, content) in &changes.contents {
+            note!(
+                journal,
+                Notice,
+                "\"{}\" has changed, it is loaded again",
+                path.display()
+            );
+            files.insert_wiped(path.clone(), content.clone());
+        }
+        let (options, records) = (handover.options.clone(), handover.records.clone());
+        let mut loader = ReplayLoader::new(records.clone());
+        let next = match sealane_conf::parse(&options, &mut loader) {
+            Ok(config) => self.prepare(
+                Reading {
+                    config,
+                    options,
+                    records,
+                    files: Some(files),
+                },
+                true,
+            ),
+            Err(failure) => {
+                journal.diagnostic(&failure.error);
+                Err(Refused)
+            }
+        };
+        let Ok(next) = next else {
+            note!(
+                journal,
+                Error,
+                "the changed certificates are not used, the ones before stay in use until one of \
+                 the files changes again"
+            );
+            return;
+        };
+        if let Some(rotation) = &mut self.rotation {
+            rotation.taken(&changes.contents);
+        }
+        self.generation += 1;
+        self.begin_reload(next, true);
     }
 
     /// Sends the worker all of it, if there is a worker that listens.
-    fn hand_over(&self, next: &Server, handover: Handover) -> io::Result<ReloadStep> {
-        let Some(worker) = self.worker.as_ref().filter(|worker| !worker.silent) else {
+    fn hand_over(&self, next: &Server) -> io::Result<ReloadStep> {
+        let worker = self.worker.as_ref().filter(|worker| !worker.silent);
+        let (Some(worker), Some(handover)) = (worker, &next.handover) else {
             return Ok(ReloadStep::Starting);
         };
         limits::examine(&next.config, next.threads, &self.server.journal);
@@ -226,7 +324,6 @@ impl Master {
             &handover.records,
             &handover.materials,
         )?;
-        drop(handover); // and with it the bytes of keys
         let logs = next.logs.descriptors()?;
         let has_address = |bound: &&Bound| bound.has_address_of(&self.server.sockets.bound);
         let added = next
@@ -377,6 +474,9 @@ impl Master {
         if self.phase == Phase::Serving {
             self.tell_manager(&ServiceState::Ready);
         }
+        if reload.only_certificates {
+            self.watch_certificates();
+        }
         let leaving = self.leaving.iter().map(|(_, bound)| bound);
         let known: Vec<&Bound> = self.server.sockets.bound.iter().chain(leaving).collect();
         let journal = &self.server.journal;
@@ -392,15 +492,19 @@ impl Master {
             return;
         };
         let generation = reload.generation;
-        let before = self.switch_to(*reload.next);
+        let what = match reload.only_certificates {
+            true => "certificates loaded again, worker process",
+            false => "reconfigured, worker process",
+        };
+        let with = match reload.only_certificates {
+            true => "with them",
+            false => "with the new configuration",
+        };
+        let before = self.switch_to(*reload.next, reload.only_certificates);
         if let Some(worker) = &mut self.worker {
             worker.logs = Arc::clone(&self.server.logs);
             let pid = worker.pid;
-            note!(
-                self.server.journal,
-                Notice,
-                "reconfigured, worker process {pid} continues with the new configuration"
-            );
+            note!(self.server.journal, Notice, "{what} {pid} continues {with}");
         }
         let gone = before.sockets.bound.into_iter();
         let gone = gone.filter(|bound| !bound.has_address_of(&self.server.sockets.bound));
@@ -419,12 +523,13 @@ impl Master {
             next,
             step: ReloadStep::Waiting { successor, .. },
             generation,
+            only_certificates,
             ticket_state,
         }) = self.reload.take()
         else {
             return;
         };
-        let before = self.switch_to(*next);
+        let before = self.switch_to(*next, only_certificates);
         self.server.ticket_states.succeed(ticket_state);
         self.start_at = None;
         self.paused = false;
@@ -460,7 +565,7 @@ impl Master {
     }
 
     /// Makes `next` the configuration in use, and returns the one before.
-    fn switch_to(&mut self, mut next: Server) -> Server {
+    fn switch_to(&mut self, mut next: Server, only_certificates: bool) -> Server {
         next.ticket_states = std::mem::take(&mut self.server.ticket_states);
         next.kept_staples = std::mem::take(&mut self.server.kept_staples);
         let before = std::mem::replace(&mut self.server, next);
@@ -509,6 +614,9 @@ impl Master {
         let sockets: Vec<&Bound> = self.server.sockets.bound.iter().collect();
         self.leaving.retain(|(_, bound)| !bound.is_among(&sockets));
         crash::report_to(&self.server.logs, &self.server.config.main.error_logs);
+        if !only_certificates {
+            self.watch_certificates();
+        }
         self.tell_manager(&ServiceState::Ready);
         before
     }
@@ -557,6 +665,11 @@ impl Master {
             false
         });
     }
+}
+
+fn watches_certificates(server: &Server) -> bool {
+    let http = server.config.http.as_ref();
+    http.is_some_and(|http| http.certificate_reload.is_some())
 }
 
 fn listener_and_sockets(bound: &Bound) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {

@@ -31,4 +31,4 @@ mod records;
 pub(crate) use self::bundle::seal;
 pub(crate) use self::changes::needs_new_process;
 pub(crate) use self::incoming::{Carried, Incoming};
-pub(crate) use self::records::{RecordingLoader, Records};
+pub(crate) use self::records::{RecordingLoader, Records, ReplayLoader};

@@ -15,7 +15,9 @@ use sealane_conf::model::{
     UpstreamTls,
 };
 use sealane_io::stream::Sealed;
-use sealane_tls::client::{ClientIdentity, ClientSettings, ClientTls, Connection, PemFile, SessionCache};
+use sealane_tls::client::{
+    ClientIdentity, ClientSettings, ClientTls, Connection, PemFile, SessionCache,
+};
 use sealane_tls::{Identity, Secret};
 use sealane_upstream::Peer;
 use sealane_upstream::pool::ConnectionKey;

@@ -145,7 +145,11 @@ impl<'a> SessionsBuilder<'a> {
         identities: &[Identity],
     ) -> Result<Option<SharedSessions>, Diagnostic> {
         // Without a certificate there are no handshakes to resume.
-        let Some(conf) = tls.session_store.as_ref().filter(|_| !tls.certificates.is_empty()) else {
+        let Some(conf) = tls
+            .session_store
+            .as_ref()
+            .filter(|_| !tls.certificates.is_empty())
+        else {
             return Ok(None);
         };
         let Some(store) = self.materials.session_store(conf) else {

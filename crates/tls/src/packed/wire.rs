@@ -17,10 +17,10 @@ use sealane_awslc::{Secret, library_version};
 use super::{MAX_PACKED_BYTES, Packed, Sealer, UnpackError};
 use crate::client_hello::{ClientOffer, normal_name};
 use crate::ech::{EchOutcome, MAX_OUTER_NAME_BYTES};
+use crate::identities::Fingerprint;
 use crate::ja4::JA4_BYTES;
 use crate::ktls::{CALLS, KernelCounts, Refusal};
 use crate::record_size::RecordSizer;
-use crate::identities::Fingerprint;
 use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 

@@ -344,15 +344,17 @@ impl Resumption {
         asking: Asking<'_>,
     ) -> LookupStep {
         let judged = match (&self.early, offer) {
-            (Some(early), Offer::Psk(psk)) if asking.hello.offers_early_data() => Some(early_data::judge(
-                early,
-                psk,
-                asking.message,
-                session.expose(),
-                asking.context_id,
-                self.shared.is_some(),
-                asking.now_s,
-            )),
+            (Some(early), Offer::Psk(psk)) if asking.hello.offers_early_data() => {
+                Some(early_data::judge(
+                    early,
+                    psk,
+                    asking.message,
+                    session.expose(),
+                    asking.context_id,
+                    self.shared.is_some(),
+                    asking.now_s,
+                ))
+            }
             _ => None,
         };
         prepared.prefetched = Some(Prefetched::new(offer.key().to_vec(), Ok(session)));

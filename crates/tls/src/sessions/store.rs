@@ -64,8 +64,8 @@ impl<T> Reply<T> {
 }
 
 /// The name of a value in the store: `s:`, `e:`, `k:`, `o:` or `a:` (a session, a claim on early
-/// data, ticket keys, an OCSP response, what is known about an ACME certificate) and 64 hexadecimal digits that do not reveal ids or tickets. The
-/// store adds its own prefix.
+/// data, ticket keys, an OCSP response, what is known about an ACME certificate) and 64 hexadecimal
+/// digits that do not reveal ids or tickets. The store adds its own prefix.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct StoreKey(String);
 

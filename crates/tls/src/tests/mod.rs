@@ -4,6 +4,7 @@ mod client_certificates;
 mod early_data;
 mod ech;
 mod handshakes;
+mod identities;
 mod ktls;
 mod large_hellos;
 mod moving;

@@ -28,7 +28,7 @@ const OTHER_NODE_PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a node has for making the account, in seconds.
-const LEASE_S: u32 = 60;
+const LEASE_S: u32 = 15;
 
 /// The account of an issuer.
 pub(super) struct Account {

@@ -35,9 +35,9 @@ const MAX_SLEEP: Duration = Duration::from_secs(3600);
 const PROPAGATION: Duration = Duration::from_secs(3);
 
 /// How long a node may order before it has to ask again, in seconds.
-const LEASE_S: u32 = 60;
+const LEASE_S: u32 = 15;
 /// How often it asks.
-const LEASE_INTERVAL: Duration = Duration::from_secs(15);
+const LEASE_INTERVAL: Duration = Duration::from_secs(4);
 
 /// How long a node without a certificate waits for a store that does not answer.
 const STORE_PATIENCE: Duration = Duration::from_secs(60);
