@@ -62,7 +62,8 @@ pub(super) fn fingerprint(
     if let Some(early_data) = &settings.early_data {
         text.object(&early_data.register);
     }
-    if let Some(cache) = settings.client_status.as_ref().and_then(|it| it.cache.as_ref()) {
+    let status = settings.client_status.as_ref();
+    if let Some((_, cache)) = status.and_then(|status| status.cache.as_ref()) {
         text.object(cache);
     }
     // All keys of a configuration, read again for each snapshot.
