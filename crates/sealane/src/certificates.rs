@@ -21,9 +21,7 @@ use crate::journal::{Journal, note};
 use crate::materials;
 use sealane_conf::model::Http;
 use sealane_log::OsError;
-use sealane_server::{
-    AcmeState, AcmeTask, Snapshot, StapleTask, StatusDesk, StatusRequest,
-};
+use sealane_server::{AcmeState, AcmeTask, Snapshot, StapleTask, StatusDesk, StatusRequest};
 use sealane_sys::guard::Guard;
 use sealane_tls::StapleId;
 use std::collections::HashMap;

@@ -5,7 +5,7 @@
 //!    a file looks different            -> look again soon: somebody may be writing it
 //!    it looks the same as last time    -> judge the pairs that it belongs to
 //!    pairs that parse and fit together -> new contents, for the same configuration
-//!    others                            -> one line in the log; again when one of their files changes
+//!    others                            -> one line in the log; again when a file changes
 //! ```
 //!
 //! Only the master may read keys. What it finds goes to the worker like a reload, but everything

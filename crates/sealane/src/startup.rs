@@ -206,25 +206,7 @@ pub(crate) fn prepare(
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
     check_working_directory(&config).map_err(|message| refuse(&message))?;
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
-    let read = || materials::read(config.http.as_ref(), &guard);
-    let mut materials = files.map_or_else(read, Ok).map_err(|diagnostic| {
-        first.diagnostic(&diagnostic);
-        Refused
-    })?;
-    let unchanged = match goal {
-        Goal::Reload {
-            running,
-            only_certificates: true,
-            ..
-        } => Some(*running),
-        _ => None,
-    };
-    if let Some(running) = unchanged {
-        materials.set_sessions(Arc::clone(&running.sessions));
-        materials.set_handshakes(Arc::clone(&running.handshakes));
-        materials.set_staples(Arc::clone(&running.staples));
-        materials.set_built_before(Arc::clone(&running.snapshot));
-    }
+    let mut materials = materials_of(&config, files, goal, &guard, first)?;
     if let Goal::Test { quiet: false } = goal {
         let conf_file = places.conf_file.display();
         say(&format!(
@@ -263,7 +245,8 @@ pub(crate) fn prepare(
         journal.diagnostic(&diagnostic);
         Refused
     })?;
-    for warning in warnings.iter().filter(|_| unchanged.is_none()) {
+    let is_known = unchanged(goal).is_some();
+    for warning in warnings.iter().filter(|_| !is_known) {
         journal.diagnostic(warning);
     }
     certificates::acme::check(snapshot.acme_tasks()).map_err(|message| refuse(&message))?;
@@ -320,6 +303,41 @@ pub(crate) fn prepare(
         }),
     };
     Ok(server)
+}
+
+/// The files that the configuration names and, where nothing else has changed, what the running
+/// server has made of the rest.
+fn materials_of(
+    config: &Config,
+    files: Option<Materials>,
+    goal: &Goal<'_>,
+    guard: &Guard,
+    journal: &Journal,
+) -> Result<Materials, Refused> {
+    let read = || materials::read(config.http.as_ref(), guard);
+    let mut materials = files.map_or_else(read, Ok).map_err(|diagnostic| {
+        journal.diagnostic(&diagnostic);
+        Refused
+    })?;
+    if let Some(running) = unchanged(goal) {
+        materials.set_sessions(Arc::clone(&running.sessions));
+        materials.set_handshakes(Arc::clone(&running.handshakes));
+        materials.set_staples(Arc::clone(&running.staples));
+        materials.set_built_before(Arc::clone(&running.snapshot));
+    }
+    Ok(materials)
+}
+
+/// The running server, if only certificates differ from what it has.
+fn unchanged<'a>(goal: &Goal<'a>) -> Option<&'a Server> {
+    match goal {
+        Goal::Reload {
+            running,
+            only_certificates: true,
+            ..
+        } => Some(running),
+        _ => None,
+    }
 }
 
 /// Against the user of this configuration, and those that workers of earlier ones may still

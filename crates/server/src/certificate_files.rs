@@ -103,7 +103,7 @@ pub(crate) struct Kept<T> {
 type Stamp = Option<(u64, SystemTime)>;
 
 /// What a cache has.
-pub(crate) enum Known<T> {
+pub(crate) enum Cached<T> {
     /// It can be used at once.
     Fresh(T),
     /// The files have to be looked at, at least.
@@ -128,10 +128,10 @@ impl<T: Parsed> CertificateReader<T> {
     }
 
     /// Looks into the cache.
-    pub(crate) fn known(&self, names: &Names) -> Known<T> {
+    pub(crate) fn known(&self, names: &Names) -> Cached<T> {
         match &self.cache {
             Some(cache) => cache.get(names),
-            None => Known::Unsure(None),
+            None => Cached::Unsure(None),
         }
     }
 
@@ -192,8 +192,8 @@ impl<T: Parsed> CertificateReader<T> {
     /// As [`read`](Self::read).
     pub(crate) async fn load(&self, names: Names) -> Result<T, String> {
         match self.known(&names) {
-            Known::Fresh(parsed) => Ok(parsed),
-            Known::Unsure(kept) => {
+            Cached::Fresh(parsed) => Ok(parsed),
+            Cached::Unsure(kept) => {
                 let reader = self.clone();
                 disk::run(move || reader.read(&names, kept)).await
             }
@@ -209,18 +209,18 @@ impl<T: Clone> KeptCertificates<T> {
         }
     }
 
-    fn get(&self, names: &Names) -> Known<T> {
+    fn get(&self, names: &Names) -> Cached<T> {
         let now = Instant::now();
         let mut entries = lock(&self.entries);
         let Some(kept) = entries.get(names) else {
-            return Known::Unsure(None);
+            return Cached::Unsure(None);
         };
         kept.used = now;
         let is_data = kept.stamps == [None, None];
         let since = now.saturating_duration_since(kept.checked);
         match is_data || since <= self.settings.valid {
-            true => Known::Fresh(kept.parsed.clone()),
-            false => Known::Unsure(Some(kept.clone())),
+            true => Cached::Fresh(kept.parsed.clone()),
+            false => Cached::Unsure(Some(kept.clone())),
         }
     }
 

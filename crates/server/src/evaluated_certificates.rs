@@ -10,7 +10,7 @@
 //! If all of it is at hand, the handshake does not wait.
 
 use crate::acme::{AcmeId, AcmeState};
-use crate::certificate_files::{CertificateReader, Kept, Known, Names};
+use crate::certificate_files::{Cached, CertificateReader, Kept, Names};
 use crate::client_link::ClientLink;
 use crate::exchange::Exchange;
 use crate::facts::{ConnectionFacts, TlsFacts};
@@ -56,8 +56,8 @@ impl EvaluatedCertificates {
                 let certificate = template::evaluate(certificate, exchange);
                 let names = Names::new(&certificate, &template::evaluate(key, exchange));
                 Ok(match self.reader.known(&names) {
-                    Known::Fresh(pair) => Found::Pair(pair),
-                    Known::Unsure(kept) => Found::Names(names, kept),
+                    Cached::Fresh(pair) => Found::Pair(pair),
+                    Cached::Unsure(kept) => Found::Names(names, kept),
                 })
             }
             EvaluatedPair::Acme => self.ordered().map(Found::Pair),

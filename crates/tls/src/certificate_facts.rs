@@ -79,7 +79,10 @@ mod tests {
         assert_eq!(facts.begins_s, 1_767_225_600);
         assert_eq!(facts.ends_s, 1_775_001_600);
         assert_eq!(facts.dns_names, ["a.test"]);
-        assert_eq!(facts.addresses, ["192.0.2.1".parse::<IpAddr>().expect("an address")]);
+        assert_eq!(
+            facts.addresses,
+            ["192.0.2.1".parse::<IpAddr>().expect("an address")]
+        );
         assert_eq!(facts.top_issuer.as_deref(), Some("Über-CA"));
         let (authority, serial) = facts.authority.expect("it names its issuer's key");
         assert!(!authority.is_empty());

@@ -171,8 +171,8 @@ impl Connection {
     /// with the first [`write`](Self::write), in the same send as the response.
     ///
     /// [`HandshakeStatus::Pending`]: certificates are being found, the store of all nodes was
-    /// asked, the handshake has left for the pool, or an accelerator has its private-key operation. Wait with
-    /// [`poll_pending`](Self::poll_pending), for the store no longer than
+    /// asked, the handshake has left for the pool, or an accelerator has its private-key operation.
+    /// Wait with [`poll_pending`](Self::poll_pending), for the store no longer than
     /// [`lookup_timeout`](Self::lookup_timeout), then call again, with what input
     /// there is or none. `load` is what decides, with `ssl_async`, whether it leaves.
     ///

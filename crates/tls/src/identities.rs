@@ -7,19 +7,23 @@
 //! ```
 //!
 //! A server whose certificates are known when it is built has one [`Identities`] for its lifetime.
-//! Any other asks in each handshake: see [`SelectServer::identities`].
+//! Any other asks in each handshake: see
+//! [`SelectServer::identities`](crate::SelectServer::identities).
 //!
 //! # Sources of certificates
 //!
-//! A source is whatever answers [`SelectServer::identities`]: files whose names contain variables,
+//! A source is whatever answers that question: files whose names contain variables,
 //! or pairs in memory that a control thread replaces while the server runs. It makes a
-//! [`CertificatePair`] once per pair, away from the worker threads, keeps it for as long as the pair
-//! is current, and hands the newest ones to [`ServerTls::identities`]. Contexts are built for the
-//! first handshake of a server with these pairs and remembered with them. So a source in memory
-//! comes down to one slot per pair, `Mutex<Arc<CertificatePair>>`: its thread loads a new pair, with
-//! the same checks as a file, and stores it there; a handshake clones the `Arc`. Nothing is parsed
-//! again, and handshakes under way keep what they have. Pairs with keys of different types (RSA
-//! and ECDSA) are slots of their own, whose contents are passed on together.
+//! [`CertificatePair`] once per pair, away from the worker threads, keeps it for as long as the
+//! pair is current, and hands the newest ones to [`ServerTls::identities`]. Contexts are built for
+//! the first handshake of a server with these pairs and remembered with them.
+//!
+//! So a source in memory comes down to one slot per pair, `Mutex<Arc<CertificatePair>>`: its
+//! thread loads a new pair, with the same checks as a file, and stores it there; a handshake
+//! clones the `Arc`. Nothing is parsed again, and handshakes under way keep what they have. Pairs
+//! with keys of different types (RSA and ECDSA) are slots of their own, whose contents are passed
+//! on together. `tests/identities.rs` has such a source. In the server, it would be another way
+//! to find a pair in `evaluated_certificates.rs`.
 
 use std::fmt;
 use std::pin::Pin;

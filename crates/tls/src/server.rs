@@ -208,7 +208,8 @@ impl ServerTls {
         })
     }
 
-    /// Whether each handshake asks for the certificates ([`ServerSettings::evaluates_certificates`]).
+    /// Whether each handshake asks for the certificates:
+    /// [`ServerSettings::evaluates_certificates`].
     pub fn evaluates_certificates(&self) -> bool {
         matches!(self.certificates, Certificates::Evaluated(_))
     }

@@ -355,10 +355,7 @@ fn ocsp(draft: &TlsDraft) -> Option<ClientOcsp> {
 }
 
 /// The certificates of `ssl_certificate` and `ssl_certificate_key`.
-fn named_certificates(
-    options: &Options,
-    draft: &TlsDraft,
-) -> Result<ServerCertificates, Fault> {
+fn named_certificates(options: &Options, draft: &TlsDraft) -> Result<ServerCertificates, Fault> {
     let certificates = draft.certificates.as_deref().unwrap_or_default();
     let keys = draft.certificate_keys.as_deref().unwrap_or_default();
     if let Some(last) = certificates.last()

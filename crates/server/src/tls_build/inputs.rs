@@ -26,7 +26,7 @@ pub(super) fn fingerprint(
     settings: &ServerSettings,
     materials: &Materials,
 ) -> [u8; 32] {
-    let mut text = Text::default();
+    let mut text = InputText::default();
     // With the names of files.
     text.debug(conf);
     text.debug(&settings.server_names);
@@ -86,9 +86,9 @@ pub(super) fn fingerprint(
 
 /// Parts with their lengths, so that no two lists give the same text.
 #[derive(Default)]
-struct Text(Zeroizing<Vec<u8>>);
+struct InputText(Zeroizing<Vec<u8>>);
 
-impl Text {
+impl InputText {
     fn bytes(&mut self, bytes: &[u8]) {
         self.0
             .extend_from_slice(&(bytes.len() as u64).to_be_bytes());
