@@ -108,6 +108,9 @@ pub(crate) struct TlsBuilder<'a> {
     warnings: Vec<Diagnostic>,
 }
 
+/// The TLS settings of a server, and the fingerprint of all that they are made of.
+pub(crate) type BuiltTls = (Arc<ServerTls>, [u8; 32]);
+
 /// An `ssl_certificate_cache`, shared by the servers that inherit it.
 type SharedCache = (
     Arc<CertificateCache>,
@@ -157,7 +160,7 @@ impl<'a> TlsBuilder<'a> {
         &mut self,
         server: &Server,
         http2: bool,
-    ) -> Result<Option<(Arc<ServerTls>, [u8; 32])>, Diagnostic> {
+    ) -> Result<Option<BuiltTls>, Diagnostic> {
         let Some(tls) = &server.tls else {
             self.acme.add(server, self.materials, None)?;
             return Ok(None);
