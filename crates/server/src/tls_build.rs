@@ -26,9 +26,10 @@ use sealane_conf::model::{
     ServerCertificates, Tls,
 };
 use sealane_tls::{
-    AcceleratorChoice, Acceptor, AsyncMode, CertificatePair, ClientVerification, EchKeyFile, EchKeys,
-    HandshakeSettings, Identity, KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Responder,
-    Secret, SelectServer, Selected, ServerSettings, ServerTls, StatusSettings, VerifyClient,
+    AcceleratorChoice, Acceptor, AsyncMode, CertificatePair, ClientVerification, EchKeyFile,
+    EchKeys, HandshakeSettings, Identity, KtlsMode, KtlsSettings, PemFile, Protocol, Protocols,
+    Responder, Secret, SelectServer, Selected, ServerSettings, ServerTls, StatusSettings,
+    VerifyClient,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
