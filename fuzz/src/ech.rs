@@ -1,7 +1,8 @@
 //! Hellos with another one inside, for a server that has the key.
 //!
 //! An input is a program: what is changed in a client's flight, or what stands in the extension of
-//! a hello of our own. A server that opens a hello other than the client's has not checked its seal.
+//! a hello of our own. A server that opens a hello other than the client's has not checked its
+//! seal.
 
 use crate::sessions::{extension, hello, identity, prefixed16};
 use sealane_awslc::{ClientConnection, ClientContext};

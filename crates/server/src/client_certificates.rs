@@ -188,8 +188,9 @@ pub(crate) fn chain(exchange: &Exchange) -> Option<&Arc<ClientChain>> {
     exchange.connection.client()?.chain()
 }
 
-/// The rules of the server that answers, and whose they are. If it has none, those of the server that the connection
-/// was opened for, or of the default server, whose certificate servers without TLS settings use.
+/// The rules of the server that answers, and whose they are. If it has none, those of the server
+/// that the connection was opened for, or of the default server, whose certificate servers without
+/// TLS settings use.
 fn rules(exchange: &Exchange) -> Option<(ServerId, &Arc<ClientVerifier>)> {
     let snapshot = &exchange.snapshot;
     let names = &snapshot.listener(exchange.listener).names;

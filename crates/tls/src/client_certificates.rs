@@ -118,8 +118,8 @@ impl ClientVerifier {
         client.verdicts.find(&self.id).is_some()
     }
 
-    /// What the issuers say about a chain that is trusted, if it is known: always, unless `ssl_ocsp`
-    /// is set.
+    /// What the issuers say about a chain that is trusted, if it is known: always, unless
+    /// `ssl_ocsp` is set.
     pub fn status(&self, client: &ClientChain) -> Option<Result<(), StatusFailure>> {
         match &self.status {
             None => Some(Ok(())),
