@@ -189,7 +189,9 @@ pub struct ClientChain {
 
 /// Verdicts by the id of the rules.
 #[derive(Debug)]
-struct Verdicts<E>(Mutex<Vec<([u8; 32], Result<(), E>)>>);
+struct Verdicts<E>(Mutex<Vec<Verdict<E>>>);
+
+type Verdict<E> = ([u8; 32], Result<(), E>);
 
 impl<E: Copy> Verdicts<E> {
     fn find(&self, rules: &[u8; 32]) -> Option<Result<(), E>> {
