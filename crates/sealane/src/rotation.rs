@@ -56,6 +56,8 @@ struct WatchedFile {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stamp {
     Missing,
+    /// A FIFO, which can be read at the start only.
+    NotAFile,
     There {
         device: u64,
         inode: u64,
@@ -78,6 +80,7 @@ impl Stamp {
     fn of(path: &Path) -> Stamp {
         match std::fs::metadata(path) {
             Err(_) => Stamp::Missing,
+            Ok(facts) if !facts.is_file() => Stamp::NotAFile,
             Ok(facts) => Stamp::There {
                 device: facts.dev(),
                 inode: facts.ino(),
@@ -140,6 +143,14 @@ impl Rotation {
         let mut new = BTreeSet::new();
         for (path, file) in &mut self.files {
             let stamp = Some(Stamp::of(path));
+            if stamp == Some(Stamp::NotAFile) {
+                *file = WatchedFile {
+                    used: stamp,
+                    seen: stamp,
+                    judged: stamp,
+                };
+                continue;
+            }
             if file.seen != stamp {
                 file.seen = stamp;
                 is_settled = false;

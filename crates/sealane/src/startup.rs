@@ -323,6 +323,7 @@ fn materials_of(
         materials.set_sessions(Arc::clone(&running.sessions));
         materials.set_handshakes(Arc::clone(&running.handshakes));
         materials.set_staples(Arc::clone(&running.staples));
+        materials.set_acme(Arc::clone(running.snapshot.acme()));
         materials.set_built_before(Arc::clone(&running.snapshot));
     }
     Ok(materials)
