@@ -158,7 +158,6 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "internal_redirect",
             "mgmt",
             "proxy_protocol_tlv*",
-            "state_path",
             "license_token",
             "usage_report",
             "memcached_force_ranges",
