@@ -27,26 +27,20 @@ pub(crate) struct AncientDraft {
 }
 
 impl BrowsersDraft {
-    /// What holds; `None` where nothing is set.
+    /// What holds; `None` where that is what nginx does without any of it.
     pub(crate) fn finish(&self) -> Option<Arc<Browsers>> {
-        let is_set = self.modern.is_some()
-            || self.ancient.is_some()
-            || self.modern_value.is_some()
-            || self.ancient_value.is_some();
-        if !is_set {
-            return None;
-        }
         let ModernDraft { listed, unlisted } = self.modern.clone().unwrap_or_default();
         let ancient = self.ancient.clone().unwrap_or_default();
         let value = |value: &Option<Box<[u8]>>| value.clone().unwrap_or_else(|| b"1"[..].into());
-        Some(Arc::new(Browsers {
+        let browsers = Browsers {
             modern: in_order(listed),
             unlisted_is_modern: unlisted,
             ancient: ancient.texts.into(),
             netscape4_is_ancient: ancient.netscape4,
             modern_value: value(&self.modern_value),
             ancient_value: value(&self.ancient_value),
-        }))
+        };
+        (browsers != Browsers::default()).then(|| Arc::new(browsers))
     }
 }
 

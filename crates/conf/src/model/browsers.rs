@@ -17,6 +17,20 @@ pub struct Browsers {
     pub ancient_value: Box<[u8]>,
 }
 
+impl Default for Browsers {
+    /// Every browser is ancient.
+    fn default() -> Browsers {
+        Browsers {
+            modern: Box::default(),
+            unlisted_is_modern: false,
+            ancient: Box::default(),
+            netscape4_is_ancient: false,
+            modern_value: b"1"[..].into(),
+            ancient_value: b"1"[..].into(),
+        }
+    }
+}
+
 /// A browser, and from which version on it is modern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ModernBrowser {
@@ -155,11 +169,7 @@ mod tests {
         });
         Browsers {
             modern: modern.collect(),
-            unlisted_is_modern: false,
-            ancient: Box::default(),
-            netscape4_is_ancient: false,
-            modern_value: b"1"[..].into(),
-            ancient_value: b"1"[..].into(),
+            ..Browsers::default()
         }
     }
 

@@ -175,7 +175,7 @@ mod tests {
             .collect();
         let within_an_hour = first_hour.iter().filter(|at| **at < 3600).count();
         assert!(
-            1 + within_an_hour <= 5,
+            within_an_hour < 5,
             "as public servers allow: {first_hour:?}"
         );
         let questions = [0, 1, 8, 9, 60].map(|before| retry_s(before, false, 0.0));

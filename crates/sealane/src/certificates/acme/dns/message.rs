@@ -311,7 +311,9 @@ mod tests {
         message.extend(b"\x01x\x01a\x04TEST\0\0\x06\0\x01");
         // A pointer to "a.test" in the question.
         message.extend(b"\xc0\x0e\0\x06\0\x01\0\0\0\0\0\x02\xc0\x0e");
-        let answer = Answer::parse(&message, 7).ok().expect("well formed");
+        let Ok(answer) = Answer::parse(&message, 7) else {
+            panic!("it is well formed");
+        };
         assert_eq!(answer.zone.as_deref(), Some("a.test"));
         assert_eq!(answer.failure().as_deref(), Some("NXDOMAIN"));
         assert!(Answer::parse(&message, 8).is_err());
