@@ -46,8 +46,8 @@ impl Arrival {
         let Arrival { buffer, head, .. } = self;
         let body = match head.framing {
             Framing::None => RequestBody::None,
-            // In HTTP/2 an empty body has an end to wait for: what comes before it may be data, which
-            // makes the request malformed.
+            // In HTTP/2 an empty body has an end to wait for: what comes before it may be data,
+            // which makes the request malformed.
             Framing::Length(0) if head.version != Version::Http2 => RequestBody::None,
             _ => RequestBody::Unread,
         };

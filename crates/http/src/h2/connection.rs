@@ -163,8 +163,8 @@ impl Connection {
         }
     }
 
-    /// The most bytes that [`receive`](Self::receive) leaves unconsumed, and so the minimum size of a
-    /// receive buffer. All frames except DATA are read as a whole.
+    /// The most bytes that [`receive`](Self::receive) leaves unconsumed, and so the minimum size
+    /// of a receive buffer. All frames except DATA are read as a whole.
     pub fn max_unconsumed_bytes(&self) -> usize {
         let head_frame_bytes = self.max_block_bytes() + MAX_HEADERS_EXTRA_BYTES;
         let announced = self.settings.max_frame_bytes as usize;

@@ -1,8 +1,8 @@
 //! Request heads: turns the fields of a header block into the head that the rest of the server uses
 //! (RFC 9113 section 8.3.1).
 //!
-//! A request that the server refuses is answered as in HTTP/1, with the same [`RequestError`]. So is
-//! one that RFC 9113 calls malformed, before its stream is reset (section 8.1.1): clients and
+//! A request that the server refuses is answered as in HTTP/1, with the same [`RequestError`]. So
+//! is one that RFC 9113 calls malformed, before its stream is reset (section 8.1.1): clients and
 //! operators then see which request it was, and why.
 
 use smallvec::SmallVec;

@@ -35,8 +35,8 @@ pub struct Settings {
     pub max_connection_window_bytes: u32,
     /// `http2_chunk_size`: the largest DATA frame sent, if the peer accepts it.
     pub data_frame_bytes: u32,
-    /// `SETTINGS_MAX_FRAME_SIZE`: the largest frame that the peer may send. DATA of any size is taken
-    /// as it arrives, without being kept.
+    /// `SETTINGS_MAX_FRAME_SIZE`: the largest frame that the peer may send. DATA of any size is
+    /// taken as it arrives, without being kept.
     pub max_frame_bytes: u32,
     /// Limits of heads: `client_header_buffer_size`, `large_client_header_buffers`,
     /// `max_headers`, `ignore_invalid_headers`, `underscores_in_headers`.
