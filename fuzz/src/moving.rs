@@ -5,7 +5,7 @@ use sealane_tls::{Connection, Packed, UnpackError, library_version};
 use crate::sessions;
 
 /// Number of the format whose seeds these are.
-const FORMAT: [u8; 2] = [0, 3];
+const FORMAT: [u8; 2] = [0, 4];
 
 /// `data` behind a head that fits: it is refused, or makes a connection that can be used in
 /// every way, whatever comes of that.

@@ -240,6 +240,7 @@ const KEYS: &str = "
     events { worker_connections 64; }
     http {
         access_log off;
+        ssl_certificate_reload RELOAD;
         server { listen 127.0.0.1:%plain%; root html; }
         server {
             listen 127.0.0.1:%tls% ssl;
@@ -327,13 +328,43 @@ fn keys_are_where_they_belong(server: &Server<'_>, when: &str, used: &[Secret], 
     }
 }
 
+fn configuration(set: &str, threads: &str, reload: &str) -> String {
+    let text = KEYS.replace("SET", set).replace("THREADS", threads);
+    text.replace("RELOAD", reload)
+}
+
+#[test]
+fn with_ssl_certificate_reload_the_master_has_key_files_on_its_heap_and_the_worker_has_not() {
+    let site = Site::new();
+    site.write("html/a.txt", b"hello");
+    let keys = set_of_keys(&site, "first", ["first-rsa", "first-ec"], 0);
+    let text = configuration("first", "2", "on");
+    let server = Server::start(&site, Program::Sealane, &text);
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    shake_hands(&server);
+    let is_of_file = |name: &str| name.contains(" line ");
+    let lines = keys.iter().filter(|secret| is_of_file(&secret.name));
+    let lines: BTreeSet<(String, Place)> = lines
+        .map(|secret| (secret.name.clone(), Place::Heap))
+        .collect();
+    assert!(!lines.is_empty());
+    let mut found = memory::find_in_process(&keys, server.pid());
+    found.retain(|(name, _)| is_of_file(name));
+    assert_eq!(found, lines, "master");
+    wait_for("the worker to have let go of them", || {
+        let found = memory::find_in_process(&keys, server.worker_pid());
+        (!found.iter().any(|(name, _)| is_of_file(name))).then_some(())
+    });
+    server.stop("QUIT");
+}
+
 #[test]
 fn keys_are_in_memory_only_where_the_documentation_says() {
     let site = Site::new();
     site.write("html/a.txt", b"hello");
     let first = set_of_keys(&site, "first", ["first-rsa", "first-ec"], 0);
     let second = set_of_keys(&site, "second", ["second-rsa", "second-ec"], 0x80);
-    let text = |set: &str, threads: &str| KEYS.replace("SET", set).replace("THREADS", threads);
+    let text = |set: &str, threads: &str| configuration(set, threads, "off");
     let server = Server::start(&site, Program::Sealane, &text("first", "2"));
     server.expect_alert("crashed: signal");
     server.expect_alert("exited on signal");

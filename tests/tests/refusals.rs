@@ -201,7 +201,9 @@ fn broken_frames() -> Vec<(u32, Vec<u8>)> {
         1,
         &[0xff; 9],
     );
-    let large = http2::frame(http2::kind::DATA, 0, 1, &[0; 17_000]);
+    // Larger than what is announced, which its head says.
+    let mut large = http2::frame(http2::kind::DATA, 0, 1, &[0; 17_000]);
+    large[..3].copy_from_slice(&[0x10, 0, 1]);
     vec![(6, ping), (1, data), (9, block), (6, large)]
 }
 

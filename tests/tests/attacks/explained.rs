@@ -34,13 +34,13 @@ impl Rule {
     }
 }
 
-/// Whether a text is the pattern, of which `*` is any text.
+/// Whether a text is the pattern, of which each `*` is any text.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
-        Some((beginning, end)) => {
-            let rest = text.strip_prefix(beginning);
-            rest.is_some_and(|rest| rest.ends_with(end))
-        }
+        Some((beginning, end)) => text.strip_prefix(beginning).is_some_and(|rest| {
+            let mut ends = rest.char_indices().map(|(at, _)| &rest[at..]);
+            matches(end, "") || ends.any(|rest| matches(end, rest))
+        }),
         None => pattern == text,
     }
 }

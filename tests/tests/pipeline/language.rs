@@ -468,8 +468,7 @@ fn what_is_rewritten_is_logged() {
 fn browsers_by_their_user_agent() {
     compare_http(
         "",
-        "set $all \"[$modern_browser|$ancient_browser|$msie]\"; \
-         modern_browser unlisted; ancient_browser Lynx netscape4; \
+        "modern_browser unlisted; ancient_browser Lynx netscape4; \
          location / { return 200 \"outer [$modern_browser|$ancient_browser|$msie]\"; } \
          location /listed { modern_browser msie 5.5; modern_browser gecko 1.7.8; \
              modern_browser_value new; ancient_browser_value old; \
@@ -478,7 +477,7 @@ fn browsers_by_their_user_agent() {
              return 200 \"[$modern_browser|$ancient_browser|$msie]\"; } \
          location /old { ancient_browser \"MSIE 5\"; ancient_browser_value old; \
              if ($ancient_browser) { return 200 \"old [$ancient_browser]\"; } return 200 new; } \
-         location /server { return 200 $all; }",
+         location /server { set $all \"[$modern_browser|$ancient_browser|$msie]\"; return 200 $all; }",
         |_| {},
         &[
             "GET /",

@@ -90,6 +90,10 @@ fn client_body(site: &FuzzSite, path: &str, pieces: Vec<Vec<u8>>) -> Option<Vec<
 
 /// The body of an answer without its framing, if it is whole.
 fn decoded(answer: &[u8]) -> Option<Vec<u8>> {
+    // A page whose first bytes cannot be made has no head either: the connection is closed.
+    if answer.is_empty() {
+        return None;
+    }
     let limits = ResponseLimits::of_head(4096);
     let parsed = parse_response(answer, &mut ResponseState::default(), &limits);
     let Ok(ParsedResponse::Complete(head)) = parsed else {

@@ -216,7 +216,7 @@ mod tests {
         for (old, new) in [
             ("hmac-sha256", "hmac-md5"),
             ("secret", "other"),
-            ("c2Vj", "c2V"),
+            ("cmV0\"", "cmV\""),
             ("algorithm", "a"),
         ] {
             assert!(
