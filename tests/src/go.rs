@@ -29,6 +29,19 @@ pub fn go_client_path() -> PathBuf {
     BINARY.get_or_init(build).clone()
 }
 
+/// Whether Go is at least version 1.`minor`. If not, says that the test is left out: the caller
+/// returns.
+pub fn has_go(minor: u32) -> bool {
+    let output = command("go", &["env", "GOVERSION"], b"").success().text();
+    let version = output.trim().strip_prefix("go1.").unwrap_or_default();
+    let digits = version.split(|c: char| !c.is_ascii_digit()).next();
+    let installed: u32 = digits.and_then(|digits| digits.parse().ok()).unwrap_or(0);
+    if installed < minor {
+        sealane_needs::leave_out(format!("Go is older than 1.{minor}"));
+    }
+    installed >= minor
+}
+
 fn build() -> PathBuf {
     build_program(
         "tests/clients/go",

@@ -8,7 +8,7 @@ mod nodes;
 use sealane_tests::reload::reload_as_it_is;
 use sealane_tests::{
     Certificate, CertificateKey, Pebble, PebbleSettings, Program, Server, Site, TestZone, command,
-    sealane_binary, wait_for, wire,
+    has_go, sealane_binary, wait_for, wire,
 };
 use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -97,6 +97,9 @@ fn serial(shown: &str) -> &str {
 
 #[test]
 fn the_first_certificate_comes_by_itself_and_stays_over_restarts() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let pebble = Pebble::start(&site, settings(&site));
     let text = servers("one.test two.test");
@@ -161,6 +164,9 @@ fn the_first_certificate_comes_by_itself_and_stays_over_restarts() {
 
 #[test]
 fn certificates_are_renewed_before_they_end() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let short = PebbleSettings {
         validity_s: 60,
@@ -193,6 +199,9 @@ fn certificates_are_renewed_before_they_end() {
 
 #[test]
 fn tls_alpn_01_is_answered_for_a_pending_challenge_only() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let pebble = Pebble::start(&site, settings(&site));
     let text = servers("alpn.test 127.0.0.1");
@@ -224,6 +233,9 @@ fn tls_alpn_01_is_answered_for_a_pending_challenge_only() {
 
 #[test]
 fn addresses_and_kinds_of_keys() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let _pebble = Pebble::start(&site, settings(&site));
     let text = servers("127.0.0.1 key=rsa:2048");
@@ -242,6 +254,9 @@ fn addresses_and_kinds_of_keys() {
 
 #[test]
 fn dns_01_by_signed_updates_brings_wildcards() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let secret = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
     let zone = TestZone::start(&site, Some(("update.test.", secret)));
@@ -274,6 +289,9 @@ fn dns_01_by_signed_updates_brings_wildcards() {
 
 #[test]
 fn a_wrong_tsig_key_is_told() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let zone = TestZone::start(&site, Some(("update.test.", "c2VjcmV0")));
     let names = zone.port();
@@ -293,6 +311,9 @@ fn a_wrong_tsig_key_is_told() {
 
 #[test]
 fn an_external_account_is_bound() {
+    if !has_go(24) {
+        return;
+    }
     const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
     let site = Site::new();
     let demanding = PebbleSettings {
@@ -315,6 +336,9 @@ fn an_external_account_is_bound() {
 
 #[test]
 fn chains_and_profiles_are_chosen() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let several = PebbleSettings {
         alternate_roots: 2,
@@ -378,6 +402,9 @@ fn chains_and_profiles_are_chosen() {
 
 #[test]
 fn a_server_that_wants_a_certificate_renewed_gets_its_way() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let pebble = Pebble::start(&site, settings(&site));
     let text = servers("ari.test");
@@ -414,6 +441,9 @@ fn chain_of(site: &Site, name: &str) -> Vec<u8> {
 
 #[test]
 fn failures_are_told_once_and_cost_few_orders() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let pebble = Pebble::start(
         &site,
@@ -459,6 +489,9 @@ fn failures_are_told_once_and_cost_few_orders() {
 
 #[test]
 fn a_server_that_is_not_there_delays_nothing() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     site.certificate(&Certificate::localhost("pebble", CertificateKey::P256));
     let server = start(&site, &issuer(""), &servers("late.test"));
@@ -471,6 +504,9 @@ fn a_server_that_is_not_there_delays_nothing() {
 
 #[test]
 fn state_that_is_broken_or_foreign_is_told_and_replaced() {
+    if !has_go(24) {
+        return;
+    }
     let site = Site::new();
     let pebble = Pebble::start(&site, settings(&site));
     let text = servers("state.test");

@@ -2,7 +2,7 @@
 
 use sealane_tests::reload::{Reload, reload_as_it_is};
 use sealane_tests::{
-    Certificate, CertificateKey, Outcome, Server, Site, command, go_client, sealane_binary,
+    Certificate, CertificateKey, Outcome, Server, Site, command, go_client, has_go, sealane_binary,
 };
 use std::os::unix::fs::PermissionsExt;
 
@@ -72,6 +72,9 @@ fn in_the_open(site: &Site, server: &Server<'_>, name: &str) -> String {
 
 #[test]
 fn each_key_opens_hellos_and_a_stranger_is_told_the_first() {
+    if !has_go(23) {
+        return;
+    }
     let site = site();
     let [first, second] = ["first.pem", "second.pem"].map(|name| make_key(&site, name));
     let stranger = make_key(&site, "stranger.pem");
@@ -93,6 +96,9 @@ fn each_key_opens_hellos_and_a_stranger_is_told_the_first() {
 
 #[test]
 fn keys_are_replaced_by_a_reload() {
+    if !has_go(23) {
+        return;
+    }
     let site = site();
     let old = make_key(&site, "key.pem");
     let new = make_key(&site, "next.pem");
@@ -117,6 +123,9 @@ fn keys_are_replaced_by_a_reload() {
 
 #[test]
 fn without_keys_clients_are_told_that_there_are_none() {
+    if !has_go(23) {
+        return;
+    }
     let site = site();
     let configs = make_key(&site, "key.pem");
     let server = site.serve(&configuration(&site, ""));

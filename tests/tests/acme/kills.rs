@@ -3,7 +3,7 @@
 
 use super::{certificate, get_verified, issuer};
 use sealane_tests::{
-    Pebble, PebbleSettings, Program, Redis, Server, Site, command, scale, wait_for,
+    Pebble, PebbleSettings, Program, Redis, Server, Site, command, has_go, scale, wait_for,
 };
 use std::time::{Duration, Instant};
 
@@ -39,16 +39,25 @@ enum Victim {
 
 #[test]
 fn a_node_is_killed_at_every_step() {
+    if !has_go(24) {
+        return;
+    }
     kill(Victim::Node);
 }
 
 #[test]
 fn the_store_is_killed_at_every_step() {
+    if !has_go(24) {
+        return;
+    }
     kill(Victim::Store);
 }
 
 #[test]
 fn the_acme_server_is_killed_at_every_step() {
+    if !has_go(24) {
+        return;
+    }
     kill(Victim::AcmeServer);
 }
 

@@ -1,7 +1,9 @@
 //! Three nodes behind a round robin, with one Redis.
 
 use super::{certificate, issuer, serial, wait_for_certificate};
-use sealane_tests::{Pebble, PebbleSettings, Program, Redis, Relay, Server, Site, wait_for};
+use sealane_tests::{
+    Pebble, PebbleSettings, Program, Redis, Relay, Server, Site, has_go, wait_for,
+};
 
 /// How many nodes there are.
 pub(super) const NODES: usize = 3;
@@ -105,16 +107,25 @@ fn order_together(challenge: &str) {
 
 #[test]
 fn one_node_orders_and_all_answer_over_http_and_serve() {
+    if !has_go(24) {
+        return;
+    }
     order_together("");
 }
 
 #[test]
 fn one_node_orders_and_all_answer_over_tls_and_serve() {
+    if !has_go(24) {
+        return;
+    }
     order_together("challenge tls-alpn-01;");
 }
 
 #[test]
 fn an_order_goes_on_when_the_process_dies_that_ordered() {
+    if !has_go(24) {
+        return;
+    }
     let cluster = Cluster::new();
     let first = &cluster.sites[0];
     first.write("seal.key", "0123456789abcdef0123456789abcdef");
