@@ -1,5 +1,6 @@
 //! `ssl_certificate` and `ssl_certificate_key` with variables.
 
+use sealane_tests::comparison::nginx_version;
 use sealane_tests::reload::{Reload, ask, reload_as_it_is};
 use sealane_tests::{Certificate, CertificateKey, Server, Site, command, handshake, nginx_binary};
 use std::fs;
@@ -227,12 +228,19 @@ fn a_name_cannot_lead_out_of_the_directory() {
 #[test]
 fn both_refuse_the_same_configurations() {
     let site = Site::new();
+    let is_old = nginx_version() < (1, 27, 4);
+    if is_old {
+        sealane_needs::leave_out("this nginx has no \"ssl_certificate_cache\" to compare with");
+    }
     let refused = |text: &str, expected: &str| {
         let whole =
             format!("events {{}} http {{ server {{ listen 127.0.0.1:%tls% ssl; {text} }} }}");
         sealane_tests::reload::configure(&site, &whole);
         let ours = ask(&site, &["-t"]);
         assert!(ours.stderr.contains(expected), "{text}: {}", ours.stderr);
+        if text.contains("ssl_certificate_cache") && is_old {
+            return;
+        }
         let conf = site.path("sealane.conf").display().to_string();
         let nginx = nginx_binary().display().to_string();
         let theirs = command(&nginx, &["-t", "-c", &conf], b"").stderr;

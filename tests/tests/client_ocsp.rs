@@ -228,7 +228,8 @@ fn wrong_answers_refuse_the_client_and_say_why_as_in_nginx() {
         assert!(line.contains(part), "{line}");
     }
     drop(server);
-    let nginx = site.serve_by_nginx(&text);
+    // An nginx before 1.25.1 has no `http2`.
+    let nginx = site.serve_by_nginx(&text.replace("http2 on;", ""));
     for (name, expected, _, agrees) in CASES {
         let got = ask(&authority, nginx.port(name), certificate(name), "");
         assert_eq!(got == expected, agrees, "{name}: nginx says {got}");
