@@ -259,6 +259,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 servers: servers.into_iter().map(Arc::new).collect(),
                 listeners: listeners(b),
                 variables: std::mem::take(&mut b.names).into_list(),
+                cache_paths: Vec::new(),
                 limit_zones: std::mem::take(&mut b.http.limit_zones)
                     .into_iter()
                     .filter_map(|zone| zone.zone) // all of them, as was checked

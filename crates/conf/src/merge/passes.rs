@@ -379,6 +379,7 @@ fn settings(
                 access: d.store_access.unwrap_or(0o600),
             }),
         },
+        cache: None,
         ignore_headers: d.ignore_headers.unwrap_or_default(),
         hidden_headers: Arc::new(hidden_headers(family, d)),
         pass_trailers: match family {

@@ -1,8 +1,8 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    AcmeCertificate, Charsets, HandshakeLimits, Http2, LimitZone, List, LocationConf, Locations,
-    Script, Template, Tls, Upstream, UserVariable, VerifyClient,
+    AcmeCertificate, CachePath, Charsets, HandshakeLimits, Http2, LimitZone, List, LocationConf,
+    Locations, Script, Template, Tls, Upstream, UserVariable, VerifyClient,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -22,6 +22,8 @@ pub struct Http {
     pub variables: Vec<UserVariable>,
     /// Zones of `limit_req` and `limit_conn`.
     pub limit_zones: Vec<LimitZone>,
+    /// Directories of cached responses: `proxy_cache_path` and its relatives.
+    pub cache_paths: Vec<Arc<CachePath>>,
     /// Character sets that are named, and the tables between them.
     pub charsets: Arc<Charsets>,
     /// `ssl_async_threads` and `ssl_handshake_queue`.

@@ -1,7 +1,7 @@
 //! What `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*` and `grpc_*` have in common
 //! (nginx's upstream module). Names of directives are given without the prefix.
 
-use super::{Family, TempPath, Template, UpstreamTls};
+use super::{CacheSettings, Family, TempPath, Template, UpstreamTls};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +79,8 @@ pub struct UpstreamSettings {
     pub intercept_errors: bool,
     /// `store`: complete responses are kept as files; default off.
     pub store: Option<Store>,
+    /// `cache` and its relatives; default off.
+    pub cache: Option<Arc<CacheSettings>>,
     /// `ignore_headers`.
     pub ignore_headers: IgnoreHeaders,
     /// `hide_header` and `pass_header`.
