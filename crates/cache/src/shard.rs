@@ -1,0 +1,254 @@
+//! A part of the index, with its own lock: keys in a hash table, and in the order of their last
+//! use.
+
+use crate::key::Hash;
+use hashbrown::HashTable;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+
+/// No neighbour.
+const NONE: u32 = u32::MAX;
+
+/// What is known of a key.
+pub(crate) struct Entry<F> {
+    pub(crate) hash: Hash,
+    /// When it may go, in seconds since 1970, if nobody asks for it before (`inactive`).
+    pub(crate) expires_s: u32,
+    /// Until when `failure` holds.
+    pub(crate) failure_until_s: u32,
+    /// The inode of its file.
+    pub(crate) inode: u64,
+    /// Room that the file takes, in sectors of 512 bytes.
+    pub(crate) sectors: u32,
+    newer: u32,
+    older: u32,
+    pub(crate) body_start: u16,
+    /// A status that stands for a response (`cache_valid` with an intercepted error); 0 for none.
+    pub(crate) failure: u16,
+    /// Requests so far, as far as they matter.
+    pub(crate) uses: u16,
+    /// There is a file.
+    pub(crate) exists: bool,
+    /// A file is being removed.
+    pub(crate) deleting: bool,
+    /// What requests that are under way need.
+    pub(crate) active: Option<Box<Active<F>>>,
+}
+
+/// What requests for one key share while there are any.
+pub(crate) struct Active<F> {
+    /// How many there are.
+    pub(crate) visits: u32,
+    /// Somebody asks the origin, and until when others wait for that.
+    pub(crate) updating: Option<Instant>,
+    /// A response that is on its way.
+    pub(crate) fill: Option<Arc<F>>,
+    /// How often the key was purged meanwhile: a response asked for before is not stored.
+    pub(crate) purges: u32,
+    /// Who waits for a change.
+    pub(crate) waiting: Vec<Waker>,
+}
+
+/// Entries, in a table and in a list from the newest to the oldest.
+pub(crate) struct Shard<F> {
+    table: HashTable<u32>,
+    entries: Vec<Entry<F>>,
+    free: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+}
+
+/// The table's own hash: a part of the key's, which is as good as random.
+fn spread(hash: &Hash) -> u64 {
+    let (first, _) = hash.split_first_chunk().expect("it has sixteen bytes");
+    u64::from_ne_bytes(*first)
+}
+
+impl<F> Shard<F> {
+    pub(crate) fn new() -> Shard<F> {
+        Shard {
+            table: HashTable::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+        }
+    }
+
+    /// Where a key is.
+    pub(crate) fn find(&self, hash: &Hash) -> Option<u32> {
+        let entries = &self.entries;
+        let is_it = |at: &u32| entries[*at as usize].hash == *hash;
+        self.table.find(spread(hash), is_it).copied()
+    }
+
+    /// The entry of a key.
+    pub(crate) fn get_mut(&mut self, hash: &Hash) -> Option<&mut Entry<F>> {
+        let at = self.find(hash)?;
+        Some(&mut self.entries[at as usize])
+    }
+
+    /// The entry at a place that was found.
+    pub(crate) fn at(&mut self, at: u32) -> &mut Entry<F> {
+        &mut self.entries[at as usize]
+    }
+
+    /// Adds a key, as the newest.
+    pub(crate) fn insert(&mut self, hash: Hash) -> u32 {
+        let entry = Entry {
+            hash,
+            expires_s: 0,
+            failure_until_s: 0,
+            inode: 0,
+            sectors: 0,
+            newer: NONE,
+            older: NONE,
+            body_start: 0,
+            failure: 0,
+            uses: 0,
+            exists: false,
+            deleting: false,
+            active: None,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.entries[at as usize] = entry;
+                at
+            }
+            None => {
+                self.entries.push(entry);
+                // The capacity of a zone is far below.
+                (self.entries.len() - 1) as u32
+            }
+        };
+        let entries = &self.entries;
+        self.table.insert_unique(spread(&hash), at, |at| {
+            spread(&entries[*at as usize].hash)
+        });
+        self.link(at);
+        at
+    }
+
+    /// Takes a key out.
+    pub(crate) fn remove(&mut self, at: u32) {
+        let hash = self.entries[at as usize].hash;
+        if let Ok(found) = self.table.find_entry(spread(&hash), |known| *known == at) {
+            found.remove();
+        }
+        self.unlink(at);
+        let entry = &mut self.entries[at as usize];
+        entry.active = None;
+        self.free.push(at);
+    }
+
+    /// Makes an entry the newest.
+    pub(crate) fn touch(&mut self, at: u32) {
+        if self.newest != at {
+            self.unlink(at);
+            self.link(at);
+        }
+    }
+
+    /// The one that was not used for the longest time.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// Every entry's hash, from the oldest on.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = Hash> {
+        let mut next = self.oldest;
+        std::iter::from_fn(move || {
+            let entry = self.entries.get(next as usize)?;
+            next = entry.newer;
+            Some(entry.hash)
+        })
+    }
+
+    fn link(&mut self, at: u32) {
+        let newest = std::mem::replace(&mut self.newest, at);
+        let entry = &mut self.entries[at as usize];
+        (entry.newer, entry.older) = (NONE, newest);
+        match newest {
+            NONE => self.oldest = at,
+            newest => self.entries[newest as usize].newer = at,
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let entry = &self.entries[at as usize];
+        let (newer, older) = (entry.newer, entry.older);
+        match newer {
+            NONE => self.newest = older,
+            newer => self.entries[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.entries[older as usize].newer = newer,
+        }
+    }
+}
+
+impl<F> Entry<F> {
+    /// The requests under way, of which there is one.
+    pub(crate) fn active(&mut self) -> &mut Active<F> {
+        self.active.get_or_insert_with(|| {
+            Box::new(Active {
+                visits: 0,
+                updating: None,
+                fill: None,
+                purges: 0,
+                waiting: Vec::new(),
+            })
+        })
+    }
+
+    /// Whether a request is under way.
+    pub(crate) fn is_visited(&self) -> bool {
+        self.active.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: u8) -> Hash {
+        [number; 16]
+    }
+
+    #[test]
+    fn entries_stay_small() {
+        // With the table, under 80 bytes for a key; nginx's own takes 128.
+        assert!(size_of::<Entry<u8>>() <= 64, "{}", size_of::<Entry<u8>>());
+    }
+
+    #[test]
+    fn the_order_is_that_of_use() {
+        let mut shard: Shard<()> = Shard::new();
+        for number in 0..4 {
+            shard.insert(hash(number));
+        }
+        let order = |shard: &Shard<()>| shard.hashes().map(|hash| hash[0]).collect::<Vec<_>>();
+        assert_eq!(order(&shard), [0, 1, 2, 3]);
+        let at = |shard: &Shard<()>, number| shard.find(&hash(number)).expect("it is there");
+        shard.touch(at(&shard, 0));
+        shard.touch(at(&shard, 2));
+        shard.touch(at(&shard, 2));
+        assert_eq!(order(&shard), [1, 3, 0, 2]);
+        shard.remove(at(&shard, 3));
+        shard.remove(at(&shard, 1));
+        shard.remove(at(&shard, 2));
+        assert_eq!(order(&shard), [0]);
+        assert_eq!(shard.find(&hash(3)), None);
+        // The room of those that are gone is used again.
+        shard.insert(hash(9));
+        shard.insert(hash(8));
+        assert_eq!(order(&shard), [0, 9, 8]);
+        assert!(shard.entries.len() <= 4);
+        for number in [0, 9, 8] {
+            shard.remove(at(&shard, number));
+        }
+        assert_eq!(shard.oldest(), None);
+    }
+}

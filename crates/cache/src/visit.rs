@@ -1,0 +1,379 @@
+//! What a request does with a key: it looks, it may wait for another request, and it may store.
+
+use crate::key::Hash;
+use crate::shard::{Entry, Shard};
+use crate::zone::Zone;
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// A request that is concerned with a key. While there is one, the key stays in the index.
+/// Dropping it gives back whatever it holds.
+pub struct Visit<F> {
+    zone: Arc<Zone<F>>,
+    hash: Hash,
+    /// The key is cached at its first request, so it need not be remembered without a file.
+    caches_at_once: bool,
+    /// This request is the one that asks the origin; others may take that over then.
+    updating: Option<Instant>,
+    /// The response of this request, which others may read.
+    fill: Option<Arc<F>>,
+    /// How often the key had been purged when this request came.
+    purges: u32,
+}
+
+/// What the index knows of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// There is a file.
+    File {
+        /// Where the body begins in it: as much has to be read.
+        body_start: u16,
+    },
+    /// There is none, and the response may be cached.
+    Nothing {
+        /// The key was not known: while the zone is cold there may be a file all the same.
+        is_new: bool,
+    },
+    /// There is none, and it is too early to cache a response (`min_uses`).
+    Scarce {
+        /// As above.
+        is_new: bool,
+    },
+    /// This status stands for a response.
+    Failure(u16),
+}
+
+/// A complete file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredFile {
+    /// Its inode.
+    pub inode: u64,
+    /// Room that it takes, in sectors of 512 bytes.
+    pub sectors: u32,
+    /// Where the body begins.
+    pub body_start: u16,
+}
+
+/// There are as many keys as fit, and all of them are in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZoneFull;
+
+impl StoredFile {
+    /// The facts about an open file.
+    pub fn new(metadata: &std::fs::Metadata, body_start: u16) -> StoredFile {
+        StoredFile {
+            inode: metadata.ino(),
+            sectors: u32::try_from(metadata.blocks()).unwrap_or(u32::MAX),
+            body_start,
+        }
+    }
+}
+
+impl<F> Visit<F> {
+    /// Looks for a key, counts the request, and makes the key the newest. `now_s` is in seconds
+    /// since 1970.
+    ///
+    /// # Errors
+    /// [`ZoneFull`].
+    pub fn begin(
+        zone: &Arc<Zone<F>>,
+        hash: Hash,
+        min_uses: u32,
+        now_s: i64,
+    ) -> Result<(Visit<F>, Found), ZoneFull> {
+        let mut shard = zone.shard(&hash);
+        let known = shard.find(&hash);
+        let at = match known {
+            Some(at) => {
+                shard.touch(at);
+                at
+            }
+            None => {
+                drop(shard);
+                zone.make_room()?;
+                shard = zone.shard(&hash);
+                // Another thread may have been faster.
+                shard.find(&hash).unwrap_or_else(|| {
+                    zone.keys.fetch_add(1, Ordering::Relaxed);
+                    shard.insert(hash)
+                })
+            }
+        };
+        let entry = shard.at(at);
+        entry.uses = entry.uses.saturating_add(1);
+        entry.expires_s = zone.expires_s(now_s);
+        let active = entry.active();
+        active.visits += 1;
+        let purges = active.purges;
+        let has_failed = entry.failure != 0;
+        let failure_holds = i64::from(entry.failure_until_s) >= now_s;
+        let is_new = known.is_none() || (has_failed && !failure_holds);
+        if has_failed && !failure_holds {
+            // It is as if the key had never been there.
+            entry.forget_file(zone);
+            entry.failure = 0;
+        }
+        let enough = u32::from(entry.uses) >= min_uses;
+        let found = match entry.failure {
+            0 if entry.exists => Found::File {
+                body_start: entry.body_start,
+            },
+            0 if enough => Found::Nothing { is_new },
+            0 => Found::Scarce { is_new },
+            status => Found::Failure(status),
+        };
+        drop(shard);
+        let visit = Visit {
+            zone: Arc::clone(zone),
+            hash,
+            caches_at_once: min_uses <= 1,
+            updating: None,
+            fill: None,
+            purges,
+        };
+        Ok((visit, found))
+    }
+
+    /// The zone.
+    pub fn zone(&self) -> &Arc<Zone<F>> {
+        &self.zone
+    }
+
+    /// The key's hash.
+    pub fn hash(&self) -> &Hash {
+        &self.hash
+    }
+
+    /// A response that another request is receiving.
+    pub fn others_fill(&self) -> Option<Arc<F>> {
+        self.entry(|entry| entry.active().fill.clone())
+    }
+
+    /// Whether this request is the one that asks the origin.
+    pub fn is_updating(&self) -> bool {
+        self.updating.is_some()
+    }
+
+    /// Becomes the request that asks the origin, unless another one is and has been for less than
+    /// its `age`. Returns whether this one is it.
+    pub fn lock(&mut self, now: Instant, age: Duration) -> bool {
+        let until = now + age;
+        let has_it = self.entry(|entry| {
+            let active = entry.active();
+            let is_free = active.updating.is_none_or(|until| until <= now);
+            if is_free {
+                active.updating = Some(until);
+            }
+            is_free
+        });
+        if has_it {
+            self.updating = Some(until);
+        }
+        has_it
+    }
+
+    /// The same for a stale response: there others do not wait, so no age ends it.
+    pub fn lock_stale(&mut self, now: Instant) -> bool {
+        let until = now + Duration::from_secs(1 << 31);
+        let has_it = self.entry(|entry| {
+            let active = entry.active();
+            let is_free = active.updating.is_none();
+            if is_free {
+                active.updating = Some(until);
+            }
+            is_free
+        });
+        if has_it {
+            self.updating = Some(until);
+        }
+        has_it
+    }
+
+    /// Waits until nobody asks the origin any more, a response can be read while it arrives, or
+    /// the request that asks has taken so long that another may. That is for the caller to look
+    /// at again after the returned time.
+    pub fn poll_change(&self, cx: &mut Context<'_>, now: Instant) -> Poll<()> {
+        self.entry(|entry| {
+            let active = entry.active();
+            let is_free = active.updating.is_none_or(|until| until <= now);
+            if is_free || active.fill.is_some() {
+                return Poll::Ready(());
+            }
+            let waker = cx.waker();
+            if !active.waiting.iter().any(|known| known.will_wake(waker)) {
+                active.waiting.push(waker.clone());
+            }
+            Poll::Pending
+        })
+    }
+
+    /// When the request that asks the origin has taken too long.
+    pub fn locked_until(&self) -> Option<Instant> {
+        self.entry(|entry| entry.active().updating)
+    }
+
+    /// The response of this request has begun: others may read it.
+    pub fn begin_fill(&mut self, fill: Arc<F>) {
+        let waiting = self.entry(|entry| {
+            let active = entry.active();
+            active.fill = Some(Arc::clone(&fill));
+            std::mem::take(&mut active.waiting)
+        });
+        self.fill = Some(fill);
+        wake(waiting);
+    }
+
+    /// Others must not begin to read this response any more: it cannot be stored.
+    pub fn withdraw_fill(&mut self) {
+        if let Some(fill) = self.fill.take() {
+            self.entry(|entry| entry.drop_fill(&fill));
+        }
+    }
+
+    /// A file was found although the key was not known.
+    pub fn note_file(&self, file: StoredFile) {
+        let zone = &self.zone;
+        self.entry(|entry| {
+            if !entry.exists {
+                entry.uses = 1;
+                entry.set_file(zone, file);
+            }
+        });
+    }
+
+    /// The file that the index knows is not there, or is not good.
+    pub fn note_no_file(&self) {
+        let zone = &self.zone;
+        self.entry(|entry| entry.forget_file(zone));
+    }
+
+    /// The response has its file. Whoever waited can have it now.
+    pub fn stored(self, file: StoredFile) {
+        let zone = &self.zone;
+        self.entry(|entry| {
+            entry.failure = 0;
+            entry.set_file(zone, file);
+            // As it is dropped now, those who wait are woken.
+            entry.active().updating = None;
+        });
+    }
+
+    /// Whether the key was purged since this request came: its response must not be stored then.
+    pub fn is_purged(&self) -> bool {
+        self.entry(|entry| entry.active().purges != self.purges)
+    }
+
+    /// A status stands for the response until then (seconds since 1970).
+    pub fn set_failure(&self, status: u16, until_s: i64) {
+        self.entry(|entry| {
+            entry.failure = status;
+            entry.failure_until_s = u32::try_from(until_s).unwrap_or(u32::MAX);
+        });
+    }
+
+    fn entry<R>(&self, work: impl FnOnce(&mut Entry<F>) -> R) -> R {
+        let mut shard = self.zone.shard(&self.hash);
+        let entry = shard.get_mut(&self.hash);
+        work(entry.expect("a key that is visited stays"))
+    }
+}
+
+impl<F> Entry<F> {
+    fn set_file(&mut self, zone: &Zone<F>, file: StoredFile) {
+        zone.resize(self.sectors, file.sectors);
+        self.exists = true;
+        self.inode = file.inode;
+        self.sectors = file.sectors;
+        self.body_start = file.body_start;
+    }
+
+    pub(crate) fn forget_file(&mut self, zone: &Zone<F>) {
+        zone.resize(self.sectors, 0);
+        self.exists = false;
+        self.inode = 0;
+        self.sectors = 0;
+        self.body_start = 0;
+    }
+
+    fn drop_fill(&mut self, fill: &Arc<F>) {
+        let active = self.active();
+        if active.fill.as_ref().is_some_and(|own| Arc::ptr_eq(own, fill)) {
+            active.fill = None;
+        }
+    }
+}
+
+impl<F> Zone<F> {
+    /// Whether there is room for one more key; if need be, the oldest goes.
+    ///
+    /// # Errors
+    /// [`ZoneFull`].
+    fn make_room(&self) -> Result<(), ZoneFull> {
+        if self.keys() < self.max_keys() {
+            return Ok(());
+        }
+        // From now on the sweeper leaves some room, as in nginx.
+        let mark = self.keys() - self.keys() / 8;
+        self.watermark.fetch_min(mark, Ordering::Relaxed);
+        match self.forget_oldest(|_| true) {
+            Some(hash) => {
+                self.doom(hash);
+                Ok(())
+            }
+            None => Err(ZoneFull),
+        }
+    }
+}
+
+impl<F> Drop for Visit<F> {
+    fn drop(&mut self) {
+        let mut shard: MutexGuard<'_, Shard<F>> = self.zone.shard(&self.hash);
+        let Some(at) = shard.find(&self.hash) else {
+            return;
+        };
+        let entry = shard.at(at);
+        if let Some(fill) = self.fill.take() {
+            entry.drop_fill(&fill);
+        }
+        let active = entry.active();
+        active.visits -= 1;
+        let mut waiting = Vec::new();
+        if let Some(until) = self.updating
+            && active.updating == Some(until)
+        {
+            active.updating = None;
+        }
+        if active.updating.is_none() {
+            waiting = std::mem::take(&mut active.waiting);
+        }
+        if active.visits == 0 {
+            entry.active = None;
+            if !entry.exists && entry.failure == 0 && self.caches_at_once && !entry.deleting {
+                shard.remove(at);
+                self.zone.keys.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        drop(shard);
+        wake(waiting);
+    }
+}
+
+fn wake(waiting: Vec<Waker>) {
+    for waker in waiting {
+        waker.wake();
+    }
+}
+
+impl<F> fmt::Debug for Visit<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visit")
+            .field("hash", &crate::path::hex(&self.hash))
+            .field("updating", &self.is_updating())
+            .finish_non_exhaustive()
+    }
+}

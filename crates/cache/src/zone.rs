@@ -1,0 +1,222 @@
+//! A directory of cache files with its index: `*_cache_path`.
+
+use crate::key::Hash;
+use crate::path::{Levels, file_path};
+use crate::shard::Shard;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Parts of the index: a lock is held for some hundred instructions, and rarely wanted by two.
+const SHARDS: usize = 32;
+
+/// What nginx needs for a key. We need less, and take the same number into a zone, so that a
+/// configuration means the same.
+const BYTES_PER_KEY: u64 = 128;
+
+/// A directory of cache files, and what is known of them. `F` is a response on its way into a
+/// file, which requests for the same key share.
+///
+/// It outlives configurations: what may change is set by [`Zone::configure`].
+pub struct Zone<F> {
+    name: Box<str>,
+    directory: PathBuf,
+    levels: Levels,
+    shards: Box<[Mutex<Shard<F>>]>,
+    pub(crate) keys: AtomicUsize,
+    pub(crate) sectors: AtomicU64,
+    max_keys: AtomicUsize,
+    inactive_s: AtomicU32,
+    max_bytes: AtomicU64,
+    min_free_bytes: AtomicU64,
+    /// The number of keys from which on some are removed: below `max_keys` once that was not
+    /// enough.
+    pub(crate) watermark: AtomicUsize,
+    /// Files of keys that are forgotten already, which requests leave to the sweeper.
+    doomed: Mutex<Vec<Hash>>,
+    has_work: Condvar,
+    /// The directory has not been read to its end: what the index does not have may be there.
+    cold: AtomicBool,
+}
+
+/// What a reload can change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZoneLimits {
+    /// `keys_zone`: memory for keys.
+    pub keys_bytes: u64,
+    /// `inactive`.
+    pub inactive: Duration,
+    /// `max_size`; `None` is no limit.
+    pub max_bytes: Option<u64>,
+    /// `min_free`.
+    pub min_free_bytes: u64,
+}
+
+impl<F> Zone<F> {
+    /// The zone of a directory, without any key. It is cold: see [`Zone::is_cold`].
+    pub fn new(name: &str, directory: &Path, levels: Levels, limits: ZoneLimits) -> Zone<F> {
+        let zone = Zone {
+            name: name.into(),
+            directory: directory.to_owned(),
+            levels,
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
+            keys: AtomicUsize::new(0),
+            sectors: AtomicU64::new(0),
+            max_keys: AtomicUsize::new(0),
+            inactive_s: AtomicU32::new(0),
+            max_bytes: AtomicU64::new(0),
+            min_free_bytes: AtomicU64::new(0),
+            watermark: AtomicUsize::new(usize::MAX),
+            doomed: Mutex::new(Vec::new()),
+            has_work: Condvar::new(),
+            cold: AtomicBool::new(true),
+        };
+        zone.configure(limits);
+        zone
+    }
+
+    /// Sets what a configuration says.
+    pub fn configure(&self, limits: ZoneLimits) {
+        let keys = usize::try_from(limits.keys_bytes / BYTES_PER_KEY).unwrap_or(usize::MAX);
+        let keys = keys.clamp(1, u32::MAX as usize - 1);
+        let inactive_s = u32::try_from(limits.inactive.as_secs()).unwrap_or(u32::MAX);
+        let before = self.max_keys.swap(keys, Ordering::Relaxed);
+        if before != keys {
+            self.watermark.store(usize::MAX, Ordering::Relaxed);
+        }
+        self.inactive_s.store(inactive_s, Ordering::Relaxed);
+        let max_bytes = limits.max_bytes.unwrap_or(u64::MAX);
+        self.max_bytes.store(max_bytes, Ordering::Relaxed);
+        let min_free = limits.min_free_bytes;
+        self.min_free_bytes.store(min_free, Ordering::Relaxed);
+    }
+
+    /// `keys_zone`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is the zone of this directory with these levels, so that a new configuration
+    /// can go on with it.
+    pub fn is_of(&self, name: &str, directory: &Path, levels: Levels) -> bool {
+        *self.name == *name && self.directory == directory && self.levels == levels
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// How many digits name each level of subdirectories.
+    pub fn levels(&self) -> Levels {
+        self.levels
+    }
+
+    /// The path of a key's file.
+    pub fn file_path(&self, hash: &Hash) -> PathBuf {
+        file_path(&self.directory, self.levels, hash)
+    }
+
+    /// Keys that are known.
+    pub fn keys(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// Room that the files take on the disk.
+    pub fn bytes(&self) -> u64 {
+        self.sectors.load(Ordering::Relaxed) * 512
+    }
+
+    /// Whether the directory still has to be read: then a key that is not known may have a file.
+    pub fn is_cold(&self) -> bool {
+        self.cold.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_warm(&self) {
+        self.cold.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn max_keys(&self) -> usize {
+        self.max_keys.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.max_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn min_free_bytes(&self) -> u64 {
+        self.min_free_bytes.load(Ordering::Relaxed)
+    }
+
+    /// When a key that is asked for now may go.
+    pub(crate) fn expires_s(&self, now_s: i64) -> u32 {
+        let now_s = u32::try_from(now_s).unwrap_or(0);
+        now_s.saturating_add(self.inactive_s.load(Ordering::Relaxed))
+    }
+
+    /// Leaves the removal of a file to the sweeper, which does not wait long with it.
+    pub(crate) fn doom(&self, hash: Hash) {
+        self.lock_doomed().push(hash);
+        self.has_work.notify_all();
+    }
+
+    pub(crate) fn take_doomed(&self) -> Vec<Hash> {
+        std::mem::take(&mut self.lock_doomed())
+    }
+
+    /// Blocks for this long, or until there is a file to remove or [`Zone::interrupt`] is called.
+    pub fn wait_for_work(&self, longest: Duration) {
+        let doomed = self.lock_doomed();
+        if doomed.is_empty() {
+            // However it ends, the caller looks.
+            drop(self.has_work.wait_timeout(doomed, longest));
+        }
+    }
+
+    /// Ends [`Zone::wait_for_work`].
+    pub fn interrupt(&self) {
+        self.has_work.notify_all();
+    }
+
+    fn lock_doomed(&self) -> MutexGuard<'_, Vec<Hash>> {
+        self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The shard of a key.
+    pub(crate) fn shard(&self, hash: &Hash) -> MutexGuard<'_, Shard<F>> {
+        // Another part of the sum than the table's.
+        self.lock(usize::from(hash[HASH_SHARD_BYTE]) % SHARDS)
+    }
+
+    /// Every shard, one after the other.
+    pub(crate) fn each_shard(&self) -> impl Iterator<Item = MutexGuard<'_, Shard<F>>> {
+        (0..SHARDS).map(|index| self.lock(index))
+    }
+
+    fn lock(&self, index: usize) -> MutexGuard<'_, Shard<F>> {
+        // A panic elsewhere leaves entries consistent: each change is a few assignments.
+        let shard = self.shards[index].lock();
+        shard.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file of an entry takes another amount of room.
+    pub(crate) fn resize(&self, before: u32, after: u32) {
+        // Every addition has been made before it is taken back.
+        self.sectors.fetch_add(u64::from(after), Ordering::Relaxed);
+        self.sectors.fetch_sub(u64::from(before), Ordering::Relaxed);
+    }
+}
+
+/// Which byte of a hash selects the shard.
+const HASH_SHARD_BYTE: usize = 15;
+
+impl<F> std::fmt::Debug for Zone<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Zone")
+            .field("name", &self.name)
+            .field("directory", &self.directory)
+            .field("keys", &self.keys())
+            .finish_non_exhaustive()
+    }
+}
