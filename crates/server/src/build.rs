@@ -4,7 +4,7 @@ use crate::h2;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
-use crate::proxying::{Groups, TlsSettings};
+use crate::proxying::{Groups, TlsSettings, build_zone};
 use crate::router::LocationTree;
 use crate::snapshot::{
     AccessLogRuntime, LimitExcept, ListenerId, ListenerRuntime, LocationId, LocationRuntime,
@@ -50,6 +50,9 @@ pub(crate) fn build(
         let zones = http.limit_zones.iter();
         let zone = |zone| LimitZoneRuntime::build(zone, materials.before());
         parts.snapshot.limit_zones = zones.map(zone).collect();
+        let before = materials.before().map(|before| &before.cache_zones[..]);
+        let zones = http.cache_paths.iter();
+        parts.snapshot.cache_zones = zones.map(|path| build_zone(path, before)).collect();
         parts.snapshot.charsets = Arc::clone(&http.charsets);
         for (at, server) in http.servers.iter().enumerate() {
             parts.add_server(server, tls_build::offers_http2(http, at))?;
@@ -92,6 +95,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
             materials.before().map(|before| &before.groups),
         ),
         limit_zones: Vec::new(),
+        cache_zones: Vec::new(),
         variables: Vec::new(),
         charsets: Arc::default(),
         prefix: prefix(config),

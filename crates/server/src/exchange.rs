@@ -135,6 +135,8 @@ pub struct Response {
     pub(crate) adds_trailers: bool,
     /// It comes from an upstream server, which has evaluated preconditions itself.
     pub from_upstream: bool,
+    /// It is kept in a cache, or comes from one: conditions are evaluated here after all.
+    pub is_cacheable: bool,
     /// What the upstream server says about itself and the time, to be passed on.
     pub passed: Option<Box<PassedHead>>,
     /// The body, or its beginning; empty for HEAD.
@@ -254,6 +256,7 @@ impl Response {
             trailers: HeaderList::new(),
             adds_trailers: false,
             from_upstream: false,
+            is_cacheable: false,
             passed: None,
             body: OutputChain::new(),
             source: None,

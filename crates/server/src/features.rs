@@ -15,6 +15,7 @@
 //! the state survives unless it is listed. State that few requests need is boxed.
 
 use crate::codings::CodingsState;
+use crate::proxying::UpdateState;
 use crate::exchange::Exchange;
 use crate::filters::{
     AddHeaderState, CharsetState, CompressState, SliceState, SsiState, UseridState,
@@ -36,6 +37,7 @@ use crate::variables::RequestIdState;
 #[derive(Default)]
 pub(crate) struct Features {
     pub(crate) add_header: AddHeaderState,
+    pub(crate) cache_update: UpdateState,
     pub(crate) charset: CharsetState,
     pub(crate) codings: CodingsState,
     pub(crate) compress: CompressState,
@@ -79,7 +81,7 @@ impl Features {
         Features {
             charset: CharsetState::of_subrequest(main),
             limits: match kind {
-                SubrequestKind::Mirror | SubrequestKind::PostAction => {
+                SubrequestKind::Mirror | SubrequestKind::PostAction | SubrequestKind::Update => {
                     of_main.limits.without_permits()
                 }
                 SubrequestKind::Auth | SubrequestKind::Included | SubrequestKind::Slice => {
@@ -89,7 +91,7 @@ impl Features {
             real_ip: of_main.real_ip,
             request_id: RequestIdState::of_subrequest(main),
             rewrite: match kind {
-                SubrequestKind::Slice => of_main.rewrite,
+                SubrequestKind::Slice | SubrequestKind::Update => of_main.rewrite,
                 SubrequestKind::Auth
                 | SubrequestKind::Included
                 | SubrequestKind::Mirror

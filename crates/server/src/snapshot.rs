@@ -12,13 +12,13 @@ use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
-use crate::proxying::{GroupRuntime, Groups, PassRuntime};
+use crate::proxying::{CacheZone, GroupRuntime, Groups, PassRuntime};
 use crate::router::LocationTree;
 use crate::tls_build::{HandshakeThreads, SharedRing, StapleTask};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
-    Charsets, ListenAddress, ListenOptions, Location, LocationConf, LogFormat, PeerNetwork, Server,
+    CachePath, Charsets, ListenAddress, ListenOptions, Location, LocationConf, LogFormat, PeerNetwork, Server,
     Template, UserVariable,
 };
 use sealane_http::Method;
@@ -57,6 +57,8 @@ pub struct Snapshot {
     pub(crate) groups: Groups,
     /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
     pub(crate) limit_zones: Vec<LimitZoneRuntime>,
+    /// Zones of cached responses, which outlive the snapshot.
+    pub(crate) cache_zones: Vec<Arc<CacheZone>>,
     /// Variables that the configuration defines.
     pub variables: Vec<UserVariable>,
     /// The configured character sets, and the tables between them.
@@ -187,6 +189,12 @@ impl Snapshot {
     /// The server with this index.
     pub fn server(&self, id: ServerId) -> &ServerRuntime {
         &self.servers[id.0 as usize]
+    }
+
+    /// The zone of a `*_cache_path`.
+    pub(crate) fn cache_zone(&self, path: &CachePath) -> Option<&Arc<CacheZone>> {
+        let mut zones = self.cache_zones.iter();
+        zones.find(|zone| zone.is_of(&path.zone, &path.path, path.levels))
     }
 
     /// The location with this index.

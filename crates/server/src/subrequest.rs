@@ -14,8 +14,10 @@ use crate::body_source::PendingBody;
 use crate::client_link::ClientLink;
 use crate::exchange::{Exchange, Request, RequestBody, Response, Transfer};
 use crate::features::Features;
+use crate::handlers::Outcome;
 use crate::handlers::special::Stub;
 use crate::pipeline::{self, PhaseState};
+use crate::proxying;
 use crate::request_body::{self, ReceivedBody};
 use crate::request_log::{Text, log_request};
 use crate::tally::SubrequestPermit;
@@ -41,6 +43,8 @@ pub(crate) enum SubrequestKind {
     Mirror,
     /// What is done once the request is over (`post_action`).
     PostAction,
+    /// It updates a response of the cache that is served stale meanwhile.
+    Update,
     /// One of the pieces of a response (`slice`). They count only while they last, as their number
     /// depends on the length of the whole.
     Slice,
@@ -193,7 +197,7 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
 
 /// Does something that the request does not wait for. It is in the registry, so that shutdown waits
 /// for it, as nginx keeps the connection open.
-fn in_background(exchange: &Exchange, work: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn in_background(exchange: &Exchange, work: impl Future<Output = ()> + Send + 'static) {
     let entry = Entry::new(exchange.worker.registry.clone());
     entry.set_phase(ConnectionPhase::Busy, 0);
     sealane_io::runtime::spawn(async move {
@@ -257,6 +261,42 @@ pub(crate) fn again(exchange: &Exchange) -> Option<Exchange> {
     again.request.internal = request.internal;
     again.request.uri_replaced = request.uri_replaced;
     Some(again)
+}
+
+/// The same request again, without the client, to update a response of the cache; `None`, which is
+/// logged, if there are too many already.
+pub(crate) fn copy_in_background(exchange: &Exchange) -> Option<Exchange> {
+    let request = &exchange.request;
+    if !has_room(exchange, &request.uri, "updating") {
+        return None;
+    }
+    let kind = SubrequestKind::Update;
+    let mut copy = Subrequest {
+        kind,
+        permit: permit(exchange, &request.uri, kind)?,
+        uri: &request.uri,
+        args: request.args.as_deref(),
+        method: request.head.method,
+        body: request.received.clone(),
+        client: ClientLink::default(),
+    }
+    .of(exchange);
+    copy.location = exchange.location;
+    copy.request.values = request.values.all();
+    copy.request.internal = request.internal;
+    copy.request.uri_replaced = request.uri_replaced;
+    Some(copy)
+}
+
+/// Runs it, after what is being done now. Nobody reads its response.
+pub(crate) fn run_in_background(exchange: &Exchange, mut copy: Exchange) {
+    in_background(exchange, async move {
+        let outcome = Box::pin(proxying::answer(&mut copy)).await;
+        if let Outcome::Status(status) = outcome {
+            copy.response.status = status;
+        }
+        conclude(&mut copy);
+    });
 }
 
 /// A subrequest that is to be made.

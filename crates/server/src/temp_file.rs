@@ -127,6 +127,74 @@ impl TempFile {
         Ok(file.segment(0, bytes.len() as u64))
     }
 
+    /// The same as [`TempFile::create`], for work that is on a disk thread already.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn create_blocking(place: &TempPath, keep: Keep) -> Result<TempFile, TempFileError> {
+        create_blocking(place, keep, next_number)
+    }
+
+    /// Creates a file that is to become `path`, beside it; directories that are missing there are
+    /// made. Blocks. As in nginx, its name is that of the other with a dot and ten digits.
+    ///
+    /// # Errors
+    /// As for [`TempFile::create`].
+    pub(crate) fn create_beside_blocking(path: &Path) -> Result<TempFile, TempFileError> {
+        let failed = |call, path: PathBuf, error| TempFileError { call, path, error };
+        let mut has_directories = false;
+        let mut collisions = 0;
+        loop {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{:010}", next_number(collisions > 0)));
+            let name = PathBuf::from(name);
+            let error = match open_new(&name) {
+                Ok(file) => return TempFile::new(file, &name, Keep::WhileUsed),
+                Err(error) => error,
+            };
+            match error.kind() {
+                io::ErrorKind::AlreadyExists if collisions < MAX_COLLISIONS => collisions += 1,
+                io::ErrorKind::NotFound if !has_directories => {
+                    let directory = path.parent().unwrap_or(path);
+                    DirBuilder::new()
+                        .mode(0o700)
+                        .recursive(true)
+                        .create(directory)
+                        .map_err(|error| failed("mkdir()", directory.to_owned(), error))?;
+                    has_directories = true;
+                }
+                _ => return Err(failed("open()", name, error)),
+            }
+        }
+    }
+
+    /// Writes behind all that was written so far. Blocks.
+    ///
+    /// # Errors
+    /// As for [`TempFile::append`].
+    pub(crate) fn append_blocking(&mut self, bytes: &[u8]) -> Result<(), TempFileError> {
+        write_blocking(&self.file, bytes, self.end)?;
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Replaces a part of what was written. Blocks.
+    ///
+    /// # Errors
+    /// As for [`TempFile::append`].
+    pub(crate) fn overwrite_blocking(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), TempFileError> {
+        write_blocking(&self.file, bytes, offset)
+    }
+
+    /// The file itself, for those who read what is written.
+    pub(crate) fn shared(&self) -> Arc<OpenFile> {
+        Arc::clone(&self.file)
+    }
+
     /// Bytes written, and being written.
     pub(crate) fn len(&self) -> u64 {
         self.end

@@ -52,8 +52,9 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if exchange.response.from_upstream {
         slice::apply(exchange)?;
     }
-    // An upstream server has evaluated them itself, as far as it wants to.
-    if !exchange.response.from_upstream
+    // An upstream server has evaluated them itself, as far as it wants to, unless it was not told
+    // of them because the response is kept.
+    if (!exchange.response.from_upstream || exchange.response.is_cacheable)
         && let Err(status) = preconditions::apply(exchange)
     {
         discard(&mut exchange.response);

@@ -39,7 +39,8 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         // A body of another server, or one that is filtered, can be read once: as in nginx, only
         // one range of it is served.
         RangeOutcome::Multiple(_)
-            if exchange.response.from_upstream || exchange.response.source.is_some() =>
+            if (exchange.response.from_upstream && !exchange.response.is_cacheable)
+                || exchange.response.source.is_some() =>
         {
             Ok(())
         }

@@ -51,8 +51,8 @@ pub(super) struct PeerResponse {
 
 /// Why there is no response.
 pub(super) enum NoAnswer {
-    /// The client gets this status.
-    Status(StatusCode),
+    /// The client gets this status, because of this.
+    Status(StatusCode, Cause),
     /// The client has gone.
     ClientGone,
 }
@@ -93,7 +93,7 @@ pub(super) async fn ask(
         };
         let picked = pick(exchange, pass, target, secured, &mut tried, &asked);
         let Some(mut lease) = picked else {
-            return Err(NoAnswer::Status(StatusCode::BAD_GATEWAY));
+            return Err(NoAnswer::Status(StatusCode::BAD_GATEWAY, Cause::Error));
         };
         drop(server_id);
         if let Some(affinity) = &mut affinity {
@@ -146,7 +146,7 @@ pub(super) async fn ask(
                 let status = failure.status();
                 if !failure.is_of_peer() {
                     end_attempt(exchange, status);
-                    return Err(NoAnswer::Status(status));
+                    return Err(NoAnswer::Status(status, Cause::of(&failure)));
                 }
                 let cause = Cause::of(&failure);
                 if cause == Cause::Error && lease.is_reused() {
@@ -162,7 +162,7 @@ pub(super) async fn ask(
         if tried.left() == 0
             || !next::may_go_on(exchange, settings, cause, sent, outbound.streamed, begun)
         {
-            return Err(NoAnswer::Status(status));
+            return Err(NoAnswer::Status(status, cause));
         }
         now = Instant::now();
     }

@@ -3,9 +3,10 @@
 use super::request::{
     EARLY_DATA, Marked, early_data, is_early_data, log_odd_name, refusal, unfolded,
 };
+use super::cache;
 use crate::exchange::Exchange;
 use crate::template;
-use sealane_conf::model::{FastCgiPass, Params, ScgiPass, UwsgiPass};
+use sealane_conf::model::{FastCgiPass, Params, ScgiPass, UpstreamSettings, UwsgiPass};
 use sealane_http::cgi::Param;
 use sealane_http::headers::is_token;
 use sealane_http::{cgi, fastcgi, scgi, uwsgi};
@@ -21,7 +22,7 @@ pub(super) fn encode_fastcgi(
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     fastcgi::encode_begin(out, pass.keep_conn);
-    let pairs = Pairs::of(exchange, &pass.params, pass.upstream.pass_request_headers);
+    let pairs = Pairs::of(exchange, &pass.params, &pass.upstream);
     let params = pairs.checked("fastcgi")?;
     fastcgi::encode_params(out, params).map_err(|error| error.to_string())
 }
@@ -35,7 +36,7 @@ pub(super) fn encode_uwsgi(
     pass: &UwsgiPass,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    let pairs = Pairs::of(exchange, &pass.params, pass.upstream.pass_request_headers);
+    let pairs = Pairs::of(exchange, &pass.params, &pass.upstream);
     let (one, two) = (pass.modifier1, pass.modifier2);
     let params = pairs.checked("uwsgi")?;
     uwsgi::encode_request(out, one, two, params, &pass.string).map_err(|error| error.to_string())
@@ -51,7 +52,7 @@ pub(super) fn encode_scgi(
     body_bytes: u64,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    let pairs = Pairs::of(exchange, &pass.params, pass.upstream.pass_request_headers);
+    let pairs = Pairs::of(exchange, &pass.params, &pass.upstream);
     scgi::encode_request(out, body_bytes, pairs.checked("scgi")?);
     Ok(())
 }
@@ -65,7 +66,8 @@ struct Pairs {
 
 impl Pairs {
     /// The configured parameters, then the request's header fields as `HTTP_*`.
-    fn of(exchange: &Exchange, params: &Params, pass_headers: bool) -> Pairs {
+    fn of(exchange: &Exchange, params: &Params, settings: &UpstreamSettings) -> Pairs {
+        let pass_headers = settings.pass_request_headers;
         let mut pairs = Pairs {
             text: Vec::with_capacity(2048),
             spans: Vec::with_capacity(48),
@@ -96,6 +98,17 @@ impl Pairs {
             pairs.text.push(b'1');
             pairs.spans.push((start, name_end, pairs.text.len()));
         }
+        if cache::asks_for_all(exchange) {
+            cache::for_each_validator(exchange, settings, |name, value| {
+                if !params.replaces_header(name.as_bytes()) {
+                    let start = pairs.text.len();
+                    cgi::variables::push_name(&mut pairs.text, name.as_bytes());
+                    let name_end = pairs.text.len();
+                    pairs.text.extend_from_slice(value);
+                    pairs.spans.push((start, name_end, pairs.text.len()));
+                }
+            });
+        }
         if pass_headers {
             pairs.add_headers(exchange, params, early_data.is_some());
         }
@@ -107,12 +120,15 @@ impl Pairs {
     fn add_headers(&mut self, exchange: &Exchange, params: &Params, is_marked: bool) {
         let request = &exchange.request;
         let headers = &request.head.headers;
+        let is_for_cache = cache::asks_for_all(exchange);
         for (at, header) in headers.iter().enumerate() {
             let name = header.name.of(&request.buffer);
             let same = |other: &sealane_http::h1::RawHeader| {
                 cgi::variables::is_same_variable(name, other.name.of(&request.buffer))
             };
+            let is_left_out = is_for_cache && header.known.is_some_and(cache::is_conditional);
             if params.replaces_header(name)
+                || is_left_out
                 || (is_marked && is_early_data(name))
                 || headers[..at].iter().any(same)
             {

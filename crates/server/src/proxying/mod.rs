@@ -21,6 +21,7 @@
 //! | `response`, `accel`, `rewrite` | from the peer's response head to the client's |
 //! | `body`, `response_buffer` | the response body, and the part of it that waits for the client |
 //! | `sticky` | clients that belong to a server |
+//! | `cache/` | responses that are kept, and served again |
 //! | `store` | responses that become files |
 //! | `states` | the attempts, for variables and logs |
 //! | `failure`, `pause` | errors and time-outs |
@@ -28,6 +29,7 @@
 mod accel;
 mod attempt;
 mod body;
+mod cache;
 mod conversation;
 mod failure;
 mod gateway;
@@ -58,6 +60,7 @@ use crate::request_log::log_request;
 use crate::template;
 use attempt::{NoAnswer, Outbound, PeerResponse};
 use body::{Buffering, ProxiedBody};
+use cache::Looked;
 use conversation::Conversation;
 use lease::Leased;
 use peer_connection::PeerConnection;
@@ -73,6 +76,7 @@ use store::StoredBody;
 use wire::{FastCgi, Gateway, Http1, Http2, Memcached, Wire, WireEvent};
 
 pub(crate) use accel::safe_uri;
+pub(crate) use cache::{CacheState, CacheZone, UpdateState, build_zone, settings as cache_settings};
 pub(crate) use groups::Groups;
 pub(crate) use lease::GroupRuntime;
 pub(crate) use request::BodyPlan;
@@ -101,7 +105,16 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome,
     if let Pass::Memcached(_) = &pass.pass {
         memcached::check(exchange)?;
     }
+    if let Some(states) = exchange.upstream.as_deref_mut() {
+        // Of another location, before an internal redirect.
+        states.cache = None;
+    }
     let mut target = Target::of(exchange, pass).await?;
+    if pass.settings().cache.is_some()
+        && let Looked::Answered(outcome) = Box::pin(cache::look(exchange, pass, &target)).await?
+    {
+        return Ok(outcome);
+    }
     let body = prepare_body(exchange, pass).await?;
     let states = exchange.upstream.get_or_insert_default();
     states.body = body.plan;
@@ -116,9 +129,23 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome,
     }
     let answer = match attempt::ask(exchange, pass, &target, &outbound).await {
         Ok(answer) => answer,
-        Err(NoAnswer::Status(status)) => return Err(status),
+        Err(NoAnswer::Status(status, cause)) => {
+            return cache::failed(exchange, pass, cause, status).ok_or(status);
+        }
         Err(NoAnswer::ClientGone) => return Err(StatusCode::CLIENT_CLOSED_REQUEST),
     };
+    if pass.settings().cache.is_some()
+        && let Some(outcome) = cache::response(exchange, pass, &answer.head).await
+    {
+        // The client does not get this response.
+        let states = exchange.upstream.as_deref_mut();
+        let served = states.and_then(|states| states.head.take());
+        finish_complete(exchange, answer.head, answer.conversation, answer.lease);
+        if let Some(states) = exchange.upstream.as_deref_mut() {
+            states.head = served;
+        }
+        return Ok(outcome);
+    }
     Ok(pass_on(exchange, pass, answer))
 }
 
@@ -337,10 +364,12 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     }
     if settings.intercept_errors && status.0 >= 300 && intercepts(exchange, status) {
         keep_authenticate(exchange, &head);
+        cache::intercepted(exchange, pass, &head);
         finish_unread(exchange, head, lease);
         return Outcome::Status(status);
     }
     if let Some(outcome) = accel::redirect(exchange, &head, pass) {
+        cache::let_go(exchange);
         finish_unread(exchange, head, lease);
         return outcome;
     }
@@ -363,6 +392,19 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
         handlers::set_content_type(exchange);
     }
     let buffering = accel::buffers(&head, settings) && !is_tunnel;
+    let kept = match settings.cache {
+        Some(_) => cache::keep(exchange, pass, &head, buffering),
+        None => None,
+    };
+    if let Some(kept) = kept {
+        let copy = head.copied();
+        if let Some(states) = exchange.upstream.as_deref_mut() {
+            states.set_head(head);
+        }
+        sticky::note_head(exchange, &mut lease);
+        kept.begin(exchange, copy, conversation, lease);
+        return Outcome::Answered;
+    }
     if let Some(states) = exchange.upstream.as_deref_mut() {
         states.set_head(head);
     }

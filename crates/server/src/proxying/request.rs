@@ -1,11 +1,13 @@
 //! The request that `proxy_pass` sends: method, URI and header fields.
 
 use super::wire::http2::RequestHead;
-use super::{PassRuntime, Target};
+use super::{PassRuntime, Target, cache};
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log_request};
 use crate::template;
-use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, SetHeaders, UriPart};
+use sealane_conf::model::{
+    Pass, ProxyHttpVersion, ProxyPass, SetHeaders, UpstreamSettings, UriPart,
+};
 use sealane_http::cgi;
 use sealane_http::h1::{RequestEncoder, Version};
 use sealane_http::h2::{RequestTarget, Scheme};
@@ -43,7 +45,7 @@ pub(crate) fn encode_head(
     let (method, target) = (MethodName::new(&method)?, sent::Target::new(target)?);
     let mut encoder = RequestEncoder::new(out, method, target, version);
     let pass_client = pass.upstream.pass_request_headers;
-    for_each_field(exchange, &pass.set_headers, pass_client, |field| {
+    for_each_field(exchange, &pass.set_headers, pass_client, &pass.upstream, |field| {
         encoder.header(field);
     })?;
     encoder.finish();
@@ -116,8 +118,11 @@ pub(super) fn is_early_data(name: &[u8]) -> bool {
     cgi::variables::is_same_variable(name, EARLY_DATA)
 }
 
-/// `proxy_method`, else the client's.
+/// `proxy_method`, else the client's, unless HEAD becomes GET for the cache.
 pub(crate) fn method<'e>(exchange: &'e Exchange, pass: &'e ProxyPass) -> Cow<'e, [u8]> {
+    if cache::converts_head(exchange, &pass.upstream) {
+        return Cow::Borrowed(b"GET");
+    }
     if let Some(method) = &pass.method {
         let method = template::evaluate(method, exchange);
         if !method.is_empty() {
@@ -144,6 +149,7 @@ fn for_each_field(
     exchange: &Exchange,
     set: &SetHeaders,
     pass_client: bool,
+    settings: &UpstreamSettings,
     mut each: impl FnMut(Field<'_>),
 ) -> Result<(), InvalidRequest> {
     let mut value = Vec::new();
@@ -161,6 +167,16 @@ fn for_each_field(
             each(Field::new(name, &value).map_err(|error| InvalidRequest::field(name, error))?);
         }
     }
+    let is_for_cache = cache::asks_for_all(exchange);
+    if is_for_cache {
+        cache::for_each_validator(exchange, settings, |name, value| {
+            if !set.replaces(name.as_bytes())
+                && let Ok(field) = Field::new(name.as_bytes(), value)
+            {
+                each(field);
+            }
+        });
+    }
     let early_data = early_data(exchange, pass_client).filter(|_| !set.replaces(EARLY_DATA));
     if early_data == Some(Marked::ByUs) {
         each(Field::from_static("Early-Data", "1"));
@@ -172,7 +188,8 @@ fn for_each_field(
     for header in &request.head.headers {
         let name = header.name.of(&request.buffer);
         let is_said_by_us = early_data == Some(Marked::ByUs) && is_early_data(name);
-        if set.replaces(name) || is_said_by_us {
+        let is_left_out = is_for_cache && header.known.is_some_and(cache::is_conditional);
+        if set.replaces(name) || is_said_by_us || is_left_out {
             continue;
         }
         match Field::new(name, header.value.of(&request.buffer)) {
@@ -282,7 +299,7 @@ pub(super) fn http2_head(
     let mut fields = HeaderList::new();
     if let Some(set) = set {
         let pass_client = pass.settings().pass_request_headers;
-        for_each_field(exchange, set, pass_client, |field| {
+        for_each_field(exchange, set, pass_client, pass.settings(), |field| {
             // Only gigabytes do not fit.
             let _ = fields.push(field.name.as_bytes(), field.value.as_bytes());
         })?;

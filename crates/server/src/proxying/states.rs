@@ -1,5 +1,6 @@
 //! The attempts of a request at its peers: the `$upstream_*` variables.
 
+use super::cache::CacheState;
 use super::request::BodyPlan;
 use super::wire::UpstreamHead;
 use crate::request_log::Text;
@@ -17,6 +18,8 @@ pub(crate) struct UpstreamStates {
     pub(crate) head: Option<Box<UpstreamHead>>,
     /// Trailers of the last response (`$upstream_trailer_*`).
     pub(crate) trailers: HeaderList,
+    /// The cache of the location, if it has one that is concerned.
+    pub(crate) cache: Option<Box<CacheState>>,
     /// The body that is sent (`$proxy_internal_body_length`, `$proxy_internal_chunked`).
     pub(crate) body: BodyPlan,
     /// `$proxy_host` of a target with variables.
@@ -63,6 +66,7 @@ impl Default for UpstreamStates {
             attempts: SmallVec::new(),
             head: None,
             trailers: HeaderList::new(),
+            cache: None,
             body: BodyPlan::None,
             host: None,
             port: None,

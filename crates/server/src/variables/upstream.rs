@@ -2,10 +2,12 @@
 
 use super::{is_variable_name, number, put, seconds, text};
 use crate::exchange::Exchange;
-use crate::proxying::{Attempt, BodyPlan, UpstreamStates};
+use crate::proxying::{Attempt, BodyPlan, CacheState, UpstreamStates, cache_settings};
 use sealane_conf::model::Pass;
 use sealane_conf::variables::Builtin;
+use sealane_http::date::ImfDate;
 use sealane_http::headers::KnownHeader;
+use sealane_sys::time::unix_coarse_s;
 use std::time::Duration;
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
@@ -38,7 +40,36 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             fastcgi_script(exchange, 2, out);
             true
         }
+        Builtin::UpstreamCacheStatus => {
+            let state = cache_state(exchange);
+            put(state.map(|state| state.status.name().as_bytes()), out)
+        }
+        Builtin::UpstreamCacheLastModified => match validators(exchange).0 {
+            Some(time) => text(ImfDate::new(time).as_bytes(), out),
+            None => false,
+        },
+        Builtin::UpstreamCacheEtag => put(validators(exchange).1, out),
+        Builtin::UpstreamCacheAge => {
+            match cache_state(exchange).and_then(|state| state.date_s) {
+                Some(date_s) => number((unix_coarse_s() - date_s).max(0), out),
+                None => false,
+            }
+        }
         _ => of_states(exchange, builtin, out),
+    }
+}
+
+fn cache_state(exchange: &Exchange) -> Option<&CacheState> {
+    exchange.upstream.as_deref()?.cache.as_deref()
+}
+
+/// What a stale response is confirmed by.
+fn validators(exchange: &Exchange) -> (Option<i64>, Option<&[u8]>) {
+    let pass = exchange.snapshot.location(exchange.location).pass.as_ref();
+    let settings = pass.and_then(cache_settings);
+    match (cache_state(exchange), settings) {
+        (Some(state), Some(settings)) => state.validators(settings),
+        _ => (None, None),
     }
 }
 

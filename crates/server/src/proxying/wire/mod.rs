@@ -57,6 +57,16 @@ pub(crate) struct UpstreamHead {
     pub(crate) parsed: ReceivedResponse,
 }
 
+impl UpstreamHead {
+    /// A copy, for another who gets the same response.
+    pub(crate) fn copied(&self) -> UpstreamHead {
+        UpstreamHead {
+            buffer: self.buffer.clone(),
+            parsed: self.parsed.clone(),
+        }
+    }
+}
+
 impl Drop for UpstreamHead {
     fn drop(&mut self) {
         buffers::give_back(std::mem::take(&mut self.buffer));

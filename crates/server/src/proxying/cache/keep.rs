@@ -1,0 +1,346 @@
+//! What becomes of the origin's answer: a response that is kept or not, a 304, a failure.
+
+use super::super::next::Cause;
+use super::super::wire::UpstreamHead;
+use super::super::{PassRuntime, conversation::Conversation, lease::Leased};
+use super::fill::{Fill, FillReader, Filling};
+use super::freshness::Freshness;
+use super::look::{any, variant_of};
+use super::writer::{Start, Writer};
+use super::{CacheState, CacheStatus, answer, form, settings, state_mut};
+use crate::body_source::PendingBody;
+use crate::exchange::Exchange;
+use crate::handlers::Outcome;
+use crate::request_log::log_request;
+use crate::subrequest;
+use sealane_cache::{CacheHeader, NO_TIME, StoredLength, Visit};
+use sealane_conf::model::{CacheSettings, NextUpstreamCause};
+use sealane_http::headers::KnownHeader;
+use sealane_http::{StatusCode, date};
+use sealane_io::chain::OutputChain;
+use sealane_io::disk;
+use sealane_sys::time::unix_coarse_s;
+use std::future::poll_fn;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+/// The origin has failed. If a stale response may take its place, that is the answer.
+pub(in crate::proxying) fn failed(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    cause: Cause,
+    status: StatusCode,
+) -> Option<Outcome> {
+    let settings = settings(pass)?;
+    let may = {
+        let state = super::state(exchange)?;
+        let is_named = match cause {
+            Cause::Error => settings.use_stale.contains(NextUpstreamCause::Error),
+            Cause::Timeout => settings.use_stale.contains(NextUpstreamCause::Timeout),
+            Cause::InvalidHeader => settings.use_stale.contains(NextUpstreamCause::InvalidHeader),
+            Cause::Status(status) => settings.use_stale.contains_status(status),
+        };
+        let by_response = !matches!(cause, Cause::Status(_)) && state.allows_stale;
+        state.status == CacheStatus::Expired && (is_named || by_response)
+    };
+    if may && let Some(outcome) = serve_stale(exchange, pass, CacheStatus::Stale) {
+        return Some(outcome);
+    }
+    // As in nginx, these statuses can stand for a response, too.
+    let can_stand = status == StatusCode::BAD_GATEWAY || status == StatusCode::GATEWAY_TIMEOUT;
+    if can_stand {
+        let valid = settings.valid(status.0).filter(|time| !time.is_zero());
+        let state = state_mut(exchange)?;
+        if let Some(time) = valid.filter(|_| state.is_cacheable) {
+            stand_for_response(state, status, unix_coarse_s() + seconds(time));
+        }
+    }
+    state_mut(exchange)?.visit = None;
+    None
+}
+
+fn seconds(time: std::time::Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn stand_for_response(state: &mut CacheState, status: StatusCode, until_s: i64) {
+    if let Some(visit) = &state.visit {
+        visit.set_failure(status.0, until_s);
+    }
+}
+
+/// Answers with the stale response.
+fn serve_stale(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    status: CacheStatus,
+) -> Option<Outcome> {
+    let state = state_mut(exchange)?;
+    let stored = *state.stale.take()?;
+    let head = form::decode(&pass.pass, &stored.head)?;
+    state.status = status;
+    state.visit = None;
+    Some(answer::from_file(exchange, pass, head, stored))
+}
+
+/// The origin has responded: confirms what there is, or replaces the response by a stale one.
+/// Called before anything else looks at the response.
+pub(in crate::proxying) async fn response(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    head: &UpstreamHead,
+) -> Option<Outcome> {
+    let settings = settings(pass)?;
+    let state = super::state(exchange)?;
+    let status = head.parsed.status;
+    if state.status != CacheStatus::Expired || state.stale.is_none() {
+        return None;
+    }
+    if settings.use_stale.contains_status(status.0) {
+        return serve_stale(exchange, pass, CacheStatus::Stale);
+    }
+    if status == StatusCode::NOT_MODIFIED && settings.revalidate {
+        return Box::pin(confirm(exchange, pass, settings, head)).await;
+    }
+    None
+}
+
+/// 304: what there is, is fresh again.
+async fn confirm(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    settings: &CacheSettings,
+    head: &UpstreamHead,
+) -> Option<Outcome> {
+    let now_s = unix_coarse_s();
+    let ignored = pass.settings().ignore_headers;
+    let mut freshness = Freshness::of(head, ignored, now_s);
+    let state = state_mut(exchange)?;
+    let mut stored = state.stale.clone()?;
+    let kept = form::decode(&pass.pass, &stored.head)?;
+    if freshness.valid_s == 0 {
+        freshness = Freshness::of(&kept, ignored, now_s);
+    }
+    if freshness.valid_s == 0
+        && let Some(time) = settings.valid(kept.parsed.status.0)
+        && !time.is_zero()
+    {
+        freshness.valid_s = now_s.saturating_add(seconds(time));
+    }
+    if freshness.valid_s != 0 {
+        stored.header.valid_s = freshness.valid_s;
+        stored.header.updating_s = freshness.updating_s;
+        stored.header.error_s = freshness.error_s;
+        stored.header.date_s = now_s;
+        let fixed = stored.header.fixed(&state.key);
+        let path = state.zone.file_path(&state.hash);
+        let length = stored.file.size();
+        let before = Arc::clone(&stored.file);
+        let written = disk::run(move || -> std::io::Result<()> {
+            let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
+            let metadata = file.metadata()?;
+            let same = sealane_sys::file::stat_fd(std::os::fd::AsFd::as_fd(&*before))?;
+            // It may have been replaced meanwhile.
+            if metadata.ino() == same.inode && metadata.len() == length {
+                file.write_all_at(&fixed, 0)?;
+            }
+            Ok(())
+        });
+        match written.await {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let path = super::state(exchange).map(|state| state.zone.file_path(&state.hash));
+                let path = path.unwrap_or_default();
+                log_request!(
+                    exchange,
+                    Crit,
+                    "write() \"{}\" failed ({})",
+                    path.display(),
+                    sealane_log::OsError(&error)
+                );
+            }
+        }
+    }
+    state_mut(exchange)?.stale = Some(stored);
+    serve_stale(exchange, pass, CacheStatus::Revalidated)
+}
+
+/// An error page takes the place of a response; its status may stand for one.
+pub(in crate::proxying) fn intercepted(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    head: &UpstreamHead,
+) {
+    let Some(settings) = settings(pass) else {
+        return;
+    };
+    let now_s = unix_coarse_s();
+    let freshness = Freshness::of(head, pass.settings().ignore_headers, now_s);
+    let Some(state) = state_mut(exchange) else {
+        return;
+    };
+    if state.is_cacheable && freshness.allows() {
+        let status = head.parsed.status;
+        let until_s = match freshness.valid_s {
+            0 => settings
+                .valid(status.0)
+                .filter(|time| !time.is_zero())
+                .map(|time| now_s.saturating_add(seconds(time))),
+            time => Some(time),
+        };
+        if let Some(until_s) = until_s {
+            stand_for_response(state, status, until_s);
+        }
+    }
+    state.visit = None;
+}
+
+/// The response will not be kept; others need not wait for it.
+pub(in crate::proxying) fn let_go(exchange: &mut Exchange) {
+    if let Some(state) = state_mut(exchange) {
+        state.visit = None;
+        state.is_cacheable = false;
+    }
+}
+
+/// How a response is kept.
+pub(in crate::proxying) struct Keeping {
+    header: CacheHeader,
+    visit: Visit<Fill>,
+    writer: Writer,
+}
+
+/// Whether the response is kept; its head is in the exchange already.
+pub(in crate::proxying) fn keep(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    head: &UpstreamHead,
+    buffers: bool,
+) -> Option<Box<Keeping>> {
+    let settings = settings(pass)?;
+    let now_s = unix_coarse_s();
+    let mut freshness = Freshness::of(head, pass.settings().ignore_headers, now_s);
+    let refuses = any(exchange, &settings.no_cache);
+    let status = head.parsed.status;
+    let may = super::state(exchange)?.is_cacheable && buffers && !refuses && freshness.allows();
+    if freshness.valid_s == 0
+        && let Some(time) = settings.valid(status.0)
+        && !time.is_zero()
+    {
+        freshness.valid_s = now_s.saturating_add(seconds(time));
+    }
+    let kept = match may && freshness.valid_s != 0 {
+        true => prepare(exchange, pass, head, freshness, now_s),
+        false => None,
+    };
+    if kept.is_none() {
+        let_go(exchange);
+    }
+    kept
+}
+
+fn prepare(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    head: &UpstreamHead,
+    freshness: Freshness,
+    now_s: i64,
+) -> Option<Box<Keeping>> {
+    let kept_head = form::encode(&pass.pass, pass.speaks_http2(), head);
+    let variant = match freshness.vary.is_empty() {
+        true => None,
+        false => {
+            let state = super::state(exchange)?;
+            Some(variant_of(exchange, &state.key, &freshness.vary))
+        }
+    };
+    let state = state_mut(exchange)?;
+    // If the response is not the variant that was looked for, its place is that of the main key.
+    let is_variant = state.hash != state.key.hash();
+    if is_variant && variant != Some(state.hash) {
+        state.hash = state.key.hash();
+        state.visit = None;
+    }
+    let visit = match state.visit.take() {
+        Some(visit) => visit,
+        None => Visit::begin(&state.zone, state.hash, 1, now_s).ok()?.0,
+    };
+    let has_validators = matches!(head.parsed.status.0, 200 | 206);
+    let field = |name| {
+        let value = head.parsed.get(name).filter(|_| has_validators)?;
+        Some(value.of(&head.buffer))
+    };
+    let header_start = u16::try_from(CacheHeader::start_for(&state.key)).ok()?;
+    let body_start = u16::try_from(usize::from(header_start) + kept_head.len()).ok()?;
+    let header = CacheHeader {
+        valid_s: freshness.valid_s,
+        updating_s: freshness.updating_s,
+        error_s: freshness.error_s,
+        last_modified_s: field(KnownHeader::LastModified)
+            .and_then(date::parse)
+            .unwrap_or(NO_TIME),
+        date_s: now_s,
+        header_start,
+        body_start,
+        etag: field(KnownHeader::Etag).unwrap_or_default().into(),
+        vary: freshness.vary.into(),
+        variant: variant.unwrap_or_default(),
+        length: StoredLength::Unknown,
+    };
+    let start = Start {
+        header: header.clone(),
+        key: state.key.clone(),
+        head: kept_head,
+    };
+    let temp_path = match state.path.use_temp_path {
+        true => Some(Arc::clone(&pass.settings().temp_path)),
+        false => None,
+    };
+    let writer = Writer::new(start, state.zone.file_path(&state.hash), temp_path);
+    Some(Box::new(Keeping {
+        header,
+        visit,
+        writer,
+    }))
+}
+
+impl Keeping {
+    /// Begins to receive the response: its body is what the client gets as it arrives.
+    pub(in crate::proxying) fn begin(
+        self,
+        exchange: &mut Exchange,
+        head: UpstreamHead,
+        conversation: Box<Conversation>,
+        lease: Leased,
+    ) {
+        let Keeping {
+            header,
+            mut visit,
+            writer,
+        } = self;
+        if let Some(state) = state_mut(exchange) {
+            state.date_s = Some(header.date_s);
+        }
+        answer::mark(exchange, &head, false);
+        let fill = Arc::new(Fill::new(header, head, conversation.method()));
+        let mut reader = FillReader::new(Arc::clone(&fill), true);
+        let mut filling = {
+            visit.begin_fill(Arc::clone(&fill));
+            Filling::new(fill, conversation, lease, visit, writer, exchange)
+        };
+        // The task registers for what follows.
+        filling.receive(&mut Context::from_waker(Waker::noop()));
+        let mut chain = OutputChain::new();
+        if reader.take_at_once(&mut chain) {
+            exchange.response.body = chain;
+            filling.note_statistics(exchange);
+        } else {
+            exchange.response.source = Some(PendingBody::new(reader));
+        }
+        subrequest::in_background(exchange, async move {
+            poll_fn(|cx| filling.poll(cx)).await;
+        });
+    }
+}

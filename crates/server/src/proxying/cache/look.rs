@@ -1,0 +1,517 @@
+//! What the cache has for a request.
+
+use super::super::{PassRuntime, Target};
+use super::fill::Fill;
+use super::stored::{Stored, Unusable};
+use super::{CacheState, CacheStatus, CacheZone, form, purge, settings, update};
+use crate::exchange::Exchange;
+use crate::handlers::Outcome;
+use crate::request_log::{Text, log_request};
+use crate::template;
+use sealane_cache::{CacheHeader, CacheKey, Found, Hash, Mismatch, Visit, variant};
+use sealane_conf::model::{CacheLock, CachePath, CacheSettings, NextUpstreamCause};
+use sealane_conf::model::{CacheZone as ZoneOf, Pass, Template};
+use sealane_http::headers::KnownHeader;
+use sealane_http::{Method, StatusCode};
+use sealane_io::runtime::sleep;
+use sealane_sys::time::unix_coarse_s;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+/// The size that nginx's message about a buffer suggests is a multiple of this.
+const BUFFER_STEP_BYTES: usize = 1024;
+/// The least that a head may need behind the key.
+const MIN_HEAD_BYTES: usize = 256;
+
+/// What there is for a request.
+pub(in crate::proxying) enum Looked {
+    /// Nothing: the origin is asked.
+    Nothing,
+    /// It is answered.
+    Answered(Outcome),
+}
+
+/// Looks for a response, and answers with it. May wait for another request that asks the origin.
+///
+/// # Errors
+/// The status to answer with.
+pub(in crate::proxying) async fn look(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    target: &Target,
+) -> Result<Looked, StatusCode> {
+    let Some(settings) = settings(pass) else {
+        return Ok(Looked::Nothing);
+    };
+    if let Some(state) = update::take_state(exchange) {
+        exchange.upstream.get_or_insert_default().cache = Some(state);
+        return Ok(Looked::Nothing);
+    }
+    let method = exchange.request.head.method;
+    let is_purge = purge::is_wanted(exchange, settings);
+    let is_cached_method = matches!(method, Method::Get | Method::Head)
+        || method == Method::Post && settings.caches_post;
+    if !is_cached_method && !is_purge {
+        return Ok(Looked::Nothing);
+    }
+    let Some((path, zone)) = zone_of(exchange, settings)? else {
+        return Ok(Looked::Nothing);
+    };
+    let key = CacheKey::new(key(exchange, pass, settings, target));
+    if is_purge {
+        let outcome = purge::purge(exchange, &zone, &key).await;
+        return Ok(Looked::Answered(outcome));
+    }
+    let start = CacheHeader::start_for(&key);
+    let buffer_bytes = usize::try_from(pass.settings().buffer_bytes).unwrap_or(usize::MAX);
+    if start + MIN_HEAD_BYTES > buffer_bytes.min(usize::from(u16::MAX)) {
+        let family = pass.settings().family.name();
+        let needed = (start + MIN_HEAD_BYTES).next_multiple_of(BUFFER_STEP_BYTES);
+        log_request!(
+            exchange,
+            Error,
+            "{family}_buffer_size {buffer_bytes} is not enough for cache key, it should be \
+             increased to at least {needed}"
+        );
+        return Ok(Looked::Nothing);
+    }
+    let is_bypassed = any(exchange, &settings.bypass);
+    let state = CacheState {
+        status: match is_bypassed {
+            true => CacheStatus::Bypass,
+            false => CacheStatus::Miss,
+        },
+        zone,
+        path,
+        hash: key.hash(),
+        key,
+        is_cacheable: true,
+        visit: None,
+        stale: None,
+        allows_stale: false,
+        is_background: false,
+        date_s: None,
+    };
+    exchange.upstream.get_or_insert_default().cache = Some(Box::new(state));
+    if !is_bypassed && let Some(outcome) = search(exchange, pass, settings).await? {
+        return Ok(Looked::Answered(outcome));
+    }
+    if begins_late(exchange, settings) {
+        forbid(exchange);
+    }
+    Ok(Looked::Nothing)
+}
+
+/// Whether a value of the list is neither empty nor `0`.
+pub(super) fn any(exchange: &Exchange, list: &[Template]) -> bool {
+    list.iter().any(|value| template::is_true(value, exchange))
+}
+
+fn zone_of(
+    exchange: &Exchange,
+    settings: &CacheSettings,
+) -> Result<Option<(Arc<CachePath>, Arc<CacheZone>)>, StatusCode> {
+    let path = match &settings.zone {
+        ZoneOf::Named(path) => path,
+        ZoneOf::Evaluated(name, paths) => {
+            let name = template::evaluate(name, exchange);
+            if matches!(&*name, b"" | b"off") {
+                return Ok(None);
+            }
+            let mut paths = paths.iter();
+            let Some(path) = paths.find(|path| path.zone.as_bytes() == &*name) else {
+                log_request!(exchange, Error, "cache \"{}\" not found", Text(&name));
+                return Err(StatusCode::INTERNAL_SERVER_ERROR);
+            };
+            path
+        }
+    };
+    let zone = exchange.snapshot.cache_zone(path);
+    Ok(zone.map(|zone| (Arc::clone(path), Arc::clone(zone))))
+}
+
+fn key(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    settings: &CacheSettings,
+    target: &Target,
+) -> Vec<u8> {
+    match (&settings.key, &pass.pass) {
+        (Some(key), _) => template::evaluate(key, exchange).into_owned(),
+        (None, Pass::Proxy(_)) => {
+            let scheme = target.scheme(pass).as_bytes();
+            [scheme, target.host.as_bytes(), &target.uri].concat()
+        }
+        // As in nginx, these have none unless it is configured.
+        (None, _) => Vec::new(),
+    }
+}
+
+/// `cache_max_range_offset`: the client wants something far behind, and must not wait for all that
+/// comes before.
+fn begins_late(exchange: &Exchange, settings: &CacheSettings) -> bool {
+    let Some(limit) = settings.max_range_offset else {
+        return false;
+    };
+    let request = &exchange.request;
+    let Some(range) = request.head.get(KnownHeader::Range) else {
+        return false;
+    };
+    if limit == 0 {
+        return true;
+    }
+    let range = range.of(&request.buffer);
+    let Some((unit, range)) = range.split_at_checked(6) else {
+        return false;
+    };
+    if !unit.eq_ignore_ascii_case(b"bytes=") {
+        return false;
+    }
+    let range = range.trim_ascii_start();
+    if range.starts_with(b"-") {
+        return true;
+    }
+    let digits = range.iter().take_while(|byte| byte.is_ascii_digit());
+    let offset = digits.fold(0u64, |sum, digit| {
+        sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+    });
+    offset >= limit
+}
+
+/// The response of the origin is not kept.
+fn forbid(exchange: &mut Exchange) {
+    if let Some(state) = super::state_mut(exchange) {
+        state.is_cacheable = false;
+    }
+}
+
+/// What one look at a key has found.
+enum Sight {
+    /// A file, with the request's part in its key.
+    File(Visit<Fill>, Box<Stored>),
+    /// A response that is being received.
+    Filling(Arc<Fill>),
+    /// This status stands for one.
+    Failure(StatusCode),
+    /// Nothing; the response of the origin may be kept.
+    Nothing(Visit<Fill>),
+    /// Nothing, and it is not kept.
+    Scarce,
+    /// The variant has another key.
+    Variant(Hash),
+}
+
+/// Looks until there is something to answer with, or the origin has to be asked: `None`.
+async fn search(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    settings: &CacheSettings,
+) -> Result<Option<Outcome>, StatusCode> {
+    let mut lock = settings.lock;
+    let mut deadline = None;
+    let mut is_variant = false;
+    loop {
+        match see(exchange, settings, is_variant).await {
+            Sight::Variant(hash) => {
+                is_variant = true;
+                if let Some(state) = super::state_mut(exchange) {
+                    state.hash = hash;
+                }
+            }
+            Sight::Failure(status) => {
+                set_status(exchange, CacheStatus::Hit);
+                return Err(status);
+            }
+            Sight::Filling(fill) => {
+                set_status(exchange, CacheStatus::Hit);
+                return Ok(Some(super::answer::from_fill(exchange, pass, fill)));
+            }
+            Sight::File(visit, stored) => {
+                return Ok(found(exchange, pass, settings, visit, stored));
+            }
+            Sight::Scarce => {
+                forbid(exchange);
+                return Ok(None);
+            }
+            Sight::Nothing(mut visit) => {
+                let Some(times) = lock else {
+                    set_visit(exchange, visit);
+                    return Ok(None);
+                };
+                if visit.lock(Instant::now(), times.age) {
+                    set_visit(exchange, visit);
+                    return Ok(None);
+                }
+                if times.timeout.is_zero() {
+                    forbid(exchange);
+                    return Ok(None);
+                }
+                let end = *deadline.get_or_insert_with(|| Instant::now() + times.timeout);
+                match wait(exchange, &visit, end).await {
+                    Waited::Changed => {}
+                    Waited::TooLong => {
+                        log_request!(exchange, Info, "cache lock timeout");
+                        lock = Some(CacheLock {
+                            timeout: std::time::Duration::ZERO,
+                            ..times
+                        });
+                    }
+                    Waited::ClientGone => return Err(StatusCode::CLIENT_CLOSED_REQUEST),
+                }
+            }
+        }
+    }
+}
+
+fn set_status(exchange: &mut Exchange, status: CacheStatus) {
+    if let Some(state) = super::state_mut(exchange) {
+        state.status = status;
+    }
+}
+
+fn set_visit(exchange: &mut Exchange, visit: Visit<Fill>) {
+    if let Some(state) = super::state_mut(exchange) {
+        state.visit = Some(visit);
+    }
+}
+
+/// How waiting for another request ended.
+enum Waited {
+    Changed,
+    TooLong,
+    ClientGone,
+}
+
+/// Waits for the request that asks the origin.
+async fn wait(exchange: &Exchange, visit: &Visit<Fill>, end: Instant) -> Waited {
+    let now = Instant::now();
+    let until = visit.locked_until().map_or(end, |until| until.min(end));
+    let mut pause = pin!(sleep(until.saturating_duration_since(now)));
+    poll_fn(|cx| {
+        if visit.poll_change(cx, Instant::now()).is_ready() {
+            return Poll::Ready(Waited::Changed);
+        }
+        if exchange.client.poll_gone(cx).is_ready() {
+            return Poll::Ready(Waited::ClientGone);
+        }
+        if pause.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(match Instant::now() < end {
+                true => Waited::Changed,
+                false => Waited::TooLong,
+            });
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// One look at the key.
+async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) -> Sight {
+    let Some(state) = super::state(exchange) else {
+        return Sight::Scarce;
+    };
+    let now_s = unix_coarse_s();
+    let begun = Visit::begin(&state.zone, state.hash, settings.min_uses, now_s);
+    let Ok((visit, found)) = begun else {
+        let zone = state.zone.name();
+        log_request!(
+            exchange,
+            Alert,
+            "could not allocate node in cache keys zone \"{zone}\": every key of it is in use; \
+             make \"keys_zone\" larger"
+        );
+        return Sight::Scarce;
+    };
+    let (first_bytes, is_there) = match found {
+        Found::Failure(status) => return Sight::Failure(StatusCode(status)),
+        Found::File { body_start } => (usize::from(body_start), true),
+        Found::Nothing { is_new } | Found::Scarce { is_new } => {
+            (0, is_new && state.zone.is_cold())
+        }
+    };
+    if !is_there && let Some(fill) = visit.others_fill() {
+        match fits(exchange, state, is_variant, &fill.header) {
+            Fit::Fits if settings.lock.is_some() || fill.is_complete() => {
+                if !fill.is_broken() {
+                    return Sight::Filling(fill);
+                }
+            }
+            Fit::Other(hash) => return Sight::Variant(hash),
+            Fit::Fits | Fit::Never => {}
+        }
+    }
+    if is_there {
+        let path = state.zone.file_path(&state.hash);
+        match Stored::read(&path, &state.key, first_bytes).await {
+            Ok(stored) => match fits(exchange, state, is_variant, &stored.header) {
+                Fit::Fits => return Sight::File(visit, Box::new(stored)),
+                Fit::Other(hash) => {
+                    note_found(&visit, &state.zone, &stored);
+                    return Sight::Variant(hash);
+                }
+                Fit::Never => {
+                    let path = path.display();
+                    log_request!(
+                        exchange,
+                        Crit,
+                        "cache file \"{path}\" has incorrect vary hash"
+                    );
+                }
+            },
+            Err(error) => {
+                if matches!(found, Found::File { .. }) {
+                    visit.note_no_file();
+                }
+                log_unusable(exchange, &path, &error);
+            }
+        }
+    }
+    match found {
+        Found::Scarce { .. } => Sight::Scarce,
+        _ => Sight::Nothing(visit),
+    }
+}
+
+/// While the zone is cold, files are met that the index does not know.
+fn note_found(visit: &Visit<Fill>, zone: &CacheZone, stored: &Stored) {
+    if zone.is_cold()
+        && let Ok(metadata) = sealane_sys::file::stat_fd(std::os::fd::AsFd::as_fd(&*stored.file))
+    {
+        let file = sealane_cache::StoredFile {
+            inode: metadata.inode,
+            sectors: u32::try_from(metadata.size.div_ceil(4096) * 8).unwrap_or(u32::MAX),
+            body_start: stored.header.body_start,
+        };
+        visit.note_file(file);
+    }
+}
+
+fn log_unusable(exchange: &Exchange, path: &std::path::Path, error: &Unusable) {
+    let path = path.display();
+    match error {
+        Unusable::Missing => {}
+        Unusable::Mismatch(Mismatch::Version) => {
+            log_request!(exchange, Info, "cache file \"{path}\" version mismatch");
+        }
+        Unusable::Mismatch(mismatch) => {
+            log_request!(exchange, Crit, "cache file \"{path}\" {mismatch}");
+        }
+        Unusable::Length => {
+            log_request!(
+                exchange,
+                Crit,
+                "cache file \"{path}\" has another length than when it was written, and is not \
+                 used: the file system has lost a part of it, or somebody has changed it"
+            );
+        }
+        Unusable::Failed(call, errno) => {
+            log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
+        }
+    }
+}
+
+/// Whether a response is the variant that the request is about.
+enum Fit {
+    Fits,
+    /// It has this hash.
+    Other(Hash),
+    /// A variant that is not where it should be.
+    Never,
+}
+
+fn fits(exchange: &Exchange, state: &CacheState, is_variant: bool, header: &CacheHeader) -> Fit {
+    if header.vary.is_empty() {
+        return Fit::Fits;
+    }
+    let hash = variant_of(exchange, &state.key, &header.vary);
+    match hash == header.variant {
+        true => Fit::Fits,
+        false if is_variant => Fit::Never,
+        false => Fit::Other(hash),
+    }
+}
+
+/// The hash of the request's variant.
+pub(super) fn variant_of(exchange: &Exchange, key: &CacheKey, vary: &[u8]) -> Hash {
+    let request = &exchange.request;
+    variant(&key.hash(), vary, |name| {
+        let headers = request.head.headers.iter();
+        let name = name.to_vec();
+        headers
+            .filter(move |header| header.name.of(&request.buffer).eq_ignore_ascii_case(&name))
+            .map(|header| header.value.of(&request.buffer))
+    })
+}
+
+/// There is a file: answers with it, unless it is too old.
+fn found(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    settings: &CacheSettings,
+    mut visit: Visit<Fill>,
+    stored: Box<Stored>,
+) -> Option<Outcome> {
+    let Some(head) = form::decode(&pass.pass, &stored.head) else {
+        let path = visit.zone().file_path(visit.hash());
+        let path = path.display();
+        log_request!(
+            exchange,
+            Crit,
+            "cache file \"{path}\" contains invalid header"
+        );
+        visit.note_no_file();
+        set_visit(exchange, visit);
+        return None;
+    };
+    if !super::answer::is_whole(exchange, &head, &stored) {
+        let path = visit.zone().file_path(visit.hash());
+        log_unusable(exchange, &path, &Unusable::Length);
+        visit.note_no_file();
+        set_visit(exchange, visit);
+        return None;
+    }
+    let zone = Arc::clone(visit.zone());
+    note_found(&visit, &zone, &stored);
+    let header = &stored.header;
+    let now_s = unix_coarse_s();
+    if header.valid_s >= now_s {
+        set_status(exchange, CacheStatus::Hit);
+        return Some(super::answer::from_file(exchange, pass, head, *stored));
+    }
+    let lasts = |seconds: i64| header.valid_s.saturating_add(seconds) >= now_s;
+    let allows_updating =
+        settings.use_stale.contains(NextUpstreamCause::Updating) || lasts(header.updating_s);
+    let allows_stale = lasts(header.error_s);
+    let is_ours = visit.lock_stale(Instant::now());
+    let served = match is_ours {
+        true if allows_updating && settings.background_update => {
+            Some(CacheStatus::Stale)
+        }
+        true => None,
+        false if allows_updating => Some(CacheStatus::Updating),
+        false => None,
+    };
+    if let Some(state) = super::state_mut(exchange) {
+        state.allows_stale = allows_stale;
+    }
+    match served {
+        Some(status) => {
+            set_status(exchange, status);
+            if is_ours {
+                update::begin(exchange, visit, stored.clone());
+            }
+            Some(super::answer::from_file(exchange, pass, head, *stored))
+        }
+        None => {
+            if let Some(state) = super::state_mut(exchange) {
+                state.status = CacheStatus::Expired;
+                state.stale = Some(stored);
+                state.visit = Some(visit);
+            }
+            None
+        }
+    }
+}

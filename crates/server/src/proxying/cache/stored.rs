@@ -1,0 +1,124 @@
+//! Responses that are read from cache files.
+
+use crate::open_file_cache::{Errno, OpenFile, Opened, open_blocking, open_now};
+use sealane_cache::{CacheHeader, CacheKey, FIXED_BYTES, Mismatch};
+use sealane_io::disk;
+use sealane_sys::file;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes that are read first if the index does not know where the body begins: `proxy_buffer_size`
+/// is about as much.
+const FIRST_BYTES: usize = 4 << 10;
+
+/// A response in a file.
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    pub(super) header: CacheHeader,
+    /// The head, as it is kept.
+    pub(super) head: Vec<u8>,
+    pub(super) file: Arc<OpenFile>,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub(super) enum Unusable {
+    /// There is no file.
+    Missing,
+    /// It is not a file for the key.
+    Mismatch(Mismatch),
+    /// It has lost a part, or more has come to it.
+    Length,
+    /// It cannot be opened or read: the call that failed, and why.
+    Failed(&'static str, Errno),
+}
+
+impl Stored {
+    /// Reads the file of a key. `first_bytes` is where its body begins, or 0.
+    ///
+    /// # Errors
+    /// See [`Unusable`].
+    pub(super) async fn read(
+        path: &Path,
+        key: &CacheKey,
+        first_bytes: usize,
+    ) -> Result<Stored, Unusable> {
+        let mut name = path.as_os_str().as_bytes().to_vec();
+        name.push(0);
+        let opened = match open_now(&name, None) {
+            Some(opened) => opened,
+            None => disk::run(move || open_blocking(&name, None)).await,
+        };
+        let file = match opened {
+            Ok(Opened::File(file, _)) => file,
+            Ok(Opened::Directory | Opened::Other) => {
+                return Err(Unusable::Mismatch(Mismatch::TooSmall));
+            }
+            Err(errno) if errno.is_not_found() => return Err(Unusable::Missing),
+            Err(errno) => return Err(Unusable::Failed("open()", errno)),
+        };
+        let wanted = match first_bytes {
+            0 => FIRST_BYTES,
+            bytes => bytes,
+        };
+        let mut beginning = read_beginning(&file, wanted).await?;
+        let mut header = CacheHeader::decode(&beginning, key);
+        if matches!(
+            header,
+            Err(Mismatch::HeaderTooLong | Mismatch::TooSmall)
+        ) && file.size() > beginning.len() as u64
+        {
+            beginning = read_beginning(&file, usize::from(u16::MAX)).await?;
+            header = CacheHeader::decode(&beginning, key);
+        }
+        let header = header.map_err(Unusable::Mismatch)?;
+        let (head_start, body_start) = (header.header_start, header.body_start);
+        let stored = Stored {
+            head: beginning[usize::from(head_start)..usize::from(body_start)].to_vec(),
+            header,
+            file,
+        };
+        if !stored.header.length.allows(stored.body_bytes()) {
+            return Err(Unusable::Length);
+        }
+        Ok(stored)
+    }
+
+    /// The length of the body.
+    pub(super) fn body_bytes(&self) -> u64 {
+        let body_start = u64::from(self.header.body_start);
+        self.file.size().saturating_sub(body_start)
+    }
+}
+
+/// The first bytes of a file, as many as there are.
+async fn read_beginning(open: &Arc<OpenFile>, wanted: usize) -> Result<Vec<u8>, Unusable> {
+    let there = usize::try_from(open.size()).unwrap_or(usize::MAX);
+    let wanted = wanted.max(FIXED_BYTES).min(there);
+    let mut bytes = Vec::with_capacity(wanted);
+    while bytes.len() < wanted {
+        let (room, offset) = (wanted - bytes.len(), bytes.len() as u64);
+        if file::read_cached_at(open.as_fd(), &mut bytes, room, offset).is_err() {
+            break;
+        }
+    }
+    if bytes.len() == wanted {
+        return Ok(bytes);
+    }
+    let file = Arc::clone(open);
+    let read = disk::run(move || -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(wanted);
+        while bytes.len() < wanted {
+            let (room, offset) = (wanted - bytes.len(), bytes.len() as u64);
+            if file::read_at(file.as_fd(), &mut bytes, room, offset)? == 0 {
+                break;
+            }
+        }
+        Ok(bytes)
+    });
+    read.await
+        .map_err(|error| Unusable::Failed("read()", Errno::of(&error)))
+}

@@ -1,0 +1,180 @@
+//! Writes cache files: under a temporary name, until they are complete.
+
+use crate::handlers::dav::{NotNamed, give_name};
+use crate::temp_file::{Keep, TempFile};
+use bytes::Bytes;
+use sealane_cache::{CacheHeader, CacheKey, StoredFile, StoredLength};
+use sealane_conf::model::TempPath;
+use sealane_io::disk;
+use sealane_io::open_file::OpenFile;
+use std::fs;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Permissions of cache files, as in nginx: the worker's user alone.
+const ACCESS: u32 = 0o600;
+
+/// Writes one response.
+pub(super) struct Writer {
+    /// What the file begins with; the length of the body comes in when it is known.
+    start: Start,
+    /// Where it will be.
+    path: PathBuf,
+    /// Where it is written; `None` is beside its place.
+    temp_path: Option<Arc<TempPath>>,
+    file: Option<TempFile>,
+    written: u64,
+    work: Option<Work>,
+}
+
+/// The beginning of a file.
+#[derive(Clone)]
+pub(super) struct Start {
+    pub(super) header: CacheHeader,
+    pub(super) key: CacheKey,
+    /// The head, as it is kept.
+    pub(super) head: Vec<u8>,
+}
+
+type Work = Pin<Box<dyn Future<Output = Result<(TempFile, u64, Finished), String>> + Send>>;
+
+/// What has been done.
+pub(super) struct Done {
+    pub(super) file: Arc<OpenFile>,
+    /// Bytes of the body that are in the file.
+    pub(super) written: u64,
+    pub(super) finished: Finished,
+}
+
+/// Whether the file has its name.
+pub(super) enum Finished {
+    Not,
+    Stored(StoredFile),
+}
+
+impl Writer {
+    /// How much waits before it is written.
+    pub(super) const PIECE_BYTES: u64 = 128 << 10;
+
+    pub(super) fn new(start: Start, path: PathBuf, temp_path: Option<Arc<TempPath>>) -> Writer {
+        Writer {
+            start,
+            path,
+            temp_path,
+            file: None,
+            written: 0,
+            work: None,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.work.is_none()
+    }
+
+    /// Writes this, which follows all that was written. With `complete`, which is the length of
+    /// the body, that is all.
+    pub(super) fn begin(&mut self, pieces: Vec<Bytes>, complete: Option<u64>) {
+        let added: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let job = Job {
+            file: self.file.take(),
+            start: self.start.clone(),
+            path: self.path.clone(),
+            temp_path: self.temp_path.clone(),
+            pieces,
+            complete,
+        };
+        let written = self.written + added;
+        self.work = Some(Box::pin(async move {
+            let (file, finished) = disk::run(move || job.run()).await?;
+            Ok((file, written, finished))
+        }));
+    }
+
+    /// Ready when that is done.
+    ///
+    /// # Errors
+    /// What failed, in nginx's words.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, String>> {
+        let Some(work) = &mut self.work else {
+            return Poll::Pending;
+        };
+        let done = ready!(work.as_mut().poll(cx));
+        self.work = None;
+        let (file, written, finished) = match done {
+            Ok(done) => done,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        self.written = written;
+        let done = Done {
+            file: file.shared(),
+            written,
+            finished,
+        };
+        self.file = Some(file);
+        Poll::Ready(Ok(done))
+    }
+}
+
+/// What a disk thread does at a time.
+struct Job {
+    file: Option<TempFile>,
+    start: Start,
+    path: PathBuf,
+    temp_path: Option<Arc<TempPath>>,
+    pieces: Vec<Bytes>,
+    complete: Option<u64>,
+}
+
+impl Job {
+    fn run(self) -> Result<(TempFile, Finished), String> {
+        let mut start = self.start;
+        if let Some(bytes) = self.complete {
+            start.header.length = StoredLength::of(bytes);
+        }
+        let mut file = match self.file {
+            Some(mut file) => {
+                if self.complete.is_some() {
+                    let fixed = start.header.fixed(&start.key);
+                    file.overwrite_blocking(0, &fixed).map_err(text)?;
+                }
+                file
+            }
+            None => {
+                let created = match &self.temp_path {
+                    Some(place) => TempFile::create_blocking(place, Keep::WhileUsed),
+                    None => TempFile::create_beside_blocking(&self.path),
+                };
+                let mut file = created.map_err(text)?;
+                let bytes = start.header.encode(&start.key, &start.head);
+                file.append_blocking(&bytes).map_err(text)?;
+                file
+            }
+        };
+        for piece in &self.pieces {
+            file.append_blocking(piece).map_err(text)?;
+        }
+        if self.complete.is_none() {
+            return Ok((file, Finished::Not));
+        }
+        match give_name(&file.shared(), &self.path, None, ACCESS, true) {
+            Ok(_) => {}
+            Err(NotNamed::Directory) => {
+                return Err(format!(
+                    "rename() to \"{}\" failed (21: Is a directory)",
+                    self.path.display()
+                ));
+            }
+            Err(NotNamed::Failed(failure)) => return Err(failure.to_string()),
+        }
+        let metadata = fs::metadata(&self.path)
+            .map_err(|error| format!("stat() \"{}\" failed ({error})", self.path.display()))?;
+        let stored = StoredFile::new(&metadata, start.header.body_start);
+        Ok((file, Finished::Stored(stored)))
+    }
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
