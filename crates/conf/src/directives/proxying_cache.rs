@@ -365,3 +365,6 @@ pub(super) fn rules(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     ];
     c.choice(&mut upstream(b, c).cache.rules, &rules)
 }
+
+#[cfg(test)]
+mod tests;
