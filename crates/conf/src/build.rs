@@ -1,9 +1,9 @@
 //! The configuration while it is being read: the drafts of the open blocks,
 //! and what setters may ask for.
 
-use crate::call::Fault;
+use crate::call::{Call, Fault};
 use crate::diagnostic::{Diagnostic, SourceLocation};
-use crate::directives::{self, Contexts, Row};
+use crate::directives::{self, Contexts};
 use crate::draft::{
     AcmeIssuerDraft, EventsDraft, HttpDraft, LimitExceptBlock, LocationBlock, LocationDraft,
     MainDraft, ScriptDraft, ServerBlock, ServerDraft, UpstreamBlock,
@@ -42,23 +42,12 @@ pub(crate) struct Build<'a> {
     pub(crate) met: Met,
     /// Directives that were warned about already.
     warned: HashSet<&'static str>,
-    /// Directives without an effect yet, which matter only if another one is there.
-    pub(crate) tuning: Vec<Tuning>,
     /// The place of the directive at hand, for warnings.
     pub(crate) place: Option<SourceLocation>,
     /// The block that a setter wants opened.
     pub(crate) opening: Option<Opening>,
     /// The block of a list that is open, other than `types`.
     list: Option<Box<dyn ListBlock>>,
-}
-
-/// A directive that has no effect yet, and would have one only with another one.
-pub(crate) struct Tuning {
-    pub(crate) row: &'static Row,
-    /// What is missing.
-    pub(crate) missing: &'static str,
-    pub(crate) origin: Origin,
-    pub(crate) place: Option<SourceLocation>,
 }
 
 /// A block that a setter has prepared.
@@ -155,7 +144,6 @@ impl<'a> Build<'a> {
             warnings: Vec::new(),
             met: Met::default(),
             warned: HashSet::new(),
-            tuning: Vec::new(),
             place: None,
             opening: None,
             list: None,
@@ -456,17 +444,11 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// A directive that has no effect yet.
-    pub(crate) fn has_no_effect(&mut self, tuning: Tuning) {
-        let Tuning {
-            row,
-            missing,
-            origin,
-            place,
-        } = tuning;
+    /// A directive that has no effect yet, and what is missing.
+    pub(crate) fn has_no_effect(&mut self, call: &Call<'_>, missing: &'static str) {
+        let row = call.row;
         self.met
-            .is_idle(row, IdleReason::Later, || missing.to_owned(), &origin);
-        let here = std::mem::replace(&mut self.place, place);
+            .is_idle(row, IdleReason::Later, || missing.to_owned(), &call.origin);
         self.warn_once(
             row.name,
             format!(
@@ -474,21 +456,6 @@ impl<'a> Build<'a> {
                 row.name
             ),
         );
-        self.place = here;
-    }
-
-    /// Notes the directives that only tune, now that it is known which others there are.
-    pub(crate) fn note_tuning(&mut self) {
-        for tuning in std::mem::take(&mut self.tuning) {
-            let enabled = tuning
-                .row
-                .tunes
-                .is_none_or(|name| self.met.is_idle_name(name));
-            match enabled {
-                true => self.has_no_effect(tuning),
-                false => self.met.works(tuning.row),
-            }
-        }
     }
 
     /// A warning about the directive at hand.

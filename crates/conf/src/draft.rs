@@ -4,6 +4,7 @@
 mod acme;
 mod body_filters;
 mod browsers;
+mod caching;
 mod compression;
 mod media_types;
 mod passing;
@@ -13,6 +14,7 @@ mod text_filters;
 pub(crate) use acme::*;
 pub(crate) use body_filters::*;
 pub(crate) use browsers::*;
+pub(crate) use caching::*;
 pub(crate) use compression::*;
 pub(crate) use media_types::*;
 pub(crate) use passing::*;
@@ -24,7 +26,7 @@ use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AcmeIssuer, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod,
     BodyInFile, CertificateCache, Charsets, ContentHandler, CpuAffinity, DavMethods,
-    DisableSymlinks, EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance, GroupRef,
+    DisableSymlinks, EnvVar, ErrorLog, ErrorPage, Expires, Family, FrameAllowance, GroupRef,
     IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List, ListenAddress,
     ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork, PostAction,
     RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore,
@@ -95,10 +97,12 @@ pub(crate) struct HttpDraft {
     pub(crate) sticky_zones: HashMap<String, String>,
     /// `thread_pool` and `aio`.
     pub(crate) thread_pools: ThreadPools,
-    /// Zones of `*_cache_path`, by the directive that uses them.
-    pub(crate) cache_zones: Vec<(&'static str, String)>,
-    /// The same, where they are used.
-    pub(crate) cache_zones_used: Vec<(&'static str, String)>,
+    /// Zones of `*_cache` and `*_cache_path`, in the order in which they are first named.
+    pub(crate) cache_zones: Vec<CacheZone>,
+    /// Directories for cached responses and temporary files that lines name.
+    pub(crate) paths: HashMap<PathBuf, NamedPath>,
+    /// What each shared zone is for.
+    pub(crate) zone_uses: HashMap<String, ZoneUse>,
     /// `shared:` zones and their sizes.
     pub(crate) zones: HashMap<String, u64>,
     /// `charset_map` blocks, and names of character sets so far.
@@ -107,6 +111,17 @@ pub(crate) struct HttpDraft {
     pub(crate) acme_issuers: Vec<Arc<AcmeIssuer>>,
     /// The `acme_issuer` block that is open.
     pub(crate) open_acme_issuer: Option<AcmeIssuerDraft>,
+}
+
+/// What a shared zone is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ZoneUse {
+    /// TLS sessions and OCSP responses.
+    Tls,
+    Limit(LimitUse),
+    Upstream,
+    Sticky,
+    Cache(Family),
 }
 
 /// An `upstream` block.

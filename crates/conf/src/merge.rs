@@ -2,6 +2,7 @@
 //! checks that need the whole configuration. The order of the checks is
 //! nginx's, so that of several errors the same one is reported.
 
+mod caching;
 mod certificates;
 mod charsets;
 mod locations;
@@ -18,6 +19,7 @@ use crate::input::Options;
 use crate::model::{
     CERTIFICATE_RELOAD, Config, ErrorLog, Events, HandshakeLimits, Http, List, ListenAddress,
     Listener, LogLevel, LogTarget, Main, Origin, Server, Source, TempPath, WorkerCount,
+    locations_of,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -41,10 +43,17 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
         location,
         main_logs: b.main.error_logs.len(),
     };
+    let unknown_zones = crate::directives::check_cache_zones(b);
+    if !unknown_zones.is_empty() {
+        return unknown_zones;
+    }
     let servers = match build_servers(b, &level) {
         Ok(servers) => servers,
         Err(fault) => return vec![fault],
     };
+    if let Err(fault) = check_caches(b, &servers) {
+        return vec![fault];
+    }
     enable_ssl(b, &level);
     let mut faults = Vec::new();
     match upstreams::all(b, &level) {
@@ -53,7 +62,6 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
     }
     faults.extend(check_tls(b, &servers).err());
     faults.extend(undefined_variables(b));
-    faults.extend(crate::directives::check_cache_zones(b));
     faults.extend(crate::directives::check_thread_pools(b));
     if faults.is_empty() {
         // Its warnings are about a configuration that is right so far.
@@ -63,6 +71,19 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
     b.http_level = Some(level);
     b.servers = servers;
     faults
+}
+
+/// What is to be said about the caches of locations.
+fn check_caches(b: &mut Build<'_>, servers: &[Server]) -> Result<(), Fault> {
+    let mut lacking = Vec::new();
+    for location in locations_of(servers) {
+        crate::directives::check_temporary_paths(b, location)?;
+        lacking.extend(caching::lacks_key(location).filter(|family| !lacking.contains(family)));
+    }
+    for family in lacking {
+        b.warn(format!("no \"{family}_cache_key\" for \"{family}_cache\""));
+    }
+    Ok(())
 }
 
 /// Every zone must be defined by now.
@@ -87,6 +108,7 @@ fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault>
             levels: [0; 3],
         }),
         main_logs: logs,
+        cache_zones: &b.http.cache_zones,
     };
     let mut servers: Vec<Server> = Vec::with_capacity(b.http.servers.len());
     let mut merged: Vec<LocationDraft> = Vec::with_capacity(b.http.servers.len());
@@ -259,7 +281,10 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 servers: servers.into_iter().map(Arc::new).collect(),
                 listeners: listeners(b),
                 variables: std::mem::take(&mut b.names).into_list(),
-                cache_paths: Vec::new(),
+                cache_paths: std::mem::take(&mut b.http.cache_zones)
+                    .into_iter()
+                    .filter_map(|zone| zone.path) // all of them, as was checked
+                    .collect(),
                 limit_zones: std::mem::take(&mut b.http.limit_zones)
                     .into_iter()
                     .filter_map(|zone| zone.zone) // all of them, as was checked

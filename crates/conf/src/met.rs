@@ -81,11 +81,6 @@ impl Met {
         self.names.contains(name)
     }
 
-    /// Whether a directive that changes nothing was met anywhere.
-    pub(crate) fn is_idle_name(&self, name: &str) -> bool {
-        self.index.contains_key(name)
-    }
-
     /// How many directives were accepted and change nothing.
     pub fn idle_count(&self) -> usize {
         self.idle.iter().map(Idle::count).sum()

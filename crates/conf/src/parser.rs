@@ -1,6 +1,6 @@
 //! Reads files, follows includes and hands every directive to its row.
 
-use crate::build::{Build, Opening, Tuning};
+use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, FaultPlace, shown};
 use crate::diagnostic::{Diagnostic, Failure, SourceLocation};
 use crate::directives::{self, Contexts, MAIN, Row, Setter, Support};
@@ -185,9 +185,7 @@ impl<'a> Parser<'a> {
         }
         let path = self.build.options.conf_path.clone();
         let text = self.read(&path, None)?;
-        let result = self.whole_text(text, MAIN);
-        self.build.note_tuning();
-        result
+        self.whole_text(text, MAIN)
     }
 
     /// Reads an included file in the given context; `place` is that of the `include`.
@@ -497,16 +495,7 @@ impl<'a> Parser<'a> {
                     self.build.met.works(row);
                     return Ok(());
                 }
-                let tuning = Tuning {
-                    row,
-                    missing,
-                    origin: call.origin.clone(),
-                    place: self.build.place.clone(),
-                };
-                match row.tunes {
-                    Some(_) => self.build.tuning.push(tuning),
-                    None => self.build.has_no_effect(tuning),
-                }
+                self.build.has_no_effect(call, missing);
                 Ok(())
             }
             Support::Unsupported(why) | Support::UnsupportedBlock(why) => {

@@ -142,9 +142,9 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: "use `map` with an included file, and reload when it changes",
     },
     Elsewhere {
-        module: "nginx's commercial edition (cache)",
-        names: &["*_cache_purge", "cache_purge_*"],
-        instead: "responses are not cached yet",
+        module: "ngx_cache_purge (beyond its `*_cache_purge`)",
+        names: &["cache_purge_*"],
+        instead: "`proxy_cache_purge` with a variable lets a request purge its key",
     },
     Elsewhere {
         module: "nginx's commercial edition (streaming)",

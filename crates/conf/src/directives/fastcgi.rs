@@ -4,16 +4,15 @@ use super::proxying::{
     self, answer_rows, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream,
     param, reaching_rows, send_lowat_row, temp_path, upstream,
 };
-use super::proxying_cache::{
-    CACHE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
-};
-use super::{Arity, Check, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
+use super::proxying_cache::{cache_rows, predicates};
+use super::proxying_store::store_rows;
+use super::{Arity, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
 use crate::call::Fault;
 
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to FastCGI servers",
     doc: "A location with `fastcgi_pass` passes requests to FastCGI servers, such as PHP-FPM.",
-    rows: joined!(OWN, REACHING, ANSWERS, BUFFERING, CACHING),
+    rows: joined!(OWN, REACHING, ANSWERS, BUFFERING, CACHING, STORING),
 };
 
 const REACHING: &[Row] = reaching_rows!(
@@ -23,7 +22,13 @@ const REACHING: &[Row] = reaching_rows!(
 );
 const ANSWERS: &[Row] = answer_rows!("fastcgi");
 const BUFFERING: &[Row] = buffering_rows!("fastcgi");
-const CACHING: &[Row] = cache_rows!("fastcgi");
+const CACHING: &[Row] = cache_rows!(
+    "fastcgi",
+    "",
+    "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_503`, \
+     `http_403`, `http_404`, `http_429`"
+);
+const STORING: &[Row] = store_rows!("fastcgi");
 
 /// Groups of a `fastcgi_split_path_info`, without the whole match.
 const SPLIT_GROUPS: usize = 2;

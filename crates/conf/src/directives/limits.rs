@@ -1,9 +1,9 @@
 //! ngx_http_limit_req_module and ngx_http_limit_conn_module.
 
-use super::{Arity, HSL, HTTP, Module, ONE, Row};
+use super::{Arity, HSL, HTTP, Module, ONE, Row, zones};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
-use crate::draft::{LimitUse, LimitZoneDraft};
+use crate::draft::{LimitUse, LimitZoneDraft, ZoneUse};
 use crate::model::{ConnectionLimit, LimitKind, LimitZone, LogLevel, RequestLimit};
 use crate::{template, values};
 
@@ -164,10 +164,7 @@ fn zone(b: &mut Build<'_>, c: &Call<'_>, kind: LimitUse) -> Result<(), Fault> {
     if let Some(earlier) = slot {
         if earlier.bytes != bytes {
             let declared = earlier.bytes;
-            return Err(Fault::new(format!(
-                "the size {bytes} of shared memory zone \"{name}\" conflicts with already declared \
-                 size {declared}"
-            )));
+            return Err(zones::size_conflict(name, bytes, declared));
         }
         let key = shown(&earlier.key_text);
         let row = c.row.name;
@@ -203,22 +200,12 @@ fn parse_rate(written: &[u8]) -> Option<u64> {
 
 /// The zone of a name, which may be defined later on.
 fn refer(b: &mut Build<'_>, name: &str, kind: LimitUse) -> Result<usize, Fault> {
-    let http = &mut b.http;
-    let zones = &mut http.limit_zones;
+    zones::claim(b, name, ZoneUse::Limit(kind))?;
+    let zones = &mut b.http.limit_zones;
     let known = zones.iter().position(|zone| *zone.name == *name);
-    let taken = known.is_some_and(|at| zones[at].kind != kind)
-        || http.zones.contains_key(name)
-        || http.upstream_zones.contains_key(name)
-        || http.sticky_zones.contains_key(name);
-    if taken {
-        return Err(Fault::new(format!(
-            "the shared memory zone \"{name}\" is already declared for a different use"
-        )));
-    }
     Ok(known.unwrap_or_else(|| {
         zones.push(LimitZoneDraft {
             name: name.into(),
-            kind,
             zone: None,
         });
         zones.len() - 1

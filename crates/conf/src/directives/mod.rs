@@ -12,6 +12,7 @@ mod addition;
 mod auth_basic;
 mod autoindex;
 mod browser;
+mod cache_paths;
 mod charset;
 mod compression;
 mod core;
@@ -41,6 +42,7 @@ mod proxy;
 mod proxy_rewrites;
 mod proxying;
 mod proxying_cache;
+mod proxying_store;
 mod proxying_tls;
 mod real_ip;
 mod referer;
@@ -64,16 +66,17 @@ mod tuning;
 mod upstream;
 mod userid;
 mod uwsgi;
+mod zones;
 
 pub(crate) use self::absent::instead_of_variable;
 pub(crate) use self::acme::{check_identifiers, end_acme_issuer, identifiers_of_names};
+pub(crate) use self::cache_paths::{check_cache_zones, check_temporary_paths};
 pub use self::elsewhere::{ELSEWHERE, Elsewhere, owner};
 pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
 pub use self::headers::parse_expires;
 pub(crate) use self::http_routing::add_media_type;
 pub(crate) use self::log::combined;
 pub(crate) use self::proxy_rewrites::default_redirect;
-pub(crate) use self::proxying_cache::check_cache_zones;
 pub(crate) use self::ssl::{ACME_CERTIFICATE, ACME_CERTIFICATE_KEY};
 pub(crate) use self::thread_pools::{ThreadPools, check_thread_pools};
 pub(crate) use self::upstream::end_upstream;
@@ -233,8 +236,6 @@ pub struct Row {
     /// Arguments with which it does nothing, accepted whatever its `support`
     /// (`ssl_verify_client off`).
     pub inert: &'static [&'static str],
-    /// It has no effect unless this directive is there.
-    pub tunes: Option<&'static str>,
     /// Not in nginx.
     pub own: bool,
 }
@@ -327,7 +328,6 @@ impl Row {
             doc,
             support,
             inert: &[],
-            tunes: None,
             own: false,
         }
     }
@@ -349,7 +349,6 @@ impl Row {
             doc,
             support,
             inert: &[],
-            tunes: None,
             own: false,
         }
     }
@@ -371,7 +370,6 @@ impl Row {
             doc: "",
             support,
             inert: &[],
-            tunes: None,
             own: false,
         }
     }
@@ -391,7 +389,6 @@ impl Row {
             doc: "",
             support,
             inert: &[],
-            tunes: None,
             own: false,
         }
     }
@@ -413,7 +410,6 @@ impl Row {
             doc: "",
             support,
             inert: &[],
-            tunes: None,
             own: false,
         }
     }
@@ -434,7 +430,6 @@ impl Row {
             doc: "",
             support,
             inert: &[],
-            tunes: None,
             own: false,
         }
     }
@@ -455,7 +450,6 @@ impl Row {
             doc: "",
             support,
             inert: &[],
-            tunes: None,
             own: false,
         }
     }
@@ -463,12 +457,6 @@ impl Row {
     /// The row with arguments that are accepted because they change nothing.
     pub(crate) const fn inert(mut self, inert: &'static [&'static str]) -> Row {
         self.inert = inert;
-        self
-    }
-
-    /// The row as one that only tunes what another one enables.
-    pub(crate) const fn tunes(mut self, enabling: &'static str) -> Row {
-        self.tunes = Some(enabling);
         self
     }
 

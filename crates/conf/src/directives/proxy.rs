@@ -4,9 +4,8 @@ use super::proxying::{
     self, Scheme, answer_rows, bind, buffering_rows, ignore_headers, joined, limit_rate,
     next_upstream, reaching_rows, send_lowat_row, set_header, temp_path, upstream,
 };
-use super::proxying_cache::{
-    CACHE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
-};
+use super::proxying_cache::{cache_rows, predicates};
+use super::proxying_store::store_rows;
 use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
 use super::{
     Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row, proxy_rewrites,
@@ -26,7 +25,8 @@ pub(super) const MODULE: Module = Module {
         ANSWERS,
         BUFFERING,
         TLS,
-        CACHING
+        CACHING,
+        STORING
     ),
 };
 
@@ -38,7 +38,13 @@ const REACHING: &[Row] = reaching_rows!(
 const ANSWERS: &[Row] = answer_rows!("proxy");
 const BUFFERING: &[Row] = buffering_rows!("proxy");
 const TLS: &[Row] = tls_rows!("proxy");
-const CACHING: &[Row] = cache_rows!("proxy");
+const CACHING: &[Row] = cache_rows!(
+    "proxy",
+    "$scheme$proxy_host$request_uri",
+    "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_502`, `http_503`, \
+     `http_504`, `http_403`, `http_404`, `http_429`"
+);
+const STORING: &[Row] = store_rows!("proxy");
 
 const SCHEMES: &[Scheme] = &[
     Scheme {
@@ -124,7 +130,15 @@ const OWN: &[Row] = &[
         "Whether trailers are passed, from responses to clients and from requests to servers.",
         |b, c| c.flag(&mut b.location().passing.proxy.pass_trailers),
     ),
-    Row::later("proxy_cache_convert_head", HSL, ONE, Check::Flag, CACHE),
+    Row::new(
+        "proxy_cache_convert_head",
+        HSL,
+        ONE,
+        "on",
+        "Whether a HEAD request becomes GET on its way to a server, so that the response can be \
+         cached. Without it, `proxy_cache_key` should contain `$request_method`.",
+        |b, c| c.flag(&mut upstream(b, c).cache.convert_head),
+    ),
     Row::meaningless(
         "proxy_headers_hash_bucket_size",
         HSL,

@@ -4,6 +4,7 @@
 //! The name of a setter's row tells it whose settings to change.
 
 use super::Row;
+use super::cache_paths::claim_path;
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::{FixedTarget, TargetDraft, UpstreamDraft};
@@ -368,9 +369,20 @@ macro_rules! send_lowat_row {
 pub(super) use send_lowat_row;
 
 pub(super) fn next_upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let set = upstream(b, c).next_upstream;
+    let set = causes(b, c, set.unwrap_or(NextUpstream::NEVER))?;
+    upstream(b, c).next_upstream = Some(set);
+    Ok(())
+}
+
+/// The words of `*_next_upstream` and `*_cache_use_stale`, added to those of the same level.
+pub(super) fn causes(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    mut set: NextUpstream,
+) -> Result<NextUpstream, Fault> {
     use NextUpstreamCause as N;
     let family = family(c);
-    let mut set = upstream(b, c).next_upstream.unwrap_or(NextUpstream::NEVER);
     for (index, word) in c.args() {
         let cause = match word.to_ascii_lowercase().as_slice() {
             b"error" => N::Error,
@@ -395,8 +407,7 @@ pub(super) fn next_upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault
             b.warn(format!("duplicate value \"{}\"", c.shown(index)));
         }
     }
-    upstream(b, c).next_upstream = Some(set);
-    Ok(())
+    Ok(set)
 }
 
 pub(super) fn ignore_headers(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
@@ -475,6 +486,7 @@ pub(super) fn temp_path(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     if digits > LEVEL_DIGITS {
         return Err(c.refuse("invalid value"));
     }
+    claim_path(b, c, &path, false)?;
     upstream(b, c).temp_path = Some(Arc::new(TempPath { path, levels }));
     Ok(())
 }

@@ -1,360 +1,370 @@
-//! Keeping responses of other servers: `*_store*`; `*_cache*` is accepted with a warning until it
-//! works.
+//! Caching responses of other servers: `*_cache` and its relatives. Their directories are in
+//! `cache_paths.rs`.
 
-use super::dav::files_access;
-use super::proxying::{family, upstream};
+use super::cache_paths::refer;
+use super::proxying::{causes, family, upstream};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
-use crate::draft::StoreDraft;
-use crate::model::Family;
+use crate::draft::{CacheDraft, CacheZoneDraft, StoreDraft};
+use crate::model::{CacheRules, CacheValid, List, NextUpstream, Template};
 use crate::template;
 use crate::values;
 
-pub(super) const CACHE: &str = "responses are not cached; every request is passed to a server";
-
-/// The rows of a family.
+/// The rows of a family: where responses are kept, and which.
 macro_rules! cache_rows {
-    ($family:literal) => {
+    ($family:literal, $key:literal, $stale:literal) => {
         &[
-            Row::later(
-                concat!($family, "_cache"),
-                HSL,
-                ONE,
-                Check::By($crate::directives::SetterOf(cache)),
-                CACHE,
-            )
-            .inert(&["off"]),
-            Row::later(
-                concat!($family, "_cache_background_update"),
-                HSL,
-                ONE,
-                Check::Flag,
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_bypass"),
-                HSL,
-                Arity::AtLeast(1),
-                Check::By($crate::directives::SetterOf(predicates)),
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_key"),
-                HSL,
-                ONE,
-                Check::By($crate::directives::SetterOf(key)),
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_lock"),
-                HSL,
-                ONE,
-                Check::Flag,
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_lock_age"),
-                HSL,
-                ONE,
-                Check::Time,
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_lock_timeout"),
-                HSL,
-                ONE,
-                Check::Time,
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_max_range_offset"),
-                HSL,
-                ONE,
-                Check::Offset,
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_methods"),
-                HSL,
-                Arity::AtLeast(1),
-                Check::By($crate::directives::SetterOf(methods)),
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_min_uses"),
-                HSL,
-                ONE,
-                Check::Number,
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_path"),
-                HTTP,
-                Arity::AtLeast(2),
-                Check::By($crate::directives::SetterOf(cache_path)),
-                CACHE,
-            ),
-            Row::later(
-                concat!($family, "_cache_revalidate"),
-                HSL,
-                ONE,
-                Check::Flag,
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_use_stale"),
-                HSL,
-                Arity::AtLeast(1),
-                Check::By($crate::directives::SetterOf(use_stale)),
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_cache_valid"),
-                HSL,
-                Arity::AtLeast(1),
-                Check::By($crate::directives::SetterOf(valid)),
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
-            Row::later(
-                concat!($family, "_no_cache"),
-                HSL,
-                Arity::AtLeast(1),
-                Check::By($crate::directives::SetterOf(predicates)),
-                CACHE,
-            )
-            .tunes(concat!($family, "_cache")),
             Row::new(
-                concat!($family, "_store"),
+                concat!($family, "_cache"),
                 HSL,
                 ONE,
                 "off",
                 concat!(
-                    "Whether complete responses with status 200 are stored as files: `on` by \
-                     `root` or `alias`, or at a path, usually with variables, such as \
-                     `/data$uri`. A file is written in `",
+                    "Zone of `",
                     $family,
-                    "_temp_path`, gets its name when it is complete, and the time of the \
-                     Last-Modified field; keep both on the same file system. Nothing is stored \
-                     without `",
+                    "_cache_path` that keeps responses; `off` ends what an outer level has set. \
+                     With variables, each request chooses one of the zones of `",
                     $family,
-                    "_buffering`, or once a client has gone."
+                    "_cache_path`; an empty value or `off` is none. `$upstream_cache_status` says \
+                     what became of a request. Not beside `",
+                    $family,
+                    "_store`."
                 ),
-                $crate::directives::proxying_cache::store,
+                $crate::directives::proxying_cache::cache,
             ),
             Row::new(
-                concat!($family, "_store_access"),
-                HSL,
-                Arity::Between(1, 3),
-                "user:rw",
-                "Permissions of stored files and of directories made for them: `user:`, `group:` \
-                 or `all:` with `r` or `rw`.",
-                $crate::directives::proxying_cache::store_access,
+                concat!($family, "_cache_path"),
+                HTTP,
+                Arity::AtLeast(2),
+                "",
+                concat!(
+                    "Directory of a cache and, with `keys_zone=NAME:SIZE`, its name and the memory \
+                     for its keys, which all threads share. The directory is made if its parent is \
+                     there, belongs to the worker's user, and is for this cache alone. \
+                     `levels=1:2` divides it into subdirectories named by the last digits of a \
+                     file's name, up to three levels of one or two digits. Responses are written \
+                     in `",
+                    $family,
+                    "_temp_path` and moved, or with `use_temp_path=off` written where they will \
+                     stay. Those that nobody asks for during `inactive` (10m) are removed, and \
+                     those asked for longest ago if the cache has more than `max_size` or the \
+                     file system less than `min_free` bytes. `manager_files` (100), \
+                     `manager_threshold` (200ms) and `manager_sleep` (50ms) limit how many are \
+                     removed at a time, for how long, and how long the pause is; `loader_files`, \
+                     `loader_threshold` and `loader_sleep` likewise limit how the files are read \
+                     that are there at the start. As in nginx's commercial edition, `purger=on` \
+                     removes the files of a purge with a wildcard without waiting until they are \
+                     asked for, at the pace of `purger_files` (10), `purger_threshold` (50ms) and \
+                     `purger_sleep` (50ms)."
+                ),
+                $crate::directives::cache_paths::cache_path,
             ),
+            Row::new(
+                concat!($family, "_cache_key"),
+                HSL,
+                ONE,
+                $key,
+                concat!(
+                    "What tells cached responses apart, usually with variables. Requests with the \
+                     same key get the same response.",
+                    $crate::directives::proxying_cache::key_note!($family)
+                ),
+                $crate::directives::proxying_cache::key,
+            ),
+            Row::new(
+                concat!($family, "_cache_valid"),
+                HSL,
+                Arity::AtLeast(1),
+                "",
+                "How long responses with these statuses are fresh: statuses, or `any`, and a time. \
+                 A time alone is for 200, 301 and 302. The first line that names the status \
+                 counts; 0 keeps such responses out of the cache. X-Accel-Expires, Expires and \
+                 Cache-Control of a response take precedence.",
+                $crate::directives::proxying_cache::valid,
+            ),
+            Row::new(
+                concat!($family, "_cache_bypass"),
+                HSL,
+                Arity::AtLeast(1),
+                "",
+                "Values, usually with variables. If one of them is neither empty nor `0`, the \
+                 request is not answered from the cache; the response is still cached.",
+                |b, c| predicates(b, c, |cache| &mut cache.bypass),
+            ),
+            Row::new(
+                concat!($family, "_no_cache"),
+                HSL,
+                Arity::AtLeast(1),
+                "",
+                "Values, usually with variables. If one of them is neither empty nor `0` once \
+                 the response is there, it is not cached.",
+                |b, c| predicates(b, c, |cache| &mut cache.no_cache),
+            ),
+            Row::new(
+                concat!($family, "_cache_purge"),
+                HSL,
+                Arity::AtLeast(1),
+                "",
+                "Values with variables, such as `$purge` of `map $request_method $purge { PURGE \
+                 1; }`. If one of them is neither empty nor `0`, the request is not passed on but \
+                 purges its key, as in nginx's commercial edition. The access directives decide \
+                 who may. A value without variables other than `0` and `1` is refused: it is \
+                 meant for another module of this name, and would purge with every request.",
+                $crate::directives::proxying_cache::purge,
+            )
+            .own(),
+            Row::new(
+                concat!($family, "_cache_methods"),
+                HSL,
+                Arity::AtLeast(1),
+                "GET HEAD",
+                "Request methods whose responses are cached: `GET`, `HEAD`, `POST`. The first two \
+                 always are.",
+                $crate::directives::proxying_cache::methods,
+            ),
+            Row::new(
+                concat!($family, "_cache_min_uses"),
+                HSL,
+                ONE,
+                "1",
+                "How many requests for a key there must be until its response is cached.",
+                |b, c| c.number(&mut upstream(b, c).cache.min_uses),
+            ),
+            Row::new(
+                concat!($family, "_cache_lock"),
+                HSL,
+                ONE,
+                "off",
+                concat!(
+                    "Whether of several requests for a key that is not cached only one is passed \
+                     to a server, while the others wait for its response, at most `",
+                    $family,
+                    "_cache_lock_timeout`."
+                ),
+                |b, c| c.flag(&mut upstream(b, c).cache.lock),
+            ),
+            Row::new(
+                concat!($family, "_cache_lock_timeout"),
+                HSL,
+                ONE,
+                "5s",
+                concat!(
+                    "How long a request waits for `",
+                    $family,
+                    "_cache_lock`. Then it is passed to a server, and its response is not cached."
+                ),
+                |b, c| c.time(&mut upstream(b, c).cache.lock_timeout),
+            ),
+            Row::new(
+                concat!($family, "_cache_lock_age"),
+                HSL,
+                ONE,
+                "5s",
+                concat!(
+                    "After how long without a complete response one more request is passed to a \
+                     server in spite of `",
+                    $family,
+                    "_cache_lock`."
+                ),
+                |b, c| c.time(&mut upstream(b, c).cache.lock_age),
+            ),
+            Row::new(
+                concat!($family, "_cache_use_stale"),
+                HSL,
+                Arity::AtLeast(1),
+                "off",
+                concat!(
+                    "When a cached response is served although it is no longer fresh: if a server \
+                     fails in one of these ways (",
+                    $stale,
+                    "), or with `updating` while another request refreshes it. `error` includes \
+                     that no server can be chosen. `off` cancels the rest."
+                ),
+                $crate::directives::proxying_cache::use_stale,
+            ),
+            Row::new(
+                concat!($family, "_cache_background_update"),
+                HSL,
+                ONE,
+                "off",
+                concat!(
+                    "Whether a response that is no longer fresh is refreshed by a subrequest while \
+                     the client gets the old one. Needs `",
+                    $family,
+                    "_cache_use_stale updating`, or a Cache-Control field with \
+                     `stale-while-revalidate`."
+                ),
+                |b, c| c.flag(&mut upstream(b, c).cache.background_update),
+            ),
+            Row::new(
+                concat!($family, "_cache_revalidate"),
+                HSL,
+                ONE,
+                "off",
+                "Whether a response that is no longer fresh is refreshed with If-Modified-Since \
+                 and If-None-Match, so that a server need not send it again.",
+                |b, c| c.flag(&mut upstream(b, c).cache.revalidate),
+            ),
+            Row::new(
+                concat!($family, "_cache_max_range_offset"),
+                HSL,
+                ONE,
+                "",
+                "First byte of a range from which on a range request is passed to a server as it \
+                 is, and its response not cached. By default there is no such byte.",
+                |b, c| c.offset(&mut upstream(b, c).cache.max_range_offset),
+            ),
+            Row::new(
+                concat!($family, "_cache_rules"),
+                HSL,
+                ONE,
+                "nginx",
+                "Which rules decide what is cached, and for how long: `nginx`, or `rfc9111` for \
+                 those of a shared cache in RFC 9111.",
+                $crate::directives::proxying_cache::rules,
+            )
+            .own(),
         ]
     };
 }
 pub(super) use cache_rows;
 
-/// A zone of keys must have room for something.
-const MIN_ZONE_BYTES: u64 = 8 << 10;
+/// What a family does without a key.
+macro_rules! key_note {
+    ("proxy") => {
+        ""
+    };
+    ($family:literal) => {
+        " Always set it with a cache: without it, all keys are empty, and there is a warning."
+    };
+}
+pub(super) use key_note;
 
 /// `*_cache`: a zone, or variables that make one.
 pub(super) fn cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    if !b.first_here(c.row.name) {
-        return Err(c.refuse("is duplicate"));
+    let family = family(c);
+    let draft = upstream(b, c);
+    c.once(&draft.cache.zone)?;
+    if c.arg(1) == b"off" {
+        draft.cache.zone = Some(CacheZoneDraft::Off);
+        return Ok(());
+    }
+    if matches!(draft.store, Some(StoreDraft::ByUri | StoreDraft::At(_))) {
+        return Err(c.refuse(&format!("is incompatible with \"{family}_store\"")));
     }
     let zone = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
-    if zone.as_literal().is_some() {
-        b.http.cache_zones_used.push((c.row.name, c.shown(1)));
-    }
-    Ok(())
-}
-
-/// `*_store`.
-pub(super) fn store(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    c.once(&upstream(b, c).store)?;
-    let store = match c.arg(1) {
-        b"off" => StoreDraft::Off,
-        b"on" => StoreDraft::ByUri,
-        b"" => return Err(c.refuse_arg(1, "empty path")),
-        path => StoreDraft::At(template::compile(&mut b.names, path, 1, &c.origin)?),
+    let zone = if zone.as_literal().is_some() {
+        let name = c.text(1)?;
+        refer(b, name, family).map_err(|fault| fault.at_word(1))?;
+        CacheZoneDraft::Named(name.into())
+    } else {
+        CacheZoneDraft::Evaluated(zone)
     };
-    upstream(b, c).store = Some(store);
-    Ok(())
-}
-
-/// `*_store_access`.
-pub(super) fn store_access(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    c.once(&upstream(b, c).store_access)?;
-    upstream(b, c).store_access = Some(files_access(c)?);
+    upstream(b, c).cache.zone = Some(zone);
     Ok(())
 }
 
 /// `*_cache_key`.
 pub(super) fn key(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    if !b.first_here(c.row.name) {
-        return Err(c.refuse("is duplicate"));
-    }
-    template::compile(&mut b.names, c.arg(1), 1, &c.origin).map(drop)
+    c.once(&upstream(b, c).cache.key)?;
+    let key = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+    upstream(b, c).cache.key = Some(key);
+    Ok(())
 }
 
-/// `*_cache_bypass` and `*_no_cache`.
-pub(super) fn predicates(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    c.args().try_for_each(|(index, word)| {
-        template::compile(&mut b.names, word, index, &c.origin).map(drop)
-    })
+/// `*_cache_bypass`, `*_no_cache` and `*_cache_purge`; lines of a level add up.
+pub(super) fn predicates(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    slot: fn(&mut CacheDraft) -> &mut Option<List<Template>>,
+) -> Result<(), Fault> {
+    for (index, word) in c.args() {
+        let value = template::compile(&mut b.names, word, index, &c.origin)?;
+        let values = slot(&mut upstream(b, c).cache);
+        values.get_or_insert_default().push(value);
+    }
+    Ok(())
+}
+
+/// `*_cache_purge`.
+pub(super) fn purge(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    predicates(b, c, |cache| &mut cache.purge)?;
+    for (index, word) in c.args() {
+        // The module ngx_cache_purge takes `PURGE from ADDRESS` and `ZONE KEY`.
+        if !word.contains(&b'$') && !matches!(word, b"" | b"0" | b"1") {
+            let help = "a value without variables would purge with every request; write for \
+                        example \"map $request_method $purge { PURGE 1; default 0; }\" and $purge \
+                        here, and who may with \"allow\" and \"deny\"";
+            return Err(c.invalid_parameter(index).help(help));
+        }
+    }
+    Ok(())
 }
 
 /// `*_cache_methods`.
 pub(super) fn methods(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    words(b, c, &["GET", "HEAD", "POST"])
+    let mut methods = upstream(b, c).cache.methods.unwrap_or_default();
+    for (index, word) in c.args() {
+        let method = match word.to_ascii_uppercase().as_slice() {
+            b"GET" => &mut methods.get,
+            b"HEAD" => &mut methods.head,
+            b"POST" => &mut methods.post,
+            _ => return Err(c.invalid(index)),
+        };
+        if std::mem::replace(method, true) {
+            b.warn(format!("duplicate value \"{}\"", c.shown(index)));
+        }
+    }
+    upstream(b, c).cache.methods = Some(methods);
+    Ok(())
 }
 
 /// `*_cache_use_stale`.
 pub(super) fn use_stale(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    const EVERY: &[&str] = &[
-        "error",
-        "timeout",
-        "invalid_header",
-        "non_idempotent",
-        "http_500",
-        "http_503",
-        "http_403",
-        "http_404",
-        "http_429",
-        "updating",
-        "off",
-    ];
-    match family(c) {
-        Family::Proxy => words(b, c, &[EVERY, &["http_502", "http_504"]].concat()),
-        _ => words(b, c, EVERY),
-    }
-}
-
-/// Words of a list, each of which is needed once.
-fn words(b: &mut Build<'_>, c: &Call<'_>, list: &[&str]) -> Result<(), Fault> {
-    let mut met: Vec<&[u8]> = Vec::new();
-    for (index, word) in c.args() {
-        if !list
-            .iter()
-            .any(|known| known.as_bytes().eq_ignore_ascii_case(word))
-        {
-            return Err(c.invalid(index));
-        }
-        if met.iter().any(|known| known.eq_ignore_ascii_case(word)) {
-            b.warn(format!("duplicate value \"{}\"", c.shown(index)));
-        }
-        met.push(word);
-    }
+    let set = upstream(b, c).cache.use_stale;
+    let set = causes(b, c, set.unwrap_or(NextUpstream::NEVER))?;
+    upstream(b, c).cache.use_stale = Some(set);
     Ok(())
 }
 
 /// `*_cache_valid`: statuses and a time.
-pub(super) fn valid(_: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+pub(super) fn valid(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    const STATUSES: [u16; 3] = [200, 301, 302];
     let last = c.count();
-    if values::seconds(c.arg(last)).is_none() {
+    let time = values::seconds(c.arg(last)).ok_or_else(|| {
         let message = format!("invalid time value \"{}\"", c.shown(last));
-        return Err(Fault::at(last, message));
-    }
+        Fault::at(last, message)
+    })?;
+    let mut statuses = Vec::new();
     for (index, word) in c.args().take(last - 1) {
-        let status = values::number(word).filter(|status| (100..=599).contains(status));
-        if word != b"any" && status.is_none() {
-            return Err(Fault::at(
-                index,
-                format!("invalid status \"{}\"", shown(word)),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// `*_cache_path`.
-pub(super) fn cache_path(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let mut zone = None;
-    for (index, word) in c.args().skip(1) {
-        let equals = memchr::memchr(b'=', word).map_or(word.len(), |at| at + 1);
-        let (name, value) = word.split_at(equals);
-        let fault = |what: &str| Fault::at(index, format!("{what} \"{}\"", shown(word)));
-        match name {
-            b"keys_zone=" => zone = Some(keys_zone(value).map_err(fault)?),
-            b"levels=" if !are_levels(value) => return Err(fault("invalid \"levels\"")),
-            b"levels=" => {}
-            b"use_temp_path=" if !matches!(value, b"on" | b"off") => {
-                let message = format!(
-                    "invalid use_temp_path value \"{}\", it must be \"on\" or \"off\"",
-                    shown(word)
-                );
+        let status = values::number(word).and_then(|status| u16::try_from(status).ok());
+        statuses.push(match status {
+            _ if word == b"any" => None,
+            Some(100..=599) => status,
+            _ => {
+                let message = format!("invalid status \"{}\"", shown(word));
                 return Err(Fault::at(index, message));
             }
-            b"use_temp_path=" => {}
-            _ => {
-                let known = match name {
-                    b"inactive=" => values::seconds(value).is_some(),
-                    b"max_size=" | b"min_free=" => values::offset(value).is_some(),
-                    b"loader_files=" | b"manager_files=" => values::number(value).is_some(),
-                    b"loader_sleep="
-                    | b"loader_threshold="
-                    | b"manager_sleep="
-                    | b"manager_threshold=" => values::time(value).is_some(),
-                    _ => return Err(c.invalid_parameter(index)),
-                };
-                if !known {
-                    let name = shown(&name[..name.len() - 1]);
-                    return Err(fault(&format!("invalid {name} value")));
-                }
-            }
-        }
+        });
     }
-    let Some(zone) = zone else {
-        return Err(Fault::new(format!(
-            "\"{}\" must have \"keys_zone\" parameter",
-            c.row.name
-        )));
-    };
-    let directive = c.row.name.trim_end_matches("_path");
-    let zone = (directive, shown(zone));
-    if b.http.cache_zones.contains(&zone) {
-        return Err(Fault::new(format!("duplicate zone \"{}\"", zone.1)));
+    if statuses.is_empty() {
+        statuses.extend(STATUSES.map(Some));
     }
-    b.http.cache_zones.push(zone);
+    let valid = upstream(b, c).cache.valid.get_or_insert_default();
+    for status in statuses {
+        valid.push(CacheValid { status, time });
+    }
     Ok(())
 }
 
-/// The name in `NAME:SIZE`.
-fn keys_zone(value: &[u8]) -> Result<&[u8], &'static str> {
-    let colon = memchr::memchr(b':', value).ok_or("invalid keys zone size")?;
-    match values::size(&value[colon + 1..]) {
-        None => Err("invalid keys zone size"),
-        Some(..MIN_ZONE_BYTES) => Err("keys zone is too small in"),
-        Some(_) => Ok(&value[..colon]),
-    }
+/// `*_cache_rules`.
+pub(super) fn rules(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let rules = [
+        ("nginx", CacheRules::Nginx),
+        ("rfc9111", CacheRules::Rfc9111),
+    ];
+    c.choice(&mut upstream(b, c).cache.rules, &rules)
 }
 
-/// Up to three levels of one or two digits, as in `1:2`.
-fn are_levels(value: &[u8]) -> bool {
-    let mut levels = value.split(|byte| *byte == b':');
-    levels.clone().count() <= 3 && levels.all(|level| matches!(level, b"1" | b"2"))
-}
-
-/// Every zone that is used must be one of the same family.
-pub(crate) fn check_cache_zones(b: &Build<'_>) -> Vec<Fault> {
-    let mut used = b.http.cache_zones_used.clone();
-    used.sort();
-    used.dedup();
-    used.retain(|zone| !b.http.cache_zones.contains(zone));
-    let unknown = used.into_iter();
-    let fault = |(name, zone)| Fault::whole(format!("\"{name}\" zone \"{zone}\" is unknown"));
-    unknown.map(fault).collect()
-}
+#[cfg(test)]
+mod tests;

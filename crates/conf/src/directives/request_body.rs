@@ -1,6 +1,7 @@
 //! Where request bodies are kept, and when they are read: the `client_body_*` directives of
 //! ngx_http_core_module that are no limits.
 
+use super::cache_paths::claim_path;
 use super::{Arity, HS, HSL, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
@@ -28,6 +29,7 @@ pub(super) const MODULE: Module = Module {
              of digits of the file's number in the name of one level.",
             |b, c| {
                 let path = temp_path(b, c, &b.location_ref().client_body_temp_path)?;
+                claim_path(b, c, &path.path, false)?;
                 b.location().client_body_temp_path = Some(path);
                 Ok(())
             },

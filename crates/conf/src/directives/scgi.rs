@@ -4,15 +4,14 @@ use super::proxying::{
     self, answer_rows, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream,
     param, reaching_rows, temp_path, upstream,
 };
-use super::proxying_cache::{
-    CACHE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
-};
-use super::{Arity, Check, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
+use super::proxying_cache::{cache_rows, predicates};
+use super::proxying_store::store_rows;
+use super::{Arity, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
 
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to SCGI servers",
     doc: "A location with `scgi_pass` passes requests to SCGI servers.",
-    rows: joined!(OWN, REACHING, ANSWERS, BUFFERING, CACHING),
+    rows: joined!(OWN, REACHING, ANSWERS, BUFFERING, CACHING, STORING),
 };
 
 const REACHING: &[Row] = reaching_rows!(
@@ -22,7 +21,13 @@ const REACHING: &[Row] = reaching_rows!(
 );
 const ANSWERS: &[Row] = answer_rows!("scgi");
 const BUFFERING: &[Row] = buffering_rows!("scgi");
-const CACHING: &[Row] = cache_rows!("scgi");
+const CACHING: &[Row] = cache_rows!(
+    "scgi",
+    "",
+    "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_503`, \
+     `http_403`, `http_404`, `http_429`"
+);
+const STORING: &[Row] = store_rows!("scgi");
 
 const OWN: &[Row] = &[
     Row::new(

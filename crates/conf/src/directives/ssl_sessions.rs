@@ -1,9 +1,9 @@
 //! ngx_http_ssl_module, second part: resumption.
 
-use super::{Arity, HS, HTTP, Module, ONE, Row};
+use super::{Arity, HS, HTTP, Module, ONE, Row, zones};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
-use crate::draft::BuiltinCache;
+use crate::draft::{BuiltinCache, ZoneUse};
 use crate::model::{MIN_TICKET_ROTATION, SessionStore};
 use crate::store_url;
 use crate::values;
@@ -224,20 +224,10 @@ pub(super) fn declare_zone(
     name: &str,
     bytes: u64,
 ) -> Result<(), Fault> {
-    if b.http.sticky_zones.contains_key(name) {
-        let message =
-            format!("the shared memory zone \"{name}\" is already declared for a different use");
-        return Err(Fault::at(word, message));
-    }
+    zones::claim(b, name, ZoneUse::Tls).map_err(|fault| fault.at_word(word))?;
     let declared = *b.http.zones.entry(name.to_owned()).or_insert(bytes);
     if declared != bytes {
-        return Err(Fault::at(
-            word,
-            format!(
-                "the size {bytes} of shared memory zone \"{name}\" conflicts with already declared \
-                 size {declared}"
-            ),
-        ));
+        return Err(zones::size_conflict(name, bytes, declared).at_word(word));
     }
     Ok(())
 }

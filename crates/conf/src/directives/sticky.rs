@@ -1,7 +1,9 @@
 //! ngx_http_upstream_sticky_module: clients that belong to a server.
 
+use super::zones;
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
+use crate::draft::ZoneUse;
 use crate::model::{Sticky, StickyCookie, StickyExpires, StickyLearn, Variable, is_same_site};
 use crate::template;
 use crate::values;
@@ -195,15 +197,7 @@ fn zone_of(c: &Call<'_>, index: usize, value: &[u8]) -> Result<(Box<str>, u64), 
 
 /// A zone belongs to one upstream.
 fn declare(b: &mut Build<'_>, zone: &str) -> Result<(), Fault> {
-    let http = &b.http;
-    if http.zones.contains_key(zone)
-        || http.upstream_zones.contains_key(zone)
-        || http.limit_zones.iter().any(|limit| *limit.name == *zone)
-    {
-        return Err(Fault::new(format!(
-            "the shared memory zone \"{zone}\" is already declared for a different use"
-        )));
-    }
+    zones::claim(b, zone, ZoneUse::Sticky)?;
     let upstream = b.upstream().name.to_string();
     if let Some(other) = b.http.sticky_zones.get(zone) {
         let message = format!("sticky zone \"{zone}\" is already used in upstream \"{other}\"");

@@ -1,10 +1,10 @@
 //! ngx_http_upstream_module and the modules of its balancing methods, and
 //! Tengine's VNSWRR.
 
-use super::{Arity, HSL, HTTP, LOCATION, Module, ONE, Row, UPSTREAM, resolver, sticky};
+use super::{Arity, HSL, HTTP, LOCATION, Module, ONE, Row, UPSTREAM, resolver, sticky, zones};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
-use crate::draft::UpstreamBlock;
+use crate::draft::{UpstreamBlock, ZoneUse};
 use crate::input::addresses_of;
 use crate::model::{
     BalanceMethod, MAX_WEIGHT, PeerAddress, UpstreamPeers, UpstreamServer, UpstreamZone,
@@ -529,23 +529,12 @@ fn zone(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             Some(size)
         }
     };
-    if b.http.zones.contains_key(name) || b.http.sticky_zones.contains_key(name) {
-        return Err(Fault::at(
-            1,
-            format!("the shared memory zone \"{name}\" is already declared for a different use"),
-        ));
-    }
+    zones::claim(b, name, ZoneUse::Upstream).map_err(|fault| fault.at_word(1))?;
     if let Some(size) = size_bytes {
         let zones = &mut b.http.upstream_zones;
         let declared = *zones.entry(name.to_owned()).or_insert(size);
         if declared != size {
-            return Err(Fault::at(
-                2,
-                format!(
-                    "the size {size} of shared memory zone \"{name}\" conflicts with already \
-                     declared size {declared}"
-                ),
-            ));
+            return Err(zones::size_conflict(name, size, declared).at_word(2));
         }
     }
     let name = name.into();

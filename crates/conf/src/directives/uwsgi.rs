@@ -4,11 +4,10 @@ use super::proxying::{
     self, Scheme, answer_rows, bind, buffering_rows, ignore_headers, joined, limit_rate,
     next_upstream, param, reaching_rows, temp_path, upstream,
 };
-use super::proxying_cache::{
-    CACHE, cache, cache_path, cache_rows, key, methods, predicates, use_stale, valid,
-};
+use super::proxying_cache::{cache_rows, predicates};
+use super::proxying_store::store_rows;
 use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
-use super::{Arity, Check, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
+use super::{Arity, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
 use crate::call::{Call, Fault};
 use crate::template;
 use crate::values;
@@ -16,7 +15,7 @@ use crate::values;
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to uwsgi servers",
     doc: "A location with `uwsgi_pass` passes requests to uwsgi servers.",
-    rows: joined!(OWN, REACHING, ANSWERS, BUFFERING, TLS, CACHING),
+    rows: joined!(OWN, REACHING, ANSWERS, BUFFERING, TLS, CACHING, STORING),
 };
 
 const REACHING: &[Row] = reaching_rows!(
@@ -27,7 +26,13 @@ const REACHING: &[Row] = reaching_rows!(
 const ANSWERS: &[Row] = answer_rows!("uwsgi");
 const BUFFERING: &[Row] = buffering_rows!("uwsgi");
 const TLS: &[Row] = tls_rows!("uwsgi");
-const CACHING: &[Row] = cache_rows!("uwsgi");
+const CACHING: &[Row] = cache_rows!(
+    "uwsgi",
+    "",
+    "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_503`, \
+     `http_403`, `http_404`, `http_429`"
+);
+const STORING: &[Row] = store_rows!("uwsgi");
 
 const SCHEMES: &[Scheme] = &[
     Scheme {

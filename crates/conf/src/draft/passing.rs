@@ -1,5 +1,6 @@
 //! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*` and `grpc_*` as written on a level.
 
+use super::CacheDraft;
 use crate::model::{
     Bind, CertificateCache, CookieFlagsRule, CookieRewrite, Family, GroupRef, IgnoreHeaders, List,
     NextUpstream, Param, ProxyHttpVersion, RedirectRewrite, SetHeader, TempPath, Template,
@@ -69,6 +70,7 @@ pub(crate) struct UpstreamDraft {
     pub(crate) intercept_errors: Option<bool>,
     pub(crate) store: Option<StoreDraft>,
     pub(crate) store_access: Option<u32>,
+    pub(crate) cache: CacheDraft,
     pub(crate) ignore_headers: Option<IgnoreHeaders>,
     pub(crate) hide_headers: Option<List<Box<[u8]>>>,
     pub(crate) pass_headers: Option<List<Box<[u8]>>>,

@@ -74,7 +74,6 @@ impl UserIdDraft {
 #[derive(Debug)]
 pub(crate) struct LimitZoneDraft {
     pub(crate) name: Box<str>,
-    pub(crate) kind: LimitUse,
     pub(crate) zone: Option<LimitZone>,
 }
 

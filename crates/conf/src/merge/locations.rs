@@ -6,7 +6,7 @@ use crate::build::Build;
 use crate::call::Fault;
 use crate::directives::CONTENT_MAX_FILE_BYTES;
 use crate::draft::{
-    AccessLogDraft, FilesDraft, HeaderInherit, LocationBlock, LocationDraft, ScriptDraft,
+    AccessLogDraft, CacheZone, FilesDraft, HeaderInherit, LocationBlock, LocationDraft, ScriptDraft,
 };
 use crate::input::Options;
 use crate::model::{
@@ -36,6 +36,8 @@ pub(super) struct Inherited<'o> {
     pub(super) client_body_temp_path: Arc<TempPath>,
     /// Error logs of the main context.
     pub(super) main_logs: List<ErrorLog>,
+    /// Every zone of cached responses.
+    pub(super) cache_zones: &'o [CacheZone],
 }
 
 /// The `http` level with the access log that holds when none is written.
@@ -174,7 +176,7 @@ impl Inherited<'_> {
             passes::check(&draft.passing)?;
             draft.restricting.check()?;
             let conf = LocationConf {
-                pass: passes::pass(self.options, &draft.passing)?,
+                pass: passes::pass(self, &draft.passing)?,
                 auto_redirect: draft.passing.auto_redirect,
                 script: self.script(&block.script, &draft, &block.name)?,
                 limit_except: self.limit_except(block, &draft)?,
@@ -224,7 +226,7 @@ impl Inherited<'_> {
             passes::check(&draft.passing)?;
             draft.restricting.check()?;
             blocks.push(Arc::new(LocationConf {
-                pass: passes::pass(self.options, &draft.passing)?,
+                pass: passes::pass(self, &draft.passing)?,
                 ..self.finish(&draft, name)
             }));
         }
@@ -249,7 +251,7 @@ impl Inherited<'_> {
         Ok(Some(Arc::new(LimitExcept {
             methods: limited.methods.clone(),
             conf: Arc::new(LocationConf {
-                pass: passes::pass(self.options, &draft.passing)?,
+                pass: passes::pass(self, &draft.passing)?,
                 ..self.finish(&draft, &block.name)
             }),
         })))

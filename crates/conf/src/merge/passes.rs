@@ -1,8 +1,9 @@
 //! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*` and `memcached_*`: inheritance, defaults
 //! and the checks of a level.
 
-use super::certificates;
+use super::locations::Inherited;
 use super::servers::{certificate_source, inherit};
+use super::{caching, certificates};
 use crate::call::{Fault, shown};
 use crate::directives::default_redirect;
 use crate::draft::{
@@ -69,6 +70,8 @@ impl PassingDraft {
 
 impl UpstreamDraft {
     fn inherit(&mut self, outer: &UpstreamDraft) {
+        self.store_or_cache();
+        self.cache.inherit(&outer.cache);
         inherit!(self, outer;
             connect_timeout send_timeout read_timeout next_upstream next_upstream_tries
             next_upstream_timeout bind socket_keepalive socket_rcvbuf socket_sndbuf request_buffering
@@ -201,7 +204,7 @@ fn check_buffers(family: Family, buffers: &Buffers) -> Result<(), Fault> {
 }
 
 /// What hands requests on in a location. `draft` is merged already.
-pub(super) fn pass(options: &Options, draft: &PassingDraft) -> Result<Option<Pass>, Fault> {
+pub(super) fn pass(inherited: &Inherited<'_>, draft: &PassingDraft) -> Result<Option<Pass>, Fault> {
     let Some(family) = draft.answers else {
         return Ok(None);
     };
@@ -211,7 +214,7 @@ pub(super) fn pass(options: &Options, draft: &PassingDraft) -> Result<Option<Pas
         .as_ref()
         .expect("whoever answers has a target");
     let secure = matches!(target, TargetDraft::Fixed(FixedTarget { tls: true, .. }));
-    let upstream = settings(options, family, draft, target)?;
+    let upstream = settings(inherited, family, draft, target)?;
     let params = || params(common.params.as_deref().unwrap_or_default());
     Ok(Some(match family {
         Family::Proxy => Pass::Proxy(Arc::new(proxy(&draft.proxy, common, target, upstream))),
@@ -316,11 +319,12 @@ fn proxy_url(target: &FixedTarget) -> ProxyUrl {
 
 /// What all families have, for the location of a pass directive.
 fn settings(
-    options: &Options,
+    inherited: &Inherited<'_>,
     family: Family,
     draft: &PassingDraft,
     target: &TargetDraft,
 ) -> Result<UpstreamSettings, Fault> {
+    let options = inherited.options;
     let d = draft.of(family);
     let buffers = Buffers::new(d);
     let grpc = family == Family::Grpc;
@@ -379,7 +383,7 @@ fn settings(
                 access: d.store_access.unwrap_or(0o600),
             }),
         },
-        cache: None,
+        cache: caching::settings(inherited.cache_zones, family, &d.cache),
         ignore_headers: d.ignore_headers.unwrap_or_default(),
         hidden_headers: Arc::new(hidden_headers(family, d)),
         pass_trailers: match family {

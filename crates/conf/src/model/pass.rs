@@ -6,8 +6,8 @@
 //! nested ones.
 
 use super::{
-    CookieFlagsRule, CookieRewrite, Http, List, LocationConf, Locations, RedirectRewrite, Template,
-    UpstreamSettings, UpstreamTls, Variable,
+    CookieFlagsRule, CookieRewrite, Http, List, LocationConf, Locations, RedirectRewrite, Server,
+    Template, UpstreamSettings, UpstreamTls, Variable,
 };
 use crate::regex::Regex;
 use std::fmt;
@@ -342,12 +342,19 @@ impl Http {
 
     /// The settings of every location and of every `if` in one, nested ones included.
     pub fn locations(&self) -> impl Iterator<Item = &Arc<LocationConf>> {
-        let mut found = Vec::new();
-        for server in &self.servers {
-            collect(&server.locations, &mut found);
-        }
-        found.into_iter()
+        locations_of(self.servers.iter().map(Arc::as_ref)).into_iter()
     }
+}
+
+/// The settings of every location of these servers, as [`Http::locations`].
+pub(crate) fn locations_of<'s>(
+    servers: impl IntoIterator<Item = &'s Server>,
+) -> Vec<&'s Arc<LocationConf>> {
+    let mut found = Vec::new();
+    for server in servers {
+        collect(&server.locations, &mut found);
+    }
+    found
 }
 
 fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Arc<LocationConf>>) {

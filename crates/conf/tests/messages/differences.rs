@@ -10,6 +10,43 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         case: Case(
             Http,
+            "proxy_cache_path /c keys_zone=a:1m;\nproxy_cache_path /c/ keys_zone=b:1m; foo;",
+            r#"[emerg] the same path name "/c" used in FILE:3 and in FILE:4"#,
+        ),
+        nginx: r#"[emerg] unknown directive "foo" in FILE:4"#,
+        why: "two caches in one directory remove each other's files",
+    },
+    Difference {
+        case: Case(
+            Http,
+            "proxy_cache_path / keys_zone=a:1m; foo;",
+            r#"[emerg] "proxy_cache_path" directive invalid value in FILE:3"#,
+        ),
+        nginx: r#"[emerg] unknown directive "foo" in FILE:3"#,
+        why: "nginx takes the prefix instead, from which a cache would remove other files",
+    },
+    Difference {
+        case: Case(Http, "proxy_cache_path /c keys_zone=a:1m purger=on;", "OK"),
+        nginx: r#"[emerg] invalid parameter "purger=on" in FILE:3"#,
+        why: "as in nginx's commercial edition",
+    },
+    Difference {
+        case: Case(Location, "proxy_cache_purge $arg_a;", "OK"),
+        nginx: r#"[emerg] unknown directive "proxy_cache_purge" in FILE:5"#,
+        why: "as in nginx's commercial edition",
+    },
+    Difference {
+        case: Case(
+            Location,
+            "proxy_store \"\";",
+            "[emerg] empty path in FILE:5",
+        ),
+        nginx: "OK",
+        why: NEWER,
+    },
+    Difference {
+        case: Case(
+            Http,
             "server { listen 8081 ssl; ssl_reject_handshake on; } server { listen 8081; ssl_reject_handshake on; }\n\
              server { listen 8081 ssl; ssl_reject_handshake on; } foo;",
             "[warn] protocol options redefined for 0.0.0.0:8081 in FILE:4\n\

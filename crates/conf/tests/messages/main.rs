@@ -1,6 +1,7 @@
 //! What is said about configurations, word for word: the table of expected
 //! messages, and the same table held against a real nginx.
 
+mod caching;
 mod differences;
 mod http;
 mod language;
@@ -68,6 +69,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
         locations::CASES,
         passing::CASES,
         passing_protocols::CASES,
+        caching::CASES,
         restricting::CASES,
         rewriting::CASES,
         tls::CASES,

@@ -1,0 +1,31 @@
+//! Names of shared zones: each is for one thing, whatever directives name it.
+
+use crate::build::Build;
+use crate::call::Fault;
+use crate::draft::ZoneUse;
+
+/// Notes what a zone is for.
+///
+/// # Errors
+/// nginx's message if it is for something else already.
+pub(super) fn claim(b: &mut Build<'_>, name: &str, for_what: ZoneUse) -> Result<(), Fault> {
+    let uses = &mut b.http.zone_uses;
+    match uses.get(name) {
+        Some(known) if *known == for_what => Ok(()),
+        Some(_) => Err(Fault::new(format!(
+            "the shared memory zone \"{name}\" is already declared for a different use"
+        ))),
+        None => {
+            uses.insert(name.to_owned(), for_what);
+            Ok(())
+        }
+    }
+}
+
+/// nginx's message about a zone that has another size already.
+pub(super) fn size_conflict(name: &str, bytes: u64, declared: u64) -> Fault {
+    Fault::new(format!(
+        "the size {bytes} of shared memory zone \"{name}\" conflicts with already declared size \
+         {declared}"
+    ))
+}

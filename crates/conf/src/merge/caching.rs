@@ -1,0 +1,96 @@
+//! `*_cache` and its relatives: inheritance and defaults.
+
+use super::servers::inherit;
+use crate::draft::{CacheDraft, CacheZone as ZoneDraft, CacheZoneDraft, StoreDraft, UpstreamDraft};
+use crate::model::{
+    CacheLock, CachePath, CacheSettings, CacheZone, Family, List, LocationConf, NextUpstream,
+    NextUpstreamCause, Template,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Default of `cache_lock_timeout` and `cache_lock_age`.
+const LOCK: Duration = Duration::from_secs(5);
+
+impl CacheDraft {
+    pub(super) fn inherit(&mut self, outer: &CacheDraft) {
+        inherit!(self, outer;
+            zone key valid bypass no_cache purge methods min_uses lock lock_timeout lock_age
+            use_stale background_update revalidate convert_head max_range_offset rules);
+    }
+}
+
+impl UpstreamDraft {
+    /// What a level stores it does not cache, and the reverse, whatever outer levels do.
+    pub(super) fn store_or_cache(&mut self) {
+        if matches!(self.store, Some(StoreDraft::ByUri | StoreDraft::At(_))) {
+            self.cache.zone = Some(CacheZoneDraft::Off);
+        }
+        if matches!(
+            self.cache.zone,
+            Some(CacheZoneDraft::Named(_) | CacheZoneDraft::Evaluated(_))
+        ) {
+            self.store = Some(StoreDraft::Off);
+        }
+    }
+}
+
+/// The paths of a family, all of which are known by now.
+fn paths(zones: &[ZoneDraft], family: Family) -> impl Iterator<Item = &Arc<CachePath>> {
+    let zones = zones.iter().filter(move |zone| zone.family == family);
+    zones.filter_map(|zone| zone.path.as_ref())
+}
+
+/// How a location caches, if it does. `draft` is merged already.
+pub(super) fn settings(
+    zones: &[ZoneDraft],
+    family: Family,
+    draft: &CacheDraft,
+) -> Option<Arc<CacheSettings>> {
+    let zone = match draft.zone.as_ref()? {
+        CacheZoneDraft::Off => return None,
+        CacheZoneDraft::Named(name) => {
+            let path = paths(zones, family).find(|path| path.zone == *name);
+            CacheZone::Named(Arc::clone(path.expect("zones have been checked")))
+        }
+        CacheZoneDraft::Evaluated(name) => {
+            CacheZone::Evaluated(name.clone(), paths(zones, family).cloned().collect())
+        }
+    };
+    let list = |values: &Option<List<Template>>| values.as_deref().unwrap_or_default().to_vec();
+    let lock = draft.lock.unwrap_or(false).then(|| CacheLock {
+        timeout: draft.lock_timeout.unwrap_or(LOCK),
+        age: draft.lock_age.unwrap_or(LOCK),
+    });
+    Some(Arc::new(CacheSettings {
+        zone,
+        key: match family {
+            Family::Proxy => draft.key.clone(),
+            // As in nginx, which warns about it, all keys are the same.
+            _ => Some(draft.key.clone().unwrap_or_default()),
+        },
+        valid: draft.valid.as_deref().unwrap_or_default().to_vec(),
+        bypass: list(&draft.bypass),
+        no_cache: list(&draft.no_cache),
+        caches_post: draft.methods.is_some_and(|methods| methods.post),
+        min_uses: u32::try_from(draft.min_uses.unwrap_or(1)).unwrap_or(u32::MAX),
+        lock,
+        use_stale: match draft.use_stale {
+            Some(set) if !set.contains(NextUpstreamCause::Off) => set,
+            _ => NextUpstream::NEVER,
+        },
+        background_update: draft.background_update.unwrap_or(false),
+        revalidate: draft.revalidate.unwrap_or(false),
+        convert_head: draft.convert_head.unwrap_or(true),
+        max_range_offset: draft.max_range_offset,
+        purge: list(&draft.purge),
+        rules: draft.rules.unwrap_or_default(),
+    }))
+}
+
+/// The family of a location that caches everything below one key.
+pub(super) fn lacks_key(location: &LocationConf) -> Option<Family> {
+    let upstream = location.pass.as_ref()?.upstream();
+    let key = upstream.cache.as_ref()?.key.as_ref()?;
+    key.is_empty().then_some(upstream.family)
+}
