@@ -118,7 +118,10 @@ mod tests {
         );
         let spaced = [("accept-encoding", "gzip, br")];
         let split = [("accept-encoding", "gzip"), ("accept-encoding", " br,")];
-        assert_eq!(of("Accept-Encoding", &spaced), of("Accept-Encoding", &split));
+        assert_eq!(
+            of("Accept-Encoding", &spaced),
+            of("Accept-Encoding", &split)
+        );
         assert_ne!(
             of("X-Other", &[("x-other", "a, b")]),
             of("X-Other", &[("x-other", "a,b")])

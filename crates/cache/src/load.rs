@@ -183,4 +183,3 @@ impl<F> Zone<F> {
         true
     }
 }
-

@@ -60,7 +60,10 @@ mod tests {
         let path = |levels| file_path(Path::new("/c"), levels, &hash);
         assert_eq!(path([0; 3]), PathBuf::from(format!("/c/{name}")));
         assert_eq!(path([1, 2, 0]), PathBuf::from(format!("/c/c/29/{name}")));
-        assert_eq!(path([2, 2, 2]), PathBuf::from(format!("/c/9c/02/65/{name}")));
+        assert_eq!(
+            path([2, 2, 2]),
+            PathBuf::from(format!("/c/9c/02/65/{name}"))
+        );
         assert_eq!(hex(&hash), name);
         assert_eq!(hash_of(&name[1..]), None);
         assert_eq!(hash_of("g7f54b2df7773722d382f4809d65029c"), None);

@@ -123,9 +123,8 @@ impl<F> Shard<F> {
             }
         };
         let entries = &self.entries;
-        self.table.insert_unique(spread(&hash), at, |at| {
-            spread(&entries[*at as usize].hash)
-        });
+        self.table
+            .insert_unique(spread(&hash), at, |at| spread(&entries[*at as usize].hash));
         self.link(at);
         at
     }
@@ -156,6 +155,7 @@ impl<F> Shard<F> {
     }
 
     /// Every entry's hash, from the oldest on.
+    #[cfg(test)]
     pub(crate) fn hashes(&self) -> impl Iterator<Item = Hash> {
         let mut next = self.oldest;
         std::iter::from_fn(move || {

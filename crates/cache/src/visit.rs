@@ -302,7 +302,11 @@ impl<F> Entry<F> {
 
     fn drop_fill(&mut self, fill: &Arc<F>) {
         let active = self.active();
-        if active.fill.as_ref().is_some_and(|own| Arc::ptr_eq(own, fill)) {
+        if active
+            .fill
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, fill))
+        {
             active.fill = None;
         }
     }

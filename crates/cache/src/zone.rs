@@ -3,6 +3,7 @@
 use crate::key::Hash;
 use crate::path::{Levels, file_path};
 use crate::shard::Shard;
+use crate::sweep::Pace;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,8 +37,20 @@ pub struct Zone<F> {
     /// Files of keys that are forgotten already, which requests leave to the sweeper.
     doomed: Mutex<Vec<Hash>>,
     has_work: Condvar,
+    paces: Mutex<Paces>,
+    /// A thread looks after the directory.
+    is_tended: AtomicBool,
+    /// Another process looks after the directory from now on.
+    is_retired: AtomicBool,
     /// The directory has not been read to its end: what the index does not have may be there.
     cold: AtomicBool,
+}
+
+/// How much is done on the disk at a time.
+#[derive(Debug, Clone, Copy)]
+struct Paces {
+    loader: Pace,
+    manager: Pace,
 }
 
 /// What a reload can change.
@@ -51,6 +64,10 @@ pub struct ZoneLimits {
     pub max_bytes: Option<u64>,
     /// `min_free`.
     pub min_free_bytes: u64,
+    /// `loader_*`.
+    pub loader: Pace,
+    /// `manager_*`.
+    pub manager: Pace,
 }
 
 impl<F> Zone<F> {
@@ -70,6 +87,12 @@ impl<F> Zone<F> {
             watermark: AtomicUsize::new(usize::MAX),
             doomed: Mutex::new(Vec::new()),
             has_work: Condvar::new(),
+            paces: Mutex::new(Paces {
+                loader: limits.loader,
+                manager: limits.manager,
+            }),
+            is_tended: AtomicBool::new(false),
+            is_retired: AtomicBool::new(false),
             cold: AtomicBool::new(true),
         };
         zone.configure(limits);
@@ -90,6 +113,42 @@ impl<F> Zone<F> {
         self.max_bytes.store(max_bytes, Ordering::Relaxed);
         let min_free = limits.min_free_bytes;
         self.min_free_bytes.store(min_free, Ordering::Relaxed);
+        *self.lock_paces() = Paces {
+            loader: limits.loader,
+            manager: limits.manager,
+        };
+    }
+
+    /// How fast the loader works.
+    pub fn loader_pace(&self) -> Pace {
+        self.lock_paces().loader
+    }
+
+    /// How fast the sweeper works.
+    pub fn manager_pace(&self) -> Pace {
+        self.lock_paces().manager
+    }
+
+    /// Whether the caller is the one who looks after the directory from now on: the first who
+    /// asks is.
+    pub fn claim_tending(&self) -> bool {
+        !self.is_tended.swap(true, Ordering::Relaxed)
+    }
+
+    /// Nothing is removed any more: another process has an index of its own for the directory,
+    /// and knows better what is in use.
+    pub fn retire(&self) {
+        self.is_retired.store(true, Ordering::Relaxed);
+        self.has_work.notify_all();
+    }
+
+    /// See [`Zone::retire`].
+    pub fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Relaxed)
+    }
+
+    fn lock_paces(&self) -> MutexGuard<'_, Paces> {
+        self.paces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `keys_zone`.
@@ -165,18 +224,13 @@ impl<F> Zone<F> {
         std::mem::take(&mut self.lock_doomed())
     }
 
-    /// Blocks for this long, or until there is a file to remove or [`Zone::interrupt`] is called.
+    /// Blocks for this long, or until there is a file to remove or the zone is retired.
     pub fn wait_for_work(&self, longest: Duration) {
         let doomed = self.lock_doomed();
         if doomed.is_empty() {
             // However it ends, the caller looks.
             drop(self.has_work.wait_timeout(doomed, longest));
         }
-    }
-
-    /// Ends [`Zone::wait_for_work`].
-    pub fn interrupt(&self) {
-        self.has_work.notify_all();
     }
 
     fn lock_doomed(&self) -> MutexGuard<'_, Vec<Hash>> {

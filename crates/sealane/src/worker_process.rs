@@ -12,9 +12,9 @@ use crate::{cpus, crash, limits, sandbox};
 use sealane_conf::Config;
 use sealane_conf::model::{EnvVar, Main};
 use sealane_log::{LogSet, OsError};
-use sealane_server::Snapshot;
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::{self, BoundListener, Command, Event, RunArgs, Update};
+use sealane_server::{CacheDirectories, Snapshot};
 use sealane_sys::crash::Role;
 use sealane_sys::signal::{Signal, SignalQueue};
 use sealane_sys::{poll, process};
@@ -72,6 +72,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         )),
         resolver: ResolverThread::default(),
         certificates: CertificateThread::new(link.as_deref(), &server.journal),
+        caches: CacheDirectories::default(),
     };
     // Before the first client comes.
     std::mem::take(&mut server.kept_staples).give(server.snapshot.staples());
@@ -202,6 +203,8 @@ struct Threads {
     resolver: ResolverThread,
     /// For staples.
     certificates: CertificateThread,
+    /// For directories of cached responses.
+    caches: CacheDirectories,
 }
 
 impl Threads {
@@ -239,7 +242,12 @@ impl Threads {
             .map_err(|error| {
                 let error = OsError(&error);
                 format!("the thread for certificates cannot be started ({error})")
-            })
+            })?;
+        self.caches = snapshot.cache_directories();
+        self.caches.tend(&snapshot.main_log).map_err(|error| {
+            let error = OsError(&error);
+            format!("the thread of a cache cannot be started ({error})")
+        })
     }
 }
 
@@ -539,6 +547,7 @@ impl Orders {
             self.carried.sessions().close_register();
         }
         self.threads.certificates.end_orders();
+        self.threads.caches.retire();
         match command {
             Command::Quit | Command::HandOver(_) => {
                 // A second channel means that a third process takes over.

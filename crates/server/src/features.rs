@@ -15,7 +15,6 @@
 //! the state survives unless it is listed. State that few requests need is boxed.
 
 use crate::codings::CodingsState;
-use crate::proxying::UpdateState;
 use crate::exchange::Exchange;
 use crate::filters::{
     AddHeaderState, CharsetState, CompressState, SliceState, SsiState, UseridState,
@@ -25,6 +24,7 @@ use crate::handlers::try_files::TryFilesState;
 use crate::limit_rate::LimitRateState;
 use crate::limits::LimitsState;
 use crate::prologue::EarlyDataState;
+use crate::proxying::UpdateState;
 use crate::real_ip::RealIpState;
 use crate::request_body::RequestBodyState;
 use crate::request_log::RequestLogState;

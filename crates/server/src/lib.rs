@@ -98,5 +98,6 @@ pub use acme::{AcmeFiles, AcmeId, AcmeState, AcmeTask, HttpAnswer, TlsAnswer};
 pub use client_status::{StatusDesk, StatusRequest};
 pub use handover::moving_format;
 pub use materials::Materials;
+pub use proxying::CacheDirectories;
 pub use snapshot::Snapshot;
 pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers, secrets};

@@ -12,14 +12,14 @@ use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
-use crate::proxying::{CacheZone, GroupRuntime, Groups, PassRuntime};
+use crate::proxying::{CacheDirectories, CacheZone, GroupRuntime, Groups, PassRuntime};
 use crate::router::LocationTree;
 use crate::tls_build::{HandshakeThreads, SharedRing, StapleTask};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
-    CachePath, Charsets, ListenAddress, ListenOptions, Location, LocationConf, LogFormat, PeerNetwork, Server,
-    Template, UserVariable,
+    CachePath, Charsets, ListenAddress, ListenOptions, Location, LocationConf, LogFormat,
+    PeerNetwork, Server, Template, UserVariable,
 };
 use sealane_http::Method;
 use sealane_log::{AccessLogger, LogSet, Logger};
@@ -189,6 +189,11 @@ impl Snapshot {
     /// The server with this index.
     pub fn server(&self, id: ServerId) -> &ServerRuntime {
         &self.servers[id.0 as usize]
+    }
+
+    /// The directories of cached responses.
+    pub fn cache_directories(&self) -> CacheDirectories {
+        CacheDirectories(self.cache_zones.clone())
     }
 
     /// The zone of a `*_cache_path`.

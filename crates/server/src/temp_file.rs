@@ -168,6 +168,44 @@ impl TempFile {
         }
     }
 
+    /// Gives the file its name; directories that are missing there are made. On another file
+    /// system a copy gets the name once it is complete. Blocks.
+    ///
+    /// # Errors
+    /// When rename(2), or what it needs, fails: the file keeps its name.
+    pub(crate) fn rename_blocking(&self, to: &Path) -> Result<(), TempFileError> {
+        let from = path_of(self.path());
+        let failed = |call, path: &Path, error| TempFileError {
+            call,
+            path: path.to_owned(),
+            error,
+        };
+        let mut renamed = fs::rename(&from, to);
+        if matches!(&renamed, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+            let directory = to.parent().unwrap_or(to);
+            DirBuilder::new()
+                .mode(0o700)
+                .recursive(true)
+                .create(directory)
+                .map_err(|error| failed("mkdir()", directory, error))?;
+            renamed = fs::rename(&from, to);
+        }
+        match renamed {
+            Ok(()) => {
+                // Another process may be using the temporary name already.
+                self.file.lost_its_name();
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                let copy = TempFile::create_beside_blocking(to)?;
+                copy_blocking(&self.file, &copy.file, 0, self.end)
+                    .map_err(|error| failed("write()", &path_of(copy.path()), error))?;
+                copy.rename_blocking(to)
+            }
+            Err(error) => Err(failed("rename()", to, error)),
+        }
+    }
+
     /// Writes behind all that was written so far. Blocks.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! The requests of FastCGI, uwsgi and SCGI: parameters instead of a request head.
 
+use super::cache;
 use super::request::{
     EARLY_DATA, Marked, early_data, is_early_data, log_odd_name, refusal, unfolded,
 };
-use super::cache;
 use crate::exchange::Exchange;
 use crate::template;
 use sealane_conf::model::{FastCgiPass, Params, ScgiPass, UpstreamSettings, UwsgiPass};

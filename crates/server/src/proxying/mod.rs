@@ -76,7 +76,10 @@ use store::StoredBody;
 use wire::{FastCgi, Gateway, Http1, Http2, Memcached, Wire, WireEvent};
 
 pub(crate) use accel::safe_uri;
-pub(crate) use cache::{CacheState, CacheZone, UpdateState, build_zone, settings as cache_settings};
+pub use cache::CacheDirectories;
+pub(crate) use cache::{
+    CacheState, CacheZone, UpdateState, build_zone, settings as cache_settings,
+};
 pub(crate) use groups::Groups;
 pub(crate) use lease::GroupRuntime;
 pub(crate) use request::BodyPlan;

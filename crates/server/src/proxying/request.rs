@@ -45,9 +45,15 @@ pub(crate) fn encode_head(
     let (method, target) = (MethodName::new(&method)?, sent::Target::new(target)?);
     let mut encoder = RequestEncoder::new(out, method, target, version);
     let pass_client = pass.upstream.pass_request_headers;
-    for_each_field(exchange, &pass.set_headers, pass_client, &pass.upstream, |field| {
-        encoder.header(field);
-    })?;
+    for_each_field(
+        exchange,
+        &pass.set_headers,
+        pass_client,
+        &pass.upstream,
+        |field| {
+            encoder.header(field);
+        },
+    )?;
     encoder.finish();
     Ok(())
 }

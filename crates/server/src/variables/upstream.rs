@@ -49,12 +49,10 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             None => false,
         },
         Builtin::UpstreamCacheEtag => put(validators(exchange).1, out),
-        Builtin::UpstreamCacheAge => {
-            match cache_state(exchange).and_then(|state| state.date_s) {
-                Some(date_s) => number((unix_coarse_s() - date_s).max(0), out),
-                None => false,
-            }
-        }
+        Builtin::UpstreamCacheAge => match cache_state(exchange).and_then(|state| state.date_s) {
+            Some(date_s) => number((unix_coarse_s() - date_s).max(0), out),
+            None => false,
+        },
         _ => of_states(exchange, builtin, out),
     }
 }

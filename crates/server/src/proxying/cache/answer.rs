@@ -1,7 +1,7 @@
 //! Responses that come from the cache.
 
-use super::super::{PassRuntime, accel, response};
 use super::super::wire::UpstreamHead;
+use super::super::{PassRuntime, accel, response};
 use super::fill::{Fill, FillReader};
 use super::stored::Stored;
 use crate::body_source::PendingBody;
@@ -43,11 +43,7 @@ pub(super) fn from_file(
 }
 
 /// Answers with a response that is being received for another request.
-pub(super) fn from_fill(
-    exchange: &mut Exchange,
-    pass: &PassRuntime,
-    fill: Arc<Fill>,
-) -> Outcome {
+pub(super) fn from_fill(exchange: &mut Exchange, pass: &PassRuntime, fill: Arc<Fill>) -> Outcome {
     let head = Box::new(fill.head.copied());
     if let Some(outcome) = begin(exchange, pass, head, Some(fill.header.date_s)) {
         return outcome;
@@ -75,9 +71,13 @@ fn begin(
         return Some(outcome);
     }
     let framing = head.parsed.framing(Method::Get);
-    response::copy_head(exchange, &head, framing, settings, |exchange, name, value| {
-        pass.rewrite_header(exchange, name, value)
-    });
+    response::copy_head(
+        exchange,
+        &head,
+        framing,
+        settings,
+        |exchange, name, value| pass.rewrite_header(exchange, name, value),
+    );
     mark(exchange, &head, true);
     exchange.response.single_range = false;
     if let Some(states) = exchange.upstream.as_deref_mut() {

@@ -16,7 +16,6 @@ use crate::request_log;
 use bytes::Bytes;
 use sealane_cache::{CacheHeader, Visit};
 use sealane_conf::model::LogLevel;
-use sealane_http::Method;
 use sealane_io::chain::OutputChain;
 use sealane_io::open_file::OpenFile;
 use sealane_log::Logger;
@@ -34,8 +33,6 @@ pub(crate) struct Fill {
     pub(super) header: CacheHeader,
     /// Its head, which everybody copies.
     pub(super) head: UpstreamHead,
-    /// The method that the origin was asked with.
-    pub(super) method: Method,
     progress: Mutex<Progress>,
 }
 
@@ -112,11 +109,10 @@ impl Progress {
 
 impl Fill {
     /// A response with this head, of which nothing has arrived.
-    pub(super) fn new(header: CacheHeader, head: UpstreamHead, method: Method) -> Fill {
+    pub(super) fn new(header: CacheHeader, head: UpstreamHead) -> Fill {
         Fill {
             header,
             head,
-            method,
             progress: Mutex::new(Progress {
                 file: None,
                 written: 0,
@@ -380,7 +376,10 @@ impl Filling {
         let is_sent = self.conversation.as_ref().is_some_and(|all| all.is_sent());
         let reusable = ending.reusable && is_sent;
         if let Some(complaint) = ending.complaint {
-            self.log(LogLevel::Warn, format_args!("{complaint} while reading upstream"));
+            self.log(
+                LogLevel::Warn,
+                format_args!("{complaint} while reading upstream"),
+            );
         }
         self.note_bytes();
         let conversation = self.conversation.take();

@@ -3,9 +3,7 @@
 use super::super::wire::UpstreamHead;
 use sealane_conf::model::Pass;
 use sealane_http::cgi::{StatusLine, parse_cgi_response};
-use sealane_http::h1::{
-    ParsedResponse, ResponseLimits, ResponseState, parse_response,
-};
+use sealane_http::h1::{ParsedResponse, ResponseLimits, ResponseState, parse_response};
 
 /// The length of a FastCGI record's own header.
 const RECORD_HEADER_BYTES: usize = 8;

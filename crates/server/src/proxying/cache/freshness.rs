@@ -139,8 +139,8 @@ impl Freshness {
         self.vary.extend_from_slice(value);
         // nginx looks for a star that is alone in its line; it means the same in a list.
         let mut names = value.split(|byte| matches!(byte, b',' | b' '));
-        self.is_forbidden |= names.any(|name| name == b"*")
-            || self.vary.len() > CacheHeader::MAX_VARY_BYTES;
+        self.is_forbidden |=
+            names.any(|name| name == b"*") || self.vary.len() > CacheHeader::MAX_VARY_BYTES;
     }
 }
 
@@ -150,14 +150,18 @@ struct NotANumber;
 fn seconds(value: &[u8], word: &[u8]) -> Option<Result<i64, NotANumber>> {
     let begin = memchr::memmem::find(value, word)? + word.len();
     let rest = &value[begin..];
-    let end = rest.iter().position(|byte| matches!(byte, b',' | b';' | b' '));
+    let end = rest
+        .iter()
+        .position(|byte| matches!(byte, b',' | b';' | b' '));
     let text = &rest[..end.unwrap_or(rest.len())];
     let mut number: i64 = 0;
     for byte in text {
         if !byte.is_ascii_digit() {
             return Some(Err(NotANumber));
         }
-        number = number.saturating_mul(10).saturating_add(i64::from(byte - b'0'));
+        number = number
+            .saturating_mul(10)
+            .saturating_add(i64::from(byte - b'0'));
     }
     Some(Ok(number))
 }
@@ -204,7 +208,10 @@ mod tests {
             ("Cache-Control: MAX-AGE=5, s-maxage=6|", Some(NOW + 6)),
             ("Cache-Control: max-age=0|", None),
             ("Cache-Control: max-age=x|", None),
-            ("Cache-Control: max-age=99999999999999999999|", Some(i64::MAX)),
+            (
+                "Cache-Control: max-age=99999999999999999999|",
+                Some(i64::MAX),
+            ),
             ("Cache-Control: no-cache|", None),
             ("Cache-Control: private=\"x\"|", None),
             ("X-Accel-Expires: 7|Cache-Control: no-store|", Some(NOW + 7)),
@@ -212,7 +219,10 @@ mod tests {
             ("X-Accel-Expires: @5|", Some(5)),
             ("X-Accel-Expires: @0|", Some(0)),
             ("X-Accel-Expires: 0|", None),
-            ("X-Accel-Expires: x|Cache-Control: max-age=3|", Some(NOW + 3)),
+            (
+                "X-Accel-Expires: x|Cache-Control: max-age=3|",
+                Some(NOW + 3),
+            ),
             ("Expires: Thu, 01 Jan 1970 00:00:01 GMT|", None),
             ("Expires: 0|", None),
             ("Expires: 0|Cache-Control: max-age=4|", Some(NOW + 4)),
@@ -220,7 +230,10 @@ mod tests {
                 "Cache-Control: max-age=4|Expires: Fri, 01 Jan 2100 00:00:00 GMT|",
                 Some(NOW + 4),
             ),
-            ("Expires: Fri, 01 Jan 2100 00:00:00 GMT|", Some(4_102_444_800)),
+            (
+                "Expires: Fri, 01 Jan 2100 00:00:00 GMT|",
+                Some(4_102_444_800),
+            ),
             ("Set-Cookie: a=b|Cache-Control: max-age=4|", None),
             ("Vary: *|", None),
             ("Vary: Cookie, *|", None),

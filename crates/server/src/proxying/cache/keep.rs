@@ -38,7 +38,9 @@ pub(in crate::proxying) fn failed(
         let is_named = match cause {
             Cause::Error => settings.use_stale.contains(NextUpstreamCause::Error),
             Cause::Timeout => settings.use_stale.contains(NextUpstreamCause::Timeout),
-            Cause::InvalidHeader => settings.use_stale.contains(NextUpstreamCause::InvalidHeader),
+            Cause::InvalidHeader => settings
+                .use_stale
+                .contains(NextUpstreamCause::InvalidHeader),
             Cause::Status(status) => settings.use_stale.contains_status(status),
         };
         let by_response = !matches!(cause, Cause::Status(_)) && state.allows_stale;
@@ -138,7 +140,10 @@ async fn confirm(
         let length = stored.file.size();
         let before = Arc::clone(&stored.file);
         let written = disk::run(move || -> std::io::Result<()> {
-            let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
+            let file = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(path)?;
             let metadata = file.metadata()?;
             let same = sealane_sys::file::stat_fd(std::os::fd::AsFd::as_fd(&*before))?;
             // It may have been replaced meanwhile.
@@ -324,7 +329,7 @@ impl Keeping {
             state.date_s = Some(header.date_s);
         }
         answer::mark(exchange, &head, false);
-        let fill = Arc::new(Fill::new(header, head, conversation.method()));
+        let fill = Arc::new(Fill::new(header, head));
         let mut reader = FillReader::new(Arc::clone(&fill), true);
         let mut filling = {
             visit.begin_fill(Arc::clone(&fill));

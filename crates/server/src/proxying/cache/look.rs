@@ -92,7 +92,6 @@ pub(in crate::proxying) async fn look(
         visit: None,
         stale: None,
         allows_stale: false,
-        is_background: false,
         date_s: None,
     };
     exchange.upstream.get_or_insert_default().cache = Some(Box::new(state));
@@ -176,7 +175,8 @@ fn begins_late(exchange: &Exchange, settings: &CacheSettings) -> bool {
     }
     let digits = range.iter().take_while(|byte| byte.is_ascii_digit());
     let offset = digits.fold(0u64, |sum, digit| {
-        sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+        sum.saturating_mul(10)
+            .saturating_add(u64::from(digit - b'0'))
     });
     offset >= limit
 }
@@ -328,9 +328,7 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
     let (first_bytes, is_there) = match found {
         Found::Failure(status) => return Sight::Failure(StatusCode(status)),
         Found::File { body_start } => (usize::from(body_start), true),
-        Found::Nothing { is_new } | Found::Scarce { is_new } => {
-            (0, is_new && state.zone.is_cold())
-        }
+        Found::Nothing { is_new } | Found::Scarce { is_new } => (0, is_new && state.zone.is_cold()),
     };
     if !is_there && let Some(fill) = visit.others_fill() {
         match fits(exchange, state, is_variant, &fill.header) {
@@ -487,9 +485,7 @@ fn found(
     let allows_stale = lasts(header.error_s);
     let is_ours = visit.lock_stale(Instant::now());
     let served = match is_ours {
-        true if allows_updating && settings.background_update => {
-            Some(CacheStatus::Stale)
-        }
+        true if allows_updating && settings.background_update => Some(CacheStatus::Stale),
         true => None,
         false if allows_updating => Some(CacheStatus::Updating),
         false => None,

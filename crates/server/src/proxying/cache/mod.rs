@@ -16,6 +16,7 @@
 //! | `stored`, `form` | reading files, and the form of heads in them |
 //! | `update` | updating in the background |
 //! | `purge` | removing responses |
+//! | `tending` | the threads that read directories and keep them small |
 //!
 //! Files and index are those of `sealane-cache`.
 
@@ -27,18 +28,20 @@ mod keep;
 mod look;
 mod purge;
 mod stored;
+mod tending;
 mod update;
 mod writer;
 
 pub(crate) use fill::Fill;
-pub(crate) use update::UpdateState;
 pub(super) use keep::{failed, intercepted, keep, let_go, response};
 pub(super) use look::{Looked, look};
+pub use tending::CacheDirectories;
+pub(crate) use update::UpdateState;
 
 use super::PassRuntime;
 use crate::exchange::Exchange;
-use sealane_cache::{CacheKey, Hash, Visit, Zone, ZoneLimits};
-use sealane_conf::model::{CachePath, CacheSettings, UpstreamSettings};
+use sealane_cache::{CacheKey, Hash, Pace, Visit, Zone, ZoneLimits};
+use sealane_conf::model::{CachePace, CachePath, CacheSettings, UpstreamSettings};
 use sealane_http::Method;
 use sealane_http::date::ImfDate;
 use sealane_http::headers::KnownHeader;
@@ -65,8 +68,6 @@ pub(crate) struct CacheState {
     /// The stale response may be served if the origin fails, whatever the configuration says
     /// (`stale-if-error`).
     allows_stale: bool,
-    /// It updates a response in the background.
-    is_background: bool,
     /// When the response was received from the origin, in seconds since 1970.
     pub(crate) date_s: Option<i64>,
 }
@@ -111,11 +112,6 @@ impl CacheState {
         let header = &stale.header;
         let time = Some(header.last_modified_s).filter(|time| *time != sealane_cache::NO_TIME);
         (time, Some(&*header.etag).filter(|etag| !etag.is_empty()))
-    }
-
-    /// `$upstream_cache_key`: what the response is found by.
-    pub(crate) fn key(&self) -> &[u8] {
-        self.key.text()
     }
 }
 
@@ -178,6 +174,14 @@ pub(super) fn converts_head(exchange: &Exchange, settings: &UpstreamSettings) ->
         && state(exchange).is_some()
 }
 
+fn pace(conf: CachePace) -> Pace {
+    Pace {
+        files: conf.files,
+        threshold: conf.threshold,
+        sleep: conf.sleep,
+    }
+}
+
 /// The zone of a `cache_path`: that of the previous configuration, if it is the same.
 pub(crate) fn build_zone(path: &CachePath, before: Option<&[Arc<CacheZone>]>) -> Arc<CacheZone> {
     let limits = ZoneLimits {
@@ -185,6 +189,8 @@ pub(crate) fn build_zone(path: &CachePath, before: Option<&[Arc<CacheZone>]>) ->
         inactive: path.inactive,
         max_bytes: path.max_bytes,
         min_free_bytes: path.min_free_bytes,
+        loader: pace(path.loader),
+        manager: pace(path.manager),
     };
     let mut known = before.into_iter().flatten();
     let known = known.find(|zone| zone.is_of(&path.zone, &path.path, path.levels));

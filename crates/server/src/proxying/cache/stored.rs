@@ -66,10 +66,8 @@ impl Stored {
         };
         let mut beginning = read_beginning(&file, wanted).await?;
         let mut header = CacheHeader::decode(&beginning, key);
-        if matches!(
-            header,
-            Err(Mismatch::HeaderTooLong | Mismatch::TooSmall)
-        ) && file.size() > beginning.len() as u64
+        if matches!(header, Err(Mismatch::HeaderTooLong | Mismatch::TooSmall))
+            && file.size() > beginning.len() as u64
         {
             beginning = read_beginning(&file, usize::from(u16::MAX)).await?;
             header = CacheHeader::decode(&beginning, key);

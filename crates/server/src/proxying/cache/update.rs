@@ -31,7 +31,6 @@ pub(super) fn begin(exchange: &mut Exchange, visit: Visit<Fill>, stale: Box<Stor
         visit: Some(visit),
         stale: Some(stale),
         allows_stale: state.allows_stale,
-        is_background: true,
         date_s: None,
     };
     let Some(mut asked) = subrequest::copy_in_background(exchange) else {

@@ -1,6 +1,5 @@
 //! Writes cache files: under a temporary name, until they are complete.
 
-use crate::handlers::dav::{NotNamed, give_name};
 use crate::temp_file::{Keep, TempFile};
 use bytes::Bytes;
 use sealane_cache::{CacheHeader, CacheKey, StoredFile, StoredLength};
@@ -12,9 +11,6 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-
-/// Permissions of cache files, as in nginx: the worker's user alone.
-const ACCESS: u32 = 0o600;
 
 /// Writes one response.
 pub(super) struct Writer {
@@ -158,16 +154,7 @@ impl Job {
         if self.complete.is_none() {
             return Ok((file, Finished::Not));
         }
-        match give_name(&file.shared(), &self.path, None, ACCESS, true) {
-            Ok(_) => {}
-            Err(NotNamed::Directory) => {
-                return Err(format!(
-                    "rename() to \"{}\" failed (21: Is a directory)",
-                    self.path.display()
-                ));
-            }
-            Err(NotNamed::Failed(failure)) => return Err(failure.to_string()),
-        }
+        file.rename_blocking(&self.path).map_err(text)?;
         let metadata = fs::metadata(&self.path)
             .map_err(|error| format!("stat() \"{}\" failed ({error})", self.path.display()))?;
         let stored = StoredFile::new(&metadata, start.header.body_start);
