@@ -19,6 +19,7 @@ const SERVE: &str = "
     events { worker_connections 64; }
     http {
         access_log off;
+        proxy_cache_path cache keys_zone=cache:1m;
         server {
             listen 127.0.0.1:%plain%;
             root html;
@@ -192,11 +193,40 @@ fn files_are_changed_where_the_configuration_says_only() {
         &server,
         &[format!("syscall(257, -100, \"{outside}/file\", 0)")],
     );
+    let cache = site.path("cache").display().to_string();
+    let calls = [
+        format!("syscall(257, -100, \"{temporary}/new\", 66, 0600)"),
+        format!("syscall(258, -100, \"{cache}/0\", 0700)"),
+        format!("syscall(264, -100, \"{temporary}/new\", -100, \"{cache}/0/new\")"),
+        format!("syscall(263, -100, \"{cache}/0/new\", 0)"),
+    ];
+    are_allowed(&server, &calls);
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+}
+
+#[test]
+fn a_reload_with_a_new_cache_replaces_the_process() {
+    if landlock() < 2 {
+        return sealane_needs::leave_out("this kernel has no Landlock 2");
+    }
+    let site = site();
+    let before = configuration("worker_seccomp off;", "one");
+    let server = site.serve_whole(&before);
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    let worker = server.worker_pid();
+    let more = "scgi_cache_path more keys_zone=more:1m; access_log off;";
+    let after = before.replace("access_log off;", more);
+    assert_eq!(reload(&site, &server, &after), Reload::Applied);
+    wait_for("another worker", || {
+        (server.worker_pids().first() != Some(&worker)).then_some(())
+    });
+    server.expect_alert("\"worker_landlock\" confines the worker process");
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    let more = site.path("more").display().to_string();
     are_allowed(
         &server,
-        &[format!("syscall(257, -100, \"{temporary}/new\", 66, 0600)")],
+        &[format!("syscall(257, -100, \"{more}/new\", 66, 0600)")],
     );
-    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
 }
 
 #[test]

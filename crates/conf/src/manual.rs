@@ -124,8 +124,7 @@ fn render_variables(page: &mut String) -> std::fmt::Result {
     writeln!(
         page,
         "\n## Variables\n\nA variable that has no value is empty in a header line and `-` in a log \
-         line. Variables\nof client certificates and of caches have no values yet.\n\
-         \n| variable | value |\n|---|---|"
+         line.\n\n| variable | value |\n|---|---|"
     )?;
     for (name, _, doc) in variables::BUILTINS {
         writeln!(page, "| `${name}` | {doc} |")?;

@@ -228,6 +228,8 @@ pub(crate) fn prepare(
     let resolvers = resolver::prepare(config.http.as_ref(), &Resolvers::default(), &mut materials);
     temp_paths::prepare(&config, &places.prefix, identity.as_ref(), &guard, first)
         .map_err(|message| refuse(&message))?;
+    temp_paths::prepare_caches(&config, identity.as_ref(), &guard)
+        .map_err(|message| refuse(&message))?;
     temp_paths::prepare_acme(&config, &places.prefix, identity.as_ref(), &guard)
         .map_err(|message| refuse(&message))?;
     let logs = match goal {

@@ -1,5 +1,5 @@
-//! Directories for temporary files. The master creates them before the worker starts, which may
-//! lack the rights to: mode 0700, owned by the worker's user, as in nginx.
+//! Directories for temporary files and cached responses. The master creates them before the worker
+//! starts, which may lack the rights to: mode 0700, owned by the worker's user, as in nginx.
 //!
 //! Directories that the configuration names must exist in the end. The default
 //! ones below the prefix are created if something may need them, and so is the prefix itself,
@@ -59,6 +59,7 @@ pub(crate) fn prepare(
 
 /// What directories are for, in messages.
 const TEMPORARY: &str = "temporary files";
+const CACHE: &str = "cached responses";
 const ACME_STATE: &str = "the state of an acme issuer";
 
 /// Creates the directories of `state_path`: with the same rights, because the worker writes what it
@@ -80,6 +81,28 @@ pub(crate) fn prepare_acme(
         prepare_one(&path, ACME_STATE, identity.map(Identity::uid), guard)?;
     }
     Ok(())
+}
+
+/// Creates the directories of `proxy_cache_path` and its relatives, whether a location uses them or
+/// not. As in nginx, the directory that each is in must be there.
+///
+/// # Errors
+/// As [`prepare`], for every directory.
+pub(crate) fn prepare_caches(
+    config: &Config,
+    identity: Option<&Identity>,
+    guard: &Guard,
+) -> Result<(), String> {
+    for path in caches(config) {
+        prepare_one(path, CACHE, identity.map(Identity::uid), guard)?;
+    }
+    Ok(())
+}
+
+/// The directories of cached responses.
+pub(crate) fn caches(config: &Config) -> impl Iterator<Item = &Path> {
+    let caches = config.http.iter().flat_map(|http| &http.cache_paths);
+    caches.map(|cache| cache.path.as_path())
 }
 
 /// Paths that may be needed, each with the beginning of its directive's name.
@@ -189,7 +212,11 @@ mod tests {
         }
 
         fn prepare(&self, server: &str) -> Result<(), String> {
-            let text = format!("events {{}} http {{ server {{ listen 127.0.0.1:80; {server} }} }}");
+            self.prepare_http(&format!("server {{ listen 127.0.0.1:80; {server} }}"))
+        }
+
+        fn prepare_http(&self, inside_http: &str) -> Result<(), String> {
+            let text = format!("events {{}} http {{ {inside_http} }}");
             let conf = self.0.join("nginx.conf");
             let mut loader = MemoryLoader::new().with(&conf, text.clone());
             let options = Options::new(&conf, &self.0);
@@ -198,7 +225,9 @@ mod tests {
                 Err(failure) => panic!("{failure:?}\n{text}"),
             };
             let journal = Journal::running(Logger::discard());
-            prepare(&config, &self.0, None, &Guard::default(), &journal)
+            let guard = Guard::default();
+            prepare(&config, &self.0, None, &guard, &journal)?;
+            prepare_caches(&config, None, &guard)
         }
 
         fn entries(&self) -> Vec<String> {
@@ -260,6 +289,29 @@ mod tests {
             .prepare("location / { proxy_pass http://127.0.0.1:1; proxy_temp_path file; }")
             .expect_err("a file");
         assert!(error.ends_with("is not a directory"), "{error}");
+    }
+
+    #[test]
+    fn directories_of_caches_are_made_whoever_uses_them() {
+        let place = TestDirectory::new("temp-cache");
+        let two = "proxy_cache_path one keys_zone=a:1m; scgi_cache_path two/ keys_zone=b:1m;";
+        place.prepare_http(two).expect("their parent is there");
+        assert_eq!(place.entries(), ["one", "two"]);
+        for name in ["one", "two"] {
+            let facts = fs::metadata(place.0.join(name)).expect("there");
+            assert_eq!(facts.mode() & 0o777, 0o700, "{name}");
+        }
+        place.prepare_http(two).expect("a second time finds them");
+        let deeper = "proxy_cache_path none/here keys_zone=a:1m;";
+        let error = place.prepare_http(deeper).expect_err("no parent");
+        let path = place.0.join("none/here");
+        let words = "failed (2: No such file or directory)";
+        assert_eq!(error, format!("mkdir() \"{}\" {words}", path.display()));
+        fs::write(place.0.join("file"), "").expect("ours");
+        let file = "proxy_cache_path file keys_zone=a:1m;";
+        let error = place.prepare_http(file).expect_err("a file");
+        let words = "is for cached responses but is not a directory";
+        assert!(error.ends_with(words), "{error}");
     }
 
     #[test]

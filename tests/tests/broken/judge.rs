@@ -61,6 +61,7 @@ const WITHOUT_PLACE: &[&str] = &[
 /// The same by what they say behind a name or a number.
 const WITHOUT_PLACE_ENDS: &[&str] = &[
     " contains no PEM block ",
+    " is for cached responses but is not a directory",
     " is for temporary files but is not a directory",
     " worker_connections are not enough for ",
 ];

@@ -8,17 +8,6 @@ use std::path::PathBuf;
 
 /// Taken here, refused by nginx: by the beginning or the end of a name, with the reason.
 const TAKEN_HERE: &[(&str, &str)] = &[
-    (
-        "*_cache",
-        "caches are not made yet, and arguments about them not looked at",
-    ),
-    ("*_cache_bypass", "the same"),
-    ("*_cache_key", "the same"),
-    ("*_cache_methods", "the same"),
-    ("*_cache_path", "the same"),
-    ("*_cache_use_stale", "the same"),
-    ("*_cache_valid", "the same"),
-    ("*_no_cache", "the same"),
     ("*_password_file", "read where a key needs it"),
     ("aio", "without effect here, whatever it says"),
     ("debug_connection", "the same"),
@@ -39,6 +28,10 @@ const TAKEN_HERE: &[(&str, &str)] = &[
 
 /// Refused here, taken by nginx.
 const REFUSED_HERE: &[(&str, &str)] = &[
+    (
+        "*_cache_path",
+        "a file is no directory, and the prefix no cache",
+    ),
     (
         "*_temp_path",
         "a file is no directory, and an empty path no path",

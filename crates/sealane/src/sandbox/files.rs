@@ -2,7 +2,7 @@
 //!
 //! Reading is not confined: served files may be anywhere, and the rights of the worker's user
 //! are the same as in nginx. A worker writes only below directories that the configuration names:
-//! temporary files, files of clients (`dav_methods`) and of upstream servers (`proxy_store`), logs
+//! temporary files, cached responses, files of clients (`dav_methods`) and of upstream servers (`proxy_store`), logs
 //! with variables in their paths, core dumps. The kernel identifies these directories by inode, not
 //! by name, so a replaced one needs another process.
 //!
@@ -56,6 +56,9 @@ impl Changeable {
         }
         for path in temp_paths::wanted(config).into_keys() {
             found.add(&path); // the master has made it, or said why not
+        }
+        for path in temp_paths::caches(config) {
+            found.add(path); // made by the master, too
         }
         for path in state_directories(config.http.as_ref()) {
             found.add(&path); // made by the master, too
