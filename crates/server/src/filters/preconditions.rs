@@ -29,8 +29,10 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         if_modified_since: value(KnownHeader::IfModifiedSince),
     };
     let response = &exchange.response;
+    let own_tag = response.etag.as_ref().map(|etag| etag.as_bytes());
     let validators = Validators {
-        etag: response.etag.as_ref().map(|etag| etag.as_bytes()),
+        // That of a cached response is among its headers.
+        etag: own_tag.or_else(|| response.headers.get_known(KnownHeader::Etag)),
         last_modified: response.last_modified_s,
     };
     let mode = match exchange.conf().if_modified_since {
@@ -38,9 +40,9 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         Configured::Exact => IfModifiedSince::Exact,
         Configured::Before => IfModifiedSince::Before,
     };
-    let verdict = match validators.last_modified {
-        Some(_) => evaluate(&conditions, &validators, mode),
-        None => without_a_time(&conditions),
+    let verdict = match (validators.last_modified, validators.etag) {
+        (None, None) => without_a_time(&conditions),
+        _ => evaluate(&conditions, &validators, mode),
     };
     match verdict {
         Verdict::Proceed => {}

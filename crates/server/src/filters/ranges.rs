@@ -141,6 +141,7 @@ fn send_several(exchange: &mut Exchange, ranges: &[ByteRange], total_bytes: u64)
     multipart.push_end(&mut end);
     body.push_bytes(end);
     response.status = StatusCode::PARTIAL_CONTENT;
+    response.headers.remove(b"Content-Range");
     response.allow_ranges = false;
     response.content_type = ContentType::new(&content_type);
     response.content_length = Some(multipart.body_bytes(ranges));
@@ -148,6 +149,8 @@ fn send_several(exchange: &mut Exchange, ranges: &[ByteRange], total_bytes: u64)
 }
 
 fn push_content_range(exchange: &mut Exchange, value: &[u8]) {
+    // A response of another server may bring one that makes no sense.
+    exchange.response.headers.remove(b"Content-Range");
     // Digits and a few signs: the list has nothing to refuse.
     let _ = exchange
         .response

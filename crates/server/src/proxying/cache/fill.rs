@@ -16,6 +16,7 @@ use crate::request_log;
 use bytes::Bytes;
 use sealane_cache::{CacheHeader, Visit};
 use sealane_conf::model::LogLevel;
+use sealane_http::h1::ResponseFraming;
 use sealane_io::chain::OutputChain;
 use sealane_io::open_file::OpenFile;
 use sealane_log::Logger;
@@ -23,6 +24,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 /// Bytes that wait for the disk before no more are read from the origin.
 const MAX_WAITING_BYTES: u64 = 1 << 20;
@@ -49,6 +51,8 @@ struct Progress {
     waiting_bytes: u64,
     /// How it ended.
     end: Option<Ending>,
+    /// When something came last.
+    moved: Instant,
     /// Where those who read are.
     readers: Vec<Option<u64>>,
     /// Nothing more goes into the file: memory is kept only until everybody has read it.
@@ -120,6 +124,7 @@ impl Fill {
                 waiting: VecDeque::new(),
                 waiting_bytes: 0,
                 end: None,
+                moved: Instant::now(),
                 readers: Vec::new(),
                 disk_has_failed: false,
                 wakers: Vec::new(),
@@ -134,9 +139,10 @@ impl Fill {
         matches!(self.progress().end, Some(Ending::Complete))
     }
 
-    /// Whether it has broken off.
-    pub(super) fn is_broken(&self) -> bool {
-        matches!(self.progress().end, Some(Ending::Broken(_)))
+    /// Whether more of it has come within this time, or may still come.
+    pub(super) fn goes_on(&self, within: Duration) -> bool {
+        let progress = self.progress();
+        progress.end.is_none() && progress.moved.elapsed() < within
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -327,8 +333,13 @@ impl Filling {
         writer: Writer,
         exchange: &Exchange,
     ) -> Filling {
+        let expected_bytes = match fill.head.parsed.framing(conversation.method()) {
+            ResponseFraming::Length(bytes) => Some(bytes),
+            ResponseFraming::None => Some(0),
+            ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
+        };
         Filling {
-            expected_bytes: fill.head.parsed.content_length,
+            expected_bytes,
             fill,
             conversation: Some(conversation),
             lease: Some(lease),
@@ -369,6 +380,7 @@ impl Filling {
         progress.waiting_bytes += piece.len() as u64;
         progress.statistics.response_length += piece.len() as u64;
         progress.waiting.push_back(piece);
+        progress.moved = Instant::now();
         progress.wake();
     }
 

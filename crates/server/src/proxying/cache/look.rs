@@ -330,15 +330,17 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
         Found::File { body_start } => (usize::from(body_start), true),
         Found::Nothing { is_new } | Found::Scarce { is_new } => (0, is_new && state.zone.is_cold()),
     };
-    if !is_there && let Some(fill) = visit.others_fill() {
-        match fits(exchange, state, is_variant, &fill.header) {
-            Fit::Fits if settings.lock.is_some() || fill.is_complete() => {
-                if !fill.is_broken() {
-                    return Sight::Filling(fill);
-                }
+    if let Some(fill) = visit.others_fill() {
+        // One that has all of its body is as good as stored; others are for those who would have
+        // to wait for it.
+        let is_for_us = fill.is_complete()
+            || !is_there && settings.lock.is_some_and(|lock| fill.goes_on(lock.age));
+        if is_for_us {
+            match fits(exchange, state, is_variant, &fill.header) {
+                Fit::Fits => return Sight::Filling(fill),
+                Fit::Other(hash) => return Sight::Variant(hash),
+                Fit::Never => {}
             }
-            Fit::Other(hash) => return Sight::Variant(hash),
-            Fit::Fits | Fit::Never => {}
         }
     }
     if is_there {
