@@ -22,6 +22,7 @@ impl<F> Zone<F> {
     /// # Errors
     /// The path of the file, and why it cannot be removed.
     pub fn purge(&self, hash: &Hash) -> Result<Purged, (PathBuf, io::Error)> {
+        let mut waiting = Vec::new();
         let mut shard = self.shard(hash);
         if let Some(entry) = shard.get_mut(hash) {
             entry.forget_file(self);
@@ -29,9 +30,13 @@ impl<F> Zone<F> {
             if let Some(active) = &mut entry.active {
                 active.fill = None;
                 active.purges = active.purges.wrapping_add(1);
+                waiting = std::mem::take(&mut active.waiting);
             }
         }
         drop(shard);
+        for waker in waiting {
+            waker.wake();
+        }
         let path = self.file_path(hash);
         match fs::remove_file(&path) {
             Ok(()) => Ok(Purged::Gone),

@@ -189,6 +189,15 @@ impl<F> Shard<F> {
     }
 }
 
+impl<F> Active<F> {
+    /// Wakes this one, too, when something changes.
+    pub(crate) fn wake_later(&mut self, waker: &Waker) {
+        if !self.waiting.iter().any(|known| known.will_wake(waker)) {
+            self.waiting.push(waker.clone());
+        }
+    }
+}
+
 impl<F> Entry<F> {
     /// The requests under way, of which there is one.
     pub(crate) fn active(&mut self) -> &mut Active<F> {

@@ -204,10 +204,19 @@ impl<F> Visit<F> {
             if is_free || active.fill.is_some() {
                 return Poll::Ready(());
             }
-            let waker = cx.waker();
-            if !active.waiting.iter().any(|known| known.will_wake(waker)) {
-                active.waiting.push(waker.clone());
+            active.wake_later(cx.waker());
+            Poll::Pending
+        })
+    }
+
+    /// Waits until no response is on its way into the file any more: it is there, or will not be.
+    pub fn poll_settled(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.entry(|entry| {
+            let active = entry.active();
+            if active.fill.is_none() {
+                return Poll::Ready(());
             }
+            active.wake_later(cx.waker());
             Poll::Pending
         })
     }
@@ -341,6 +350,7 @@ impl<F> Drop for Visit<F> {
             return;
         };
         let entry = shard.at(at);
+        let had_fill = self.fill.is_some();
         if let Some(fill) = self.fill.take() {
             entry.drop_fill(&fill);
         }
@@ -352,7 +362,7 @@ impl<F> Drop for Visit<F> {
         {
             active.updating = None;
         }
-        if active.updating.is_none() {
+        if active.updating.is_none() || had_fill {
             waiting = std::mem::take(&mut active.waiting);
         }
         if active.visits == 0 {

@@ -60,11 +60,12 @@ pub fn evaluate(
     validators: &Validators<'_>,
     mode: IfModifiedSince,
 ) -> Verdict {
-    let Some(last_modified) = validators.last_modified else {
+    if validators.last_modified.is_none() && validators.etag.is_none() {
         return Verdict::Proceed;
-    };
+    }
     if let Some(value) = conditions.if_unmodified_since
-        && date::parse(value).is_none_or(|limit| limit < last_modified)
+        && (date::parse(value).zip(validators.last_modified))
+            .is_none_or(|(limit, last_modified)| limit < last_modified)
     {
         return Verdict::PreconditionFailed;
     }
@@ -77,7 +78,8 @@ pub fn evaluate(
         return Verdict::Proceed;
     }
     if let Some(value) = conditions.if_modified_since
-        && is_modified(value, last_modified, mode)
+        && (validators.last_modified)
+            .is_none_or(|last_modified| is_modified(value, last_modified, mode))
     {
         return Verdict::Proceed;
     }

@@ -194,6 +194,8 @@ enum Sight {
     File(Visit<Fill>, Box<Stored>),
     /// A response that is being received.
     Filling(Arc<Fill>),
+    /// A response that is stale already, and about to be stored.
+    Settling(Visit<Fill>),
     /// This status stands for one.
     Failure(StatusCode),
     /// Nothing; the response of the origin may be kept.
@@ -221,6 +223,7 @@ async fn search(
                     state.hash = hash;
                 }
             }
+            Sight::Settling(visit) => poll_fn(|cx| visit.poll_settled(cx)).await,
             Sight::Failure(status) => {
                 set_status(exchange, CacheStatus::Hit);
                 return Err(status);
@@ -333,6 +336,9 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
     if let Some(fill) = visit.others_fill() {
         // One that has all of its body is as good as stored; others are for those who would have
         // to wait for it.
+        if fill.is_complete() && fill.header.valid_s < now_s {
+            return Sight::Settling(visit);
+        }
         let is_for_us = fill.is_complete()
             || !is_there && settings.lock.is_some_and(|lock| fill.goes_on(lock.age));
         if is_for_us {
