@@ -1,5 +1,5 @@
-//! Caching of responses: `*_cache` and its relatives. Paths are relative: nginx makes directories and
-//! changes their owner.
+//! Caching of responses: `*_cache` and its relatives. Paths are relative: nginx makes directories
+//! and changes their owner.
 
 use super::Case;
 use super::Where::*;
