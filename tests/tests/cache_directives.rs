@@ -1,5 +1,5 @@
-//! What `-t` says about the directives that configure caches, beside nginx, and the directories that
-//! it makes.
+//! What `-t` says about the directives that configure caches, beside nginx, and the directories
+//! that it makes.
 
 use sealane_tests::comparison::nginx_version;
 use sealane_tests::reload::{Reload, reload};

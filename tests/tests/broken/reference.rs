@@ -30,7 +30,7 @@ const TAKEN_HERE: &[(&str, &str)] = &[
 const REFUSED_HERE: &[(&str, &str)] = &[
     (
         "*_cache_path",
-        "a file is no directory, and the prefix no cache",
+        "a file is no directory, and the root directory no cache",
     ),
     (
         "*_temp_path",

@@ -1,4 +1,5 @@
-//! Caching of responses: `*_cache` and its relatives.
+//! Caching of responses: `*_cache` and its relatives. Paths are relative: nginx makes directories
+//! and changes their owner.
 
 use super::Case;
 use super::Where::*;
@@ -7,128 +8,128 @@ pub(super) const CASES: &[Case] = &[
     // ngx_http_file_cache.c: *_cache_path
     Case(
         Http,
-        "proxy_cache_path /c;",
+        "proxy_cache_path c;",
         r#"[emerg] invalid number of arguments in "proxy_cache_path" directive in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c levels=1:2;",
+        "proxy_cache_path c levels=1:2;",
         r#"[emerg] "proxy_cache_path" must have "keys_zone" parameter in FILE:3"#,
     ),
     Case(
         Http,
-        "fastcgi_cache_path /c keys_zone=:1m;",
+        "fastcgi_cache_path c keys_zone=:1m;",
         r#"[emerg] "fastcgi_cache_path" must have "keys_zone" parameter in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a;",
+        "proxy_cache_path c keys_zone=a;",
         r#"[emerg] invalid keys zone size "keys_zone=a" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:BAD;",
+        "proxy_cache_path c keys_zone=a:BAD;",
         r#"[emerg] invalid keys zone size "keys_zone=a:BAD" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1k;",
+        "proxy_cache_path c keys_zone=a:1k;",
         r#"[emerg] keys zone "keys_zone=a:1k" is too small in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m levels=3;",
+        "proxy_cache_path c keys_zone=a:1m levels=3;",
         r#"[emerg] invalid "levels" "levels=3" in FILE:3"#,
     ),
     Case(
         Http,
-        "scgi_cache_path /c keys_zone=a:1m levels=1:2:;",
+        "scgi_cache_path c keys_zone=a:1m levels=1:2:;",
         r#"[emerg] invalid "levels" "levels=1:2:" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m levels=1:1:1:1;",
+        "proxy_cache_path c keys_zone=a:1m levels=1:1:1:1;",
         r#"[emerg] invalid "levels" "levels=1:1:1:1" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m levels= inactive=1y max_size=0 min_free=0 loader_files=0; foo;",
+        "proxy_cache_path c keys_zone=a:1m levels= inactive=1y max_size=0 min_free=0 loader_files=0; foo;",
         r#"[emerg] unknown directive "foo" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m use_temp_path=ON;",
+        "proxy_cache_path c keys_zone=a:1m use_temp_path=ON;",
         r#"[emerg] invalid use_temp_path value "use_temp_path=ON", it must be "on" or "off" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m inactive=x;",
+        "proxy_cache_path c keys_zone=a:1m inactive=x;",
         r#"[emerg] invalid inactive value "inactive=x" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m max_size=1t;",
+        "proxy_cache_path c keys_zone=a:1m max_size=1t;",
         r#"[emerg] invalid max_size value "max_size=1t" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m min_free=;",
+        "proxy_cache_path c keys_zone=a:1m min_free=;",
         r#"[emerg] invalid min_free value "min_free=" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m loader_files=x;",
+        "proxy_cache_path c keys_zone=a:1m loader_files=x;",
         r#"[emerg] invalid loader_files value "loader_files=x" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m loader_sleep=x;",
+        "proxy_cache_path c keys_zone=a:1m loader_sleep=x;",
         r#"[emerg] invalid loader_sleep value "loader_sleep=x" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m loader_threshold=x;",
+        "proxy_cache_path c keys_zone=a:1m loader_threshold=x;",
         r#"[emerg] invalid loader_threshold value "loader_threshold=x" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m manager_files=-1;",
+        "proxy_cache_path c keys_zone=a:1m manager_files=-1;",
         r#"[emerg] invalid manager_files value "manager_files=-1" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m manager_sleep=x;",
+        "proxy_cache_path c keys_zone=a:1m manager_sleep=x;",
         r#"[emerg] invalid manager_sleep value "manager_sleep=x" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m manager_threshold=x;",
+        "proxy_cache_path c keys_zone=a:1m manager_threshold=x;",
         r#"[emerg] invalid manager_threshold value "manager_threshold=x" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m made_up=1;",
+        "proxy_cache_path c keys_zone=a:1m made_up=1;",
         r#"[emerg] invalid parameter "made_up=1" in FILE:3"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m;\nproxy_cache_path /d keys_zone=a:1m;",
+        "proxy_cache_path c keys_zone=a:1m;\nproxy_cache_path d keys_zone=a:1m;",
         r#"[emerg] duplicate zone "a" in FILE:4"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m;\nproxy_cache_path /d keys_zone=a:2m;",
+        "proxy_cache_path c keys_zone=a:1m;\nproxy_cache_path d keys_zone=a:2m;",
         r#"[emerg] the size 2097152 of shared memory zone "a" conflicts with already declared size 1048576 in FILE:4"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m;\nfastcgi_cache_path /d keys_zone=a:1m;",
+        "proxy_cache_path c keys_zone=a:1m;\nfastcgi_cache_path d keys_zone=a:1m;",
         r#"[emerg] the shared memory zone "a" is already declared for a different use in FILE:4"#,
     ),
     Case(
         Http,
-        "proxy_cache_path /c keys_zone=a:1m;\nproxy_cache_path /c keys_zone=b:1m;",
-        r#"[emerg] the same path name "/c" used in FILE:3 and in FILE:4"#,
+        "proxy_cache_path c keys_zone=a:1m;\nproxy_cache_path c keys_zone=b:1m;",
+        r#"[emerg] the same path name "DIR/c" used in FILE:3 and in FILE:4"#,
     ),
     Case(
         Http,
@@ -137,7 +138,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Server,
-        "proxy_cache_path /c keys_zone=a:1m;",
+        "proxy_cache_path c keys_zone=a:1m;",
         r#"[emerg] "proxy_cache_path" directive is not allowed here in FILE:4"#,
     ),
     // *_cache
@@ -153,7 +154,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Http,
-        "fastcgi_cache_path /c keys_zone=a:1m; server { proxy_cache a; }",
+        "fastcgi_cache_path c keys_zone=a:1m; server { proxy_cache a; }",
         r#"[emerg] the shared memory zone "a" is already declared for a different use in FILE:3"#,
     ),
     Case(

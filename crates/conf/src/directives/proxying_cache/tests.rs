@@ -309,6 +309,12 @@ fn a_zone_is_for_one_thing_and_a_path_for_one_cache() {
             )
         );
     }
+    for path in ["/", "''"] {
+        let lines = format!("proxy_cache_path {path} keys_zone=a:1m;");
+        let error = configuration(&lines).expect_err("no directory for a cache alone");
+        let words = "\"proxy_cache_path\" directive invalid value in /etc/nginx.conf:3";
+        assert_eq!(error, words);
+    }
     for name in ["proxy_temp", "client_body_temp"] {
         let lines = format!(
             "proxy_cache_path {name} keys_zone=a:1m;\nserver {{ location / {{ proxy_pass \
