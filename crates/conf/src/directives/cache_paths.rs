@@ -22,13 +22,6 @@ const PACE: CachePace = CachePace {
     sleep: Duration::from_millis(50),
 };
 
-/// How files are looked at after a purge.
-const PURGES: CachePace = CachePace {
-    files: 10,
-    threshold: Duration::from_millis(50),
-    sleep: Duration::from_millis(50),
-};
-
 const INACTIVE: Duration = Duration::from_secs(10 * 60);
 
 /// `*_cache_path`.
@@ -50,8 +43,6 @@ pub(super) fn cache_path(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         min_free_bytes: 0,
         loader: PACE,
         manager: PACE,
-        purger: false,
-        purges: PURGES,
         location: b.place.clone().expect("a directive has a place"),
     };
     for (index, word) in c.args().skip(1) {
@@ -116,10 +107,10 @@ fn parameter(cache: &mut CachePath, c: &Call<'_>, index: usize, word: &[u8]) -> 
         b"manager_files=" => cache.manager.files = files()?,
         b"manager_threshold=" => cache.manager.threshold = time()?,
         b"manager_sleep=" => cache.manager.sleep = time()?,
-        b"purger=" => cache.purger = on_off()?,
-        b"purger_files=" => cache.purges.files = files()?,
-        b"purger_threshold=" => cache.purges.threshold = time()?,
-        b"purger_sleep=" => cache.purges.sleep = time()?,
+        // For purges with a wildcard, which there are not yet.
+        b"purger=" => drop(on_off()?),
+        b"purger_files=" => drop(files()?),
+        b"purger_threshold=" | b"purger_sleep=" => drop(time()?),
         _ => return Err(c.invalid_parameter(index)),
     }
     Ok(())

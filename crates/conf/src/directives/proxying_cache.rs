@@ -6,7 +6,7 @@ use super::proxying::{causes, family, upstream};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::{CacheDraft, CacheZoneDraft, StoreDraft};
-use crate::model::{CacheRules, CacheValid, List, NextUpstream, Template};
+use crate::model::{CacheValid, List, NextUpstream, Template};
 use crate::template;
 use crate::values;
 
@@ -52,10 +52,8 @@ macro_rules! cache_rows {
                      `manager_threshold` (200ms) and `manager_sleep` (50ms) limit how many are \
                      removed at a time, for how long, and how long the pause is; `loader_files`, \
                      `loader_threshold` and `loader_sleep` likewise limit how the files are read \
-                     that are there at the start. As in nginx's commercial edition, `purger=on` \
-                     removes the files of a purge with a wildcard without waiting until they are \
-                     asked for, at the pace of `purger_files` (10), `purger_threshold` (50ms) and \
-                     `purger_sleep` (50ms)."
+                     that are there at the start. `purger` and its parameters, of nginx's commercial \
+                     edition, change nothing: keys with a wildcard are not purged yet."
                 ),
                 $crate::directives::cache_paths::cache_path,
             ),
@@ -214,16 +212,6 @@ macro_rules! cache_rows {
                  is, and its response not cached. By default there is no such byte.",
                 |b, c| c.offset(&mut upstream(b, c).cache.max_range_offset),
             ),
-            Row::new(
-                concat!($family, "_cache_rules"),
-                HSL,
-                ONE,
-                "nginx",
-                "Which rules decide what is cached, and for how long: `nginx`, or `rfc9111` for \
-                 those of a shared cache in RFC 9111.",
-                $crate::directives::proxying_cache::rules,
-            )
-            .own(),
         ]
     };
 }
@@ -355,15 +343,6 @@ pub(super) fn valid(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         valid.push(CacheValid { status, time });
     }
     Ok(())
-}
-
-/// `*_cache_rules`.
-pub(super) fn rules(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let rules = [
-        ("nginx", CacheRules::Nginx),
-        ("rfc9111", CacheRules::Rfc9111),
-    ];
-    c.choice(&mut upstream(b, c).cache.rules, &rules)
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! `*_cache`, `*_cache_path` and their relatives as written on a level.
 
-use crate::model::{
-    CachePath, CacheRules, CacheValid, Family, List, NextUpstream, Origin, Template,
-};
+use crate::model::{CachePath, CacheValid, Family, List, NextUpstream, Origin, Template};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +23,6 @@ pub(crate) struct CacheDraft {
     pub(crate) revalidate: Option<bool>,
     pub(crate) convert_head: Option<bool>,
     pub(crate) max_range_offset: Option<u64>,
-    pub(crate) rules: Option<CacheRules>,
 }
 
 /// The argument of `*_cache`.

@@ -16,7 +16,7 @@ impl CacheDraft {
     pub(super) fn inherit(&mut self, outer: &CacheDraft) {
         inherit!(self, outer;
             zone key valid bypass no_cache purge methods min_uses lock lock_timeout lock_age
-            use_stale background_update revalidate convert_head max_range_offset rules);
+            use_stale background_update revalidate convert_head max_range_offset);
     }
 }
 
@@ -84,7 +84,6 @@ pub(super) fn settings(
         convert_head: draft.convert_head.unwrap_or(true),
         max_range_offset: draft.max_range_offset,
         purge: list(&draft.purge),
-        rules: draft.rules.unwrap_or_default(),
     }))
 }
 

@@ -33,11 +33,6 @@ pub struct CachePath {
     /// `manager_files`, `manager_threshold`, `manager_sleep`: how old files are removed; default
     /// 100, 200 ms, 50 ms.
     pub manager: CachePace,
-    /// `purger`: whether files that a purge with a wildcard matches are removed at once, rather
-    /// than when they are asked for or inactive; default off.
-    pub purger: bool,
-    /// `purger_files`, `purger_threshold`, `purger_sleep`; default 10, 50 ms, 50 ms.
-    pub purges: CachePace,
     /// Where the directive stands.
     pub location: SourceLocation,
 }
@@ -85,8 +80,6 @@ pub struct CacheSettings {
     pub max_range_offset: Option<u64>,
     /// `cache_purge`: any value but empty and `0` makes the request purge its key.
     pub purge: Vec<Template>,
-    /// `cache_rules`; default nginx.
-    pub rules: CacheRules,
 }
 
 /// Which zone keeps the responses.
@@ -114,16 +107,6 @@ pub struct CacheValid {
     pub status: Option<u16>,
     /// How long the response is fresh; zero is not at all.
     pub time: Duration,
-}
-
-/// `cache_rules`: which standard decides what may be cached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CacheRules {
-    /// As nginx does it.
-    #[default]
-    Nginx,
-    /// A shared cache of RFC 9111.
-    Rfc9111,
 }
 
 impl CacheSettings {

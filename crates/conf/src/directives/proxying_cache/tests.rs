@@ -71,7 +71,6 @@ fn defaults_are_those_of_nginx() {
             convert_head: true,
             max_range_offset: None,
             purge: Vec::new(),
-            rules: CacheRules::Nginx,
         };
         assert_eq!(found, expected, "{family:?}");
     }
@@ -89,8 +88,7 @@ fn every_value_is_read_and_inherited() {
         X_cache_bypass $arg_a 0; X_cache_bypass $arg_b; X_no_cache $arg_c; X_cache_purge $arg_d 1;
         X_cache_methods post; X_cache_min_uses 3; X_cache_lock on; X_cache_lock_timeout 7s;
         X_cache_lock_age 1500ms; X_cache_use_stale error updating; X_cache_use_stale http_429;
-        X_cache_background_update on; X_cache_revalidate on; X_cache_max_range_offset 1g;
-        X_cache_rules rfc9111;";
+        X_cache_background_update on; X_cache_revalidate on; X_cache_max_range_offset 1g;";
     for family in PASSES {
         let found = cache(family, "", lines);
         assert_eq!(found, cache(family, lines, ""), "{family:?}");
@@ -120,7 +118,7 @@ fn every_value_is_read_and_inherited() {
             "in the order of the lines"
         );
         assert!(found.caches_post && found.background_update && found.revalidate);
-        assert_eq!((found.min_uses, found.rules), (3, CacheRules::Rfc9111));
+        assert_eq!(found.min_uses, 3);
         let lock = CacheLock {
             timeout: seconds(7),
             age: Duration::from_millis(1500),
@@ -240,8 +238,6 @@ fn a_path_has_its_parameters_and_the_defaults_of_nginx() {
             min_free_bytes: 0,
             loader: pace(100, 200, 50),
             manager: pace(100, 200, 50),
-            purger: false,
-            purges: pace(10, 50, 50),
             location: plain.location.clone(),
         };
         assert_eq!(**plain, expected);
@@ -257,8 +253,6 @@ fn a_path_has_its_parameters_and_the_defaults_of_nginx() {
             min_free_bytes: 1 << 10,
             loader: pace(1, 2, 3),
             manager: pace(4, 5000, 6000),
-            purger: true,
-            purges: pace(7, 8, 9),
             location: full.location.clone(),
         };
         assert_eq!(**full, expected);

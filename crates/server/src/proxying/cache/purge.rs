@@ -33,6 +33,15 @@ pub(super) async fn purge(
         );
         return Outcome::Status(StatusCode::FORBIDDEN);
     }
+    if key.text().ends_with(b"*") {
+        log_request!(
+            exchange,
+            Error,
+            "\"{}\" is not purged: keys with a wildcard are not supported yet",
+            Text(key.text())
+        );
+        return Outcome::Status(StatusCode::NOT_IMPLEMENTED);
+    }
     let (zone, hash) = (Arc::clone(zone), key.hash());
     match disk::run(move || zone.purge(&hash)).await {
         Ok(Purged::Gone) => {

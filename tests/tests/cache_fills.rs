@@ -1,0 +1,216 @@
+//! The cache while a response is being received, and what it does about full disks, forged files,
+//! purges, reloads and processes that end: never a wrong body.
+
+#[path = "cache_fills/files.rs"]
+mod files;
+#[path = "cache_fills/gate.rs"]
+mod gate;
+#[path = "cache_fills/processes.rs"]
+mod processes;
+
+use gate::GatedOrigin;
+use sealane_tests::origin::{Answer, Asked, Origin};
+use sealane_tests::{Server, Site, scale, wait_for, wire};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// `http` with a zone `one` and a server whose locations are given.
+fn http(zone: &str, locations: &str) -> String {
+    format!(
+        "proxy_temp_path temp;
+         proxy_cache_path cache keys_zone=one:1m inactive=1h {zone};
+         server {{ listen 127.0.0.1:%plain%; proxy_cache one; proxy_cache_valid 200 1h;
+             proxy_cache_key $uri;
+             add_header X-Cache $upstream_cache_status always; {locations} }}"
+    )
+}
+
+fn pass(origin: u16, more: &str) -> String {
+    format!("location / {{ proxy_pass http://127.0.0.1:{origin}; {more} }}")
+}
+
+/// The verdict of the cache.
+fn verdict(response: &wire::Response) -> &str {
+    response.header("X-Cache").unwrap_or_default()
+}
+
+/// Asks until the answer comes from the cache.
+#[track_caller]
+fn wait_for_hit(server: &Server<'_>, target: &str) -> wire::Response {
+    wait_for("a hit", || {
+        let response = wire::get(server.port("plain"), target);
+        (verdict(&response) == "HIT").then_some(response)
+    })
+}
+
+/// An origin whose answers are counted, and can be told apart.
+fn counting() -> (Origin, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&count);
+    let origin = Origin::answering(move |_: &Asked| {
+        let number = counter.fetch_add(1, Ordering::Relaxed) + 1;
+        let body = format!("answer {number}");
+        let bytes = body.len();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n{body}");
+        Answer::Send(head.into_bytes())
+    });
+    (origin, count)
+}
+
+#[test]
+fn many_clients_of_a_cold_key_are_one_request_and_read_along() {
+    let clients = scale(300, 5000);
+    let site = Site::new();
+    let body: Vec<u8> = (0..400_000u32).flat_map(u32::to_be_bytes).collect();
+    let origin = GatedOrigin::new(body.clone(), 100_000);
+    let main = format!(
+        "worker_processes 2; worker_rlimit_nofile {};",
+        clients * 3 + 500
+    );
+    let events = format!("worker_connections {};", clients * 2 + 200);
+    let lock = "proxy_cache_lock on; proxy_cache_lock_timeout 1m; proxy_cache_lock_age 1m;";
+    let server = site.serve_with(&main, &events, &http("", &pass(origin.port(), lock)));
+    let port = server.port("plain");
+    let mut sockets: Vec<TcpStream> = Vec::new();
+    for _ in 0..clients {
+        let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+        let request = b"GET /cold HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+        socket.write_all(request).expect("it reads");
+        sockets.push(socket);
+    }
+    // The origin has sent a part, and goes on when every client has that part.
+    let mut heads = 0;
+    for socket in &sockets {
+        socket
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .expect("valid");
+        let mut begun = vec![0; 512];
+        socket.peek(&mut begun).expect("the first bytes come");
+        heads += usize::from(begun.starts_with(b"HTTP/1.1 200 OK\r\n"));
+    }
+    assert_eq!(heads, clients);
+    assert_eq!(origin.requests(), 1);
+    origin.open();
+    let readers = sockets.chunks_mut(clients.div_ceil(8));
+    thread::scope(|scope| {
+        for sockets in readers {
+            let body = &body;
+            scope.spawn(move || {
+                for socket in sockets {
+                    let all = wire::read_to_close(socket);
+                    let response = wire::whole(&all).expect("a whole response");
+                    assert!(response.body == *body, "{} bytes", response.body.len());
+                }
+            });
+        }
+    });
+    assert_eq!(origin.requests(), 1);
+    assert!(wait_for_hit(&server, "/cold").body == body);
+}
+
+#[test]
+fn a_client_that_leaves_ends_nothing() {
+    let site = Site::new();
+    let body = vec![b'x'; 300_000];
+    let origin = GatedOrigin::new(body.clone(), 10);
+    let server = site.serve(&http("", &pass(origin.port(), "proxy_cache_lock on;")));
+    let mut socket =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, server.port("plain"))).expect("it listens");
+    socket
+        .write_all(b"GET /left HTTP/1.1\r\nHost: h\r\n\r\n")
+        .expect("it reads");
+    socket.peek(&mut [0; 16]).expect("the first bytes come");
+    drop(socket);
+    thread::sleep(Duration::from_millis(50));
+    origin.open();
+    assert!(wait_for_hit(&server, "/left").body == body);
+    assert_eq!(origin.requests(), 1);
+}
+
+#[test]
+fn what_breaks_off_is_not_kept() {
+    let site = Site::new();
+    let number = AtomicUsize::new(0);
+    let origin = Origin::answering(move |asked: &Asked| {
+        let is_cut = number.fetch_add(1, Ordering::Relaxed) < 2;
+        let head = match asked.target().as_str() {
+            "/length" => "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n",
+            _ => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n",
+        };
+        let body = match (is_cut, asked.target().as_str()) {
+            (true, _) => "part",
+            (false, "/length") => "complete",
+            (false, _) => "complete\r\n0\r\n\r\n",
+        };
+        Answer::SendAndClose([head, body].concat().into_bytes())
+    });
+    let server = site.serve(&http("", &pass(origin.port(), "")));
+    for target in ["/length", "/chunks"] {
+        let mut connection = wire::Connection::open(server.port("plain"));
+        connection.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        let begun = String::from_utf8(connection.rest()).expect("text");
+        assert!(begun.contains("part"), "{begun}");
+        assert!(!begun.ends_with("0\r\n\r\n"), "{begun}");
+    }
+    for target in ["/length", "/chunks"] {
+        let response = wire::get(server.port("plain"), target);
+        assert_eq!(
+            (verdict(&response), response.text().as_str()),
+            ("MISS", "complete")
+        );
+        assert_eq!(wait_for_hit(&server, target).text(), "complete");
+    }
+    server.wait_for_log("upstream prematurely closed connection while reading upstream");
+}
+
+#[test]
+fn purging_is_for_those_who_may() {
+    let site = Site::new();
+    let (origin, count) = counting();
+    let purge = "proxy_cache_purge $arg_purge;";
+    let port = origin.port();
+    let locations = format!(
+        "location / {{ proxy_pass http://127.0.0.1:{port}; {purge} allow 127.0.0.1; deny all; }}
+         location /open/ {{ proxy_pass http://127.0.0.1:{port}; {purge} }}
+         location /closed/ {{ proxy_pass http://127.0.0.1:{port}; {purge}
+             limit_except GET {{ deny all; }} deny all; }}"
+    );
+    let server = site.serve(&http("", &locations));
+    let ask = |target: &str| wire::get(server.port("plain"), target);
+    assert_eq!(ask("/a").text(), "answer 1");
+    assert_eq!(wait_for_hit(&server, "/a").text(), "answer 1");
+    assert!(ask("/a?purge=1").head.starts_with("HTTP/1.1 204 "));
+    assert!(ask("/a?purge=1").head.starts_with("HTTP/1.1 404 "));
+    assert!(ask("/a?purge=0").head.starts_with("HTTP/1.1 200 "));
+    assert_eq!(wait_for_hit(&server, "/a").text(), "answer 2");
+    assert_eq!(count.load(Ordering::Relaxed), 2);
+    server.wait_for_log("purged \"/a\"");
+    assert!(ask("/open/a?purge=1").head.starts_with("HTTP/1.1 403 "));
+    server.wait_for_log("nothing is purged: anybody could do it");
+    assert!(ask("/closed/a?purge=1").head.starts_with("HTTP/1.1 403 "));
+}
+
+#[test]
+fn a_response_that_was_asked_for_before_a_purge_is_not_kept() {
+    let site = Site::new();
+    let origin = GatedOrigin::new(vec![b'x'; 1000], 10);
+    let more = "proxy_cache_purge $arg_purge; allow all;";
+    let server = site.serve(&http("", &pass(origin.port(), more)));
+    let port = server.port("plain");
+    let mut first = wire::Connection::open(port);
+    first.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    wait_for("the origin to be asked", || {
+        (origin.requests() == 1).then_some(())
+    });
+    // There is no file yet, but what will come is not wanted any more.
+    wire::get(port, "/a?purge=1");
+    origin.open();
+    assert_eq!(first.response(false).body.len(), 1000);
+    let second = wire::get(port, "/a");
+    assert_eq!(verdict(&second), "MISS");
+    assert_eq!(origin.requests(), 2);
+}
