@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 /// An origin whose responses stop after a part until it is opened.
-pub struct GatedOrigin {
+pub(crate) struct GatedOrigin {
     port: u16,
     shared: Arc<Shared>,
 }
@@ -22,7 +22,7 @@ struct Shared {
 
 impl GatedOrigin {
     /// It responds to everything with this body, of which it sends a part at first.
-    pub fn new(body: Vec<u8>, part_bytes: usize) -> GatedOrigin {
+    pub(crate) fn new(body: Vec<u8>, part_bytes: usize) -> GatedOrigin {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let shared = Arc::new(Shared {
@@ -42,17 +42,17 @@ impl GatedOrigin {
         GatedOrigin { port, shared }
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Requests so far.
-    pub fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
     /// All responses go on.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.shared.is_open.lock().expect("no panic") = true;
         self.shared.opened.notify_all();
     }

@@ -37,8 +37,9 @@ fn the_next_process_finds_the_files() {
     let site = Site::new();
     let (origin, count) = counting();
     let http = http("levels=2", &pass(origin.port(), ""));
-    let whole =
-        format!("error_log logs/error.log notice; events {{}} http {{ access_log off; {http} }}");
+    let whole = format!(
+        "pid logs/pid; error_log logs/error.log notice; events {{}} http {{ access_log off; {http} }}"
+    );
     let daemon = Daemon::start(&site, Program::Sealane, &whole);
     let port = site.port("plain");
     for number in 0..10 {
@@ -111,10 +112,12 @@ fn workers_that_are_killed_leave_no_wrong_body() {
                 }
             });
         }
+        let over = Over(&is_over);
         for round in 0..kills / 2 {
             // The worker alone, and then all of the server.
             let server = site.serve_with("worker_processes 2;", "", &text);
             server.expect_alert("exited on signal 9");
+            server.expect_alert("is gone; this worker finishes");
             thread::sleep(Duration::from_millis(80));
             server.kill_worker();
             thread::sleep(Duration::from_millis(20 + round as u64 % 7 * 20));
@@ -124,10 +127,19 @@ fn workers_that_are_killed_leave_no_wrong_body() {
             }
             server.wait_for_exit();
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
     });
     let (hits, answers) = (hits.into_inner(), answers.into_inner());
     assert!(hits > 0 && answers > hits, "{hits} of {answers} were hits");
+}
+
+/// Ends the clients, even if this test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A complete response with status 200, if the server lives long enough.
