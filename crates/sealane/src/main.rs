@@ -36,6 +36,7 @@ mod cpus;
 mod crash;
 mod daemon;
 mod defaults;
+mod dns_command;
 mod doctor;
 mod ech_key;
 mod identity;

@@ -455,6 +455,9 @@ impl Orders {
                 logs,
                 sockets,
             })) => self.apply(generation, logs, sockets),
+            Ok(Some(Message::DnsCommandDone { id, result })) => {
+                self.threads.certificates.dns_command_done(id, result);
+            }
             Ok(None) => self.on_master_gone(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.on_master_gone(),

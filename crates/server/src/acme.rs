@@ -167,7 +167,7 @@ pub struct AcmeTask {
     pub conf: Arc<AcmeCertificate>,
     /// The files that its issuer names.
     pub files: Arc<AcmeFiles>,
-    /// Finds the ACME server; without it, the system does.
+    /// Finds the ACME server; without it, the system does. It also follows aliases for DNS-01.
     pub resolver: Option<Arc<dyn Resolve>>,
     /// Where nodes share accounts and certificates.
     pub shared: Option<SharedSessions>,
@@ -212,7 +212,7 @@ impl AcmeFiles {
         };
         let dns_key = match &issuer.dns {
             Some(AcmeDns::Update(update)) => update.key.as_deref(),
-            None => None,
+            Some(AcmeDns::Command(_)) | None => None,
         };
         let trusted = secret(issuer.trusted_certificate.as_deref(), "certificate")?;
         Ok(AcmeFiles {

@@ -77,7 +77,12 @@ impl Reload {
         }
     }
 
-    /// The same.
+    /// The configuration that is to come.
+    pub(super) fn next(&self) -> &Server {
+        &self.next
+    }
+
+    /// The process that is to serve it.
     pub(super) fn successor_mut(&mut self) -> Option<&mut Worker> {
         match &mut self.step {
             ReloadStep::Waiting { successor, .. } => Some(successor),
@@ -419,7 +424,10 @@ impl Master {
                 }
             }
             Report::Drained(generation) if is_current => self.close_leaving(Some(generation)),
-            Report::Drained(_) | Report::TicketState(_) | Report::Staple(..) => {}
+            Report::Drained(_)
+            | Report::TicketState(_)
+            | Report::Staple(..)
+            | Report::DnsCommand(_) => {}
         }
     }
 
