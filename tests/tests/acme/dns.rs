@@ -185,7 +185,8 @@ fn a_program_that_fails_is_told_with_its_last_line() {
     with_program(script, "", "fails.test", |_, server| {
         let why = "the TXT record cannot be made (the program exited with code 3: no key for \
                    _acme-challenge.fails.test)";
-        let log = server.wait_for_log(why);
+        server.wait_for_log(why);
+        let log = server.error_log();
         assert!(
             log.contains("[warn]") && log.contains("says: first"),
             "{log}"
