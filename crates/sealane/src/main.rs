@@ -47,6 +47,7 @@ mod loader;
 mod master;
 mod materials;
 mod migrate;
+mod name_server;
 mod notify;
 mod paths;
 mod pid_file;

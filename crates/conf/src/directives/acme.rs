@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
         "http-01",
         "How the ACME server verifies identifiers: `http-01` needs a plain `listen` that it \
          reaches at port 80, `tls-alpn-01` one with `ssl` at port 443, `dns-01` a TXT record, \
-         which `dns_update` or `dns_command` makes; only `dns-01` verifies wildcards.",
+         which `dns_update` or `dns_command` makes or `dns_listen` answers; only `dns-01` verifies wildcards.",
         challenge,
     ),
     Row::new(
@@ -189,6 +189,19 @@ const ROWS: &[Row] = &[
         dns::command,
     )
     .own(),
+    Row::new(
+        "dns_listen",
+        ACME_ISSUER,
+        Arity::AtLeast(1),
+        "",
+        "Answers the questions for the TXT records of `dns-01` itself, over UDP and TCP, at these \
+         addresses, with the port if it is not 53. `ns=` what NS records call this server; `zone=` \
+         the zone that they delegate to it, with a name for each identifier, into which \
+         `_acme-challenge.` of the identifier is an alias (CNAME). `_acme-challenge.` of each \
+         identifier can also be delegated itself.",
+        dns::listen,
+    )
+    .own(),
     Row::meaningless(
         "acme_shared_zone",
         HTTP,
@@ -246,7 +259,7 @@ pub(crate) fn end_acme_issuer(b: &mut Build<'_>) -> Result<(), Fault> {
             let message = format!("\"challenge dns-01\" of acme_issuer \"{name}\" has no records");
             return Err(Fault::new(message).help(
                 "\"dns_update\" says which server takes dynamic updates, \"dns_command\" which \
-                 program makes records",
+                 program makes records; with \"dns_listen\" they are answered here",
             ));
         }
         Some(dns) if !is_dns => {

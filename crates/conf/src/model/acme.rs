@@ -68,7 +68,7 @@ impl AcmeIssuer {
         };
         let dns_key = match &self.dns {
             Some(AcmeDns::Update(update)) => update.key.as_ref(),
-            Some(AcmeDns::Command(_)) | None => None,
+            Some(AcmeDns::Command(_) | AcmeDns::Listen(_)) | None => None,
         };
         let files = [
             ("account key", account_key),
@@ -192,6 +192,8 @@ pub enum AcmeDns {
     Update(DnsUpdate),
     /// `dns_command`: by a program.
     Command(DnsCommand),
+    /// `dns_listen`: by answering name servers.
+    Listen(DnsListen),
 }
 
 impl AcmeDns {
@@ -200,6 +202,7 @@ impl AcmeDns {
         match self {
             AcmeDns::Update(_) => "dns_update",
             AcmeDns::Command(_) => "dns_command",
+            AcmeDns::Listen(_) => "dns_listen",
         }
     }
 }
@@ -230,6 +233,17 @@ pub struct DnsCommand {
     pub timeout: Duration,
     /// How long the servers of the zone may need to learn of a record; default 5 s.
     pub wait: Duration,
+}
+
+/// `dns_listen`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsListen {
+    /// Where name servers ask, over UDP and TCP.
+    pub addresses: Vec<SocketAddr>,
+    /// What delegations call this server.
+    pub name_server: String,
+    /// The zone into which aliases lead; without one, `_acme-challenge` of each name is a zone.
+    pub zone: Option<String>,
 }
 
 /// `acme_certificate` of a server.

@@ -515,7 +515,10 @@ impl Master {
             note!(self.server.journal, Notice, "{what} {pid} continues {with}");
         }
         let gone = before.sockets.bound.into_iter();
-        let gone = gone.filter(|bound| !bound.has_address_of(&self.server.sockets.bound));
+        let gone = gone.filter(|bound| {
+            let was = before.config.http.as_ref();
+            !bound.has_address_of(&self.server.sockets.bound) && !bound.is_for_names(was)
+        });
         self.leaving.extend(gone.map(|bound| (generation, bound)));
     }
 
@@ -557,7 +560,10 @@ impl Master {
         }
         // The process that finishes has copies of its own.
         let gone = before.sockets.bound.into_iter();
-        let gone = gone.filter(|bound| !bound.has_address_of(&self.server.sockets.bound));
+        let gone = gone.filter(|bound| {
+            let was = before.config.http.as_ref();
+            !bound.has_address_of(&self.server.sockets.bound) && !bound.is_for_names(was)
+        });
         self.leaving.extend(gone.map(|bound| (generation, bound)));
         self.close_leaving(None);
     }

@@ -2,7 +2,7 @@
 
 use crate::build::Build;
 use crate::call::{Call, Fault};
-use crate::model::{AcmeDns, DnsCommand, DnsUpdate, is_dns_name};
+use crate::model::{AcmeDns, DnsCommand, DnsListen, DnsUpdate, is_dns_name};
 use crate::values;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// Port of a DNS server when none is written.
 const DNS_PORT: u16 = 53;
+
+/// Addresses of one `dns_listen`.
+const MAX_ADDRESSES: usize = 16;
 
 /// `wait=` of `dns_update` and `dns_command`.
 const DEFAULT_WAIT: Duration = Duration::from_secs(5);
@@ -29,6 +32,12 @@ fn only_one(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     }
 }
 
+fn address(written: &str) -> Option<SocketAddr> {
+    let bare = || written.parse::<IpAddr>().ok();
+    let with_port = written.parse::<SocketAddr>().ok();
+    with_port.or_else(|| Some(SocketAddr::new(bare()?, DNS_PORT)))
+}
+
 fn zone_name(c: &Call<'_>, index: usize, written: &str) -> Result<String, Fault> {
     let zone = written.strip_suffix('.').unwrap_or(written);
     let zone = zone.to_ascii_lowercase();
@@ -41,15 +50,10 @@ fn zone_name(c: &Call<'_>, index: usize, written: &str) -> Result<String, Fault>
 pub(super) fn update(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     only_one(b, c)?;
     let written = c.text(1)?;
-    let server = match (written.parse::<SocketAddr>(), written.parse::<IpAddr>()) {
-        (Ok(address), _) => address,
-        (_, Ok(address)) => SocketAddr::new(address, DNS_PORT),
-        _ => {
-            return Err(c
-                .invalid(1)
-                .help("it is the address of a DNS server, as in 192.0.2.53 or [2001:db8::53]:53"));
-        }
-    };
+    let server = address(written).ok_or_else(|| {
+        c.invalid(1)
+            .help("it is the address of a DNS server, as in 192.0.2.53 or [2001:db8::53]:53")
+    })?;
     let mut update = DnsUpdate {
         server,
         zone: None,
@@ -117,5 +121,52 @@ pub(super) fn command(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         }
     }
     b.acme_issuer().dns = Some(AcmeDns::Command(command));
+    Ok(())
+}
+
+pub(super) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    only_one(b, c)?;
+    let (mut addresses, mut name_server, mut zone) = (Vec::new(), None, None);
+    for (index, word) in c.args() {
+        let word = c.utf8(index, word)?;
+        match word.split_once('=') {
+            Some(("ns", name)) if name_server.is_none() => {
+                name_server = Some(zone_name(c, index, name)?);
+            }
+            Some(("zone", name)) if zone.is_none() => zone = Some(zone_name(c, index, name)?),
+            Some(_) => return Err(c.invalid_parameter(index)),
+            None => {
+                let address = address(word).ok_or_else(|| {
+                    c.invalid(index)
+                        .help("it is an address of this machine, as in 192.0.2.53 or 192.0.2.53:53")
+                })?;
+                if address.ip().is_unspecified() || address.port() == 0 {
+                    return Err(c.invalid(index).help(
+                        "write the address itself, with its port if that is not 53: answers come \
+                         from the address that was asked",
+                    ));
+                }
+                if addresses.contains(&address) {
+                    return Err(c.refuse_arg(index, "has this address twice"));
+                }
+                if addresses.len() == MAX_ADDRESSES {
+                    return Err(c.refuse_arg(index, "has more than 16 addresses"));
+                }
+                addresses.push(address);
+            }
+        }
+    }
+    if addresses.is_empty() {
+        return Err(c.refuse("has no address"));
+    }
+    let name_server = name_server.ok_or_else(|| {
+        c.refuse("has no \"ns=\"")
+            .help("it is the name that NS records give this server")
+    })?;
+    b.acme_issuer().dns = Some(AcmeDns::Listen(DnsListen {
+        addresses,
+        name_server,
+        zone,
+    }));
     Ok(())
 }

@@ -366,6 +366,9 @@ impl Keeper {
         };
         let http = of(AcmeChallenge::Http01).iter().map(serving::http_answer);
         self.serving.set_http_answers(self.task.id, http.collect());
+        // Only `dns_listen` asks for them.
+        let dns = of(AcmeChallenge::Dns01).iter().map(serving::dns_answer);
+        self.serving.set_dns_answers(self.task.id, dns.collect());
         let tls = of(AcmeChallenge::TlsAlpn01).iter();
         match tls.map(serving::tls_answer).collect() {
             Ok(answers) => self.serving.set_tls_answers(self.task.id, answers),

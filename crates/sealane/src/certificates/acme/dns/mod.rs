@@ -1,4 +1,5 @@
-//! DNS-01: TXT records by dynamic updates ([`update`]) or by a program ([`command`]).
+//! DNS-01: TXT records by dynamic updates ([`update`]) or by a program ([`command`]). With
+//! `dns_listen` none is made: `name_server` answers from what [`super::serving`] says.
 //!
 //! A name that is verified may be an alias into another zone ([`alias`]), which then is the only
 //! one that has to be changed.
@@ -32,7 +33,7 @@ enum Way<'a> {
 }
 
 impl Records<'_> {
-    /// Those of a certificate's issuer, if it verifies names by DNS-01.
+    /// Those of a certificate's issuer, if they have to be made.
     pub(super) fn of<'a>(task: &'a AcmeTask, desk: &'a CommandDesk) -> Option<Records<'a>> {
         let way = match task.conf.issuer.dns.as_ref()? {
             AcmeDns::Update(conf) => {
@@ -40,6 +41,7 @@ impl Records<'_> {
                 Way::Update(Update::new(conf, key_file))
             }
             AcmeDns::Command(conf) => Way::Command(conf, desk),
+            AcmeDns::Listen(_) => return None,
         };
         Some(Records { task, way })
     }
@@ -112,7 +114,7 @@ impl Records<'_> {
         match &self.task.conf.issuer.dns {
             Some(AcmeDns::Update(update)) => update.wait,
             Some(AcmeDns::Command(command)) => command.wait,
-            None => Duration::ZERO,
+            Some(AcmeDns::Listen(_)) | None => Duration::ZERO,
         }
     }
 }
