@@ -250,8 +250,9 @@ impl<'a> TestZone<'a> {
         }
     }
 
-    /// The same with further words for its command line: `-alias NAME.=TARGET.`, and `-records`
-    /// with a file that has a name and the text of a TXT record in each line.
+    /// The same with further words for its command line: `-alias NAME.=TARGET.`, `-records` with a
+    /// file that has a name and the text of a TXT record in each line, and
+    /// `-delegate ZONE.=ADDRESS,...` with name servers that are asked in turn.
     #[track_caller]
     pub fn start_with(site: &'a Site, words: &[&str]) -> TestZone<'a> {
         let path = site.path("logs/names.log");

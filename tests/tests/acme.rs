@@ -2,6 +2,8 @@
 
 #[path = "acme/dns.rs"]
 mod dns;
+#[path = "acme/dns_listen.rs"]
+mod dns_listen;
 #[path = "acme/kills.rs"]
 mod kills;
 #[path = "acme/nodes.rs"]

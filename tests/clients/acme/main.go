@@ -1,5 +1,6 @@
 // The name server beside Pebble: every name has the address 127.0.0.1, and TXT records come by
-// dynamic updates (RFC 2136), which have to be signed if there is a key, and from a file.
+// dynamic updates (RFC 2136), which have to be signed if there is a key, and from a file. Zones can
+// be delegated to other name servers.
 package main
 
 import (
@@ -22,6 +23,38 @@ type records struct {
 	file string
 	// Where names lead that are aliases.
 	aliases map[string]string
+	// Name servers of zones, which are asked in turn.
+	delegated map[string][]string
+	asked     map[string]int
+}
+
+// Asks a name server of the zone that a name is in, if it is delegated.
+func (r *records) fromOthers(name string, kind uint16) ([]dns.RR, int, bool) {
+	for zone, servers := range r.delegated {
+		if !dns.IsSubDomain(zone, name) {
+			continue
+		}
+		r.lock.Lock()
+		server := servers[r.asked[zone]%len(servers)]
+		r.asked[zone]++
+		r.lock.Unlock()
+		question := new(dns.Msg)
+		question.SetQuestion(name, kind)
+		question.RecursionDesired = false
+		question.SetEdns0(1232, false)
+		answer, _, err := new(dns.Client).Exchange(question, server)
+		if err == nil && answer.Truncated {
+			answer, _, err = (&dns.Client{Net: "tcp"}).Exchange(question, server)
+		}
+		if err != nil {
+			fmt.Printf("no answer of %s to %s: %v\n", server, name, err)
+			return nil, dns.RcodeServerFailure, true
+		}
+		fmt.Printf("answer of %s to %s: %s, %d records\n", server, name,
+			dns.RcodeToString[answer.Rcode], len(answer.Answer))
+		return answer.Answer, answer.Rcode, true
+	}
+	return nil, 0, false
 }
 
 func (r *records) of(name string) []string {
@@ -95,6 +128,11 @@ func (r *records) answer(zone, key string, w dns.ResponseWriter, question *dns.M
 			response.Answer = append(response.Answer, alias)
 			name = target
 		}
+		if found, code, ok := r.fromOthers(name, asked.Qtype); ok {
+			response.Answer = append(response.Answer, found...)
+			response.Rcode = code
+			continue
+		}
 		head := dns.RR_Header{Name: name, Rrtype: asked.Qtype, Class: dns.ClassINET}
 		switch asked.Qtype {
 		case dns.TypeA:
@@ -127,8 +165,20 @@ func main() {
 		aliases[name] = target
 		return nil
 	})
+	delegated := map[string][]string{}
+	flag.Func("delegate", "ZONE=ADDRESS,ADDRESS..., with a dot at its end", func(word string) error {
+		zone, servers, ok := strings.Cut(word, "=")
+		if !ok {
+			return fmt.Errorf("no name server")
+		}
+		delegated[zone] = strings.Split(servers, ",")
+		return nil
+	})
 	flag.Parse()
-	all := &records{texts: map[string][]string{}, file: *file, aliases: aliases}
+	all := &records{
+		texts: map[string][]string{}, file: *file, aliases: aliases,
+		delegated: delegated, asked: map[string]int{},
+	}
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, question *dns.Msg) {
 		all.answer(*zone, *key, w, question)
 	})

@@ -147,7 +147,9 @@ fn options_are_those_of_edns_0() {
     edns.set_version(1);
     message.edns = Some(edns);
     let answer = ask(&message, &serving);
-    assert_eq!(answer.metadata.response_code, ResponseCode::BADVERS);
+    // Its number, which means something else in signatures.
+    let code = u16::from(answer.metadata.response_code);
+    assert_eq!(code, u16::from(ResponseCode::BADVERS));
     assert!(answer.answers.is_empty());
     let plain = ask(&query("a.test.acme.test", RecordType::TXT), &serving);
     assert!(plain.edns.is_none(), "no options without options");
