@@ -1,8 +1,8 @@
 //! The master process: starts the worker, watches it, answers signals.
 //!
 //! It has one thread, and keeps root's privileges and all listening sockets. It
-//! reads only signals, the workers' reports, whose contents it does not parse, and the
-//! configuration when told to (`reconfigure.rs`).
+//! reads only signals, the workers' reports, whose contents it does not parse, but for requests to
+//! run a program (`dns_commands.rs`), and the configuration when told to (`reconfigure.rs`).
 //!
 //! ```text
 //! Serving --QUIT--> Quitting --(workers ended)--> exit
