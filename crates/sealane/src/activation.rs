@@ -176,23 +176,23 @@ pub(crate) fn claim(address: &BindAddress, most: usize) -> Claimed {
 /// Closes the sockets that no directive has claimed, and reports them.
 pub(crate) fn close_the_rest(journal: &Journal) {
     for Waiting { address, from, .. } in waiting().drain(..) {
-        let address = match address {
-            BindAddress::Inet(address) => address.to_string(),
-            BindAddress::Datagram(address) => format!("{address} (UDP)"),
-            BindAddress::Unix(path) => format!("unix:{}", path.display()),
+        let (address, directive) = match address {
+            BindAddress::Inet(address) => (address.to_string(), "listen"),
+            BindAddress::Datagram(address) => (format!("{address} (UDP)"), "dns_listen"),
+            BindAddress::Unix(path) => (format!("unix:{}", path.display()), "listen"),
         };
         match from {
             From::Manager(name) => note!(
                 journal,
                 Warn,
-                "the service manager has opened {address} ({name}), but no \"listen\" directive \
-                 has this address; its connections are not accepted"
+                "the service manager has opened {address} ({name}), but no \"{directive}\" \
+                 directive has this address; what comes there is not accepted"
             ),
             From::OldBinary { .. } => note!(
                 journal,
                 Notice,
-                "the old binary served {address}, but no \"listen\" directive has this address any \
-                 more; closing it"
+                "the old binary served {address}, but no \"{directive}\" directive has this \
+                 address any more; closing it"
             ),
         }
     }

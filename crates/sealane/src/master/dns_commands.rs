@@ -155,7 +155,8 @@ impl Master {
             return false;
         };
         let result = running.finish(status, &self.server.journal);
-        self.answer_dns_command(asked, result.as_ref().map(|()| ()).map_err(String::as_str));
+        let result = result.as_ref().copied().map_err(String::as_str);
+        self.answer_dns_command(asked, result);
         true
     }
 

@@ -61,7 +61,7 @@ fn a_group_is_ended_as_a_whole() {
     // The pipe ends with the last process that has it.
     let mut text = String::new();
     output.read_to_string(&mut text).unwrap();
-    wait_for(pid).unwrap();
+    leader.wait().unwrap();
     assert!(signal::send_to_group(1, Signal::Kill).is_err());
     assert!(signal::send_to_group(0, Signal::Kill).is_err());
 }
