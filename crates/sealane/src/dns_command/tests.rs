@@ -123,14 +123,14 @@ fn a_worker_that_was_taken_over_gets_no_other_record_changed() {
 }
 
 /// A directory with a program; gone at the end.
-struct Place(PathBuf);
+struct ScriptDirectory(PathBuf);
 
-impl Place {
-    fn new(name: &str, script: &str) -> Place {
+impl ScriptDirectory {
+    fn new(name: &str, script: &str) -> ScriptDirectory {
         let name = format!("sealane-command-{}-{name}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir(&directory).expect("it is new");
-        let place = Place(directory);
+        let place = ScriptDirectory(directory);
         let program = place.program();
         fs::write(
             &program,
@@ -157,7 +157,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ScriptDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -191,7 +191,7 @@ fn programs_get_their_arguments_and_nothing_else() {
                   cut -d' ' -f1,5 /proc/$$/stat > group\n\
                   read line < /dev/stdin && echo input > input\n\
                   echo out; exit 0";
-    let place = Place::new("arguments", script);
+    let place = ScriptDirectory::new("arguments", script);
     signal::block(&[Signal::Usr1]).expect("it can be blocked");
     // A descriptor that was inherited by mistake.
     let stray = fs::File::open("/dev/null").expect("there");
@@ -214,13 +214,13 @@ fn programs_get_their_arguments_and_nothing_else() {
 
 #[test]
 fn failures_say_why() {
-    let place = Place::new(
+    let place = ScriptDirectory::new(
         "fails",
         "echo first >&2; printf 'no\\033[31m key' >&2; exit 3",
     );
     let why = run(place.start("").expect("it starts")).expect_err("it fails");
     assert_eq!(why, "the program exited with code 3: no [31m key");
-    let place = Place::new("signal", "kill -9 $$");
+    let place = ScriptDirectory::new("signal", "kill -9 $$");
     let why = run(place.start("").expect("it starts")).expect_err("it dies");
     assert_eq!(why, "the program exited on signal 9");
     fs::remove_file(place.program()).expect("it was there");
@@ -237,7 +237,7 @@ fn failures_say_why() {
 
 #[test]
 fn a_program_that_hangs_is_killed_with_its_children() {
-    let place = Place::new("hangs", "sleep 1000 & echo waiting >&2; sleep 1000");
+    let place = ScriptDirectory::new("hangs", "sleep 1000 & echo waiting >&2; sleep 1000");
     // The pipe only ends when the last of them is gone.
     let why = run(place.start("timeout=1s").expect("it starts")).expect_err("it hangs");
     assert_eq!(why, "the program was killed after 1 s: waiting");
@@ -248,7 +248,7 @@ fn much_output_is_cut_and_keeps_nobody_waiting() {
     let script = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); \
                   echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\" >&2; \
                   done; exit 0";
-    let place = Place::new("much", script);
+    let place = ScriptDirectory::new("much", script);
     run(place.start("").expect("it starts")).expect("it succeeds");
 }
 

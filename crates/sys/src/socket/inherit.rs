@@ -11,7 +11,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// The type of an inherited descriptor.
 #[derive(Debug)]
 pub enum Inherited {
-    /// A stream socket that listens, or a UDP socket with an address; non-blocking and closed on exec from now on.
+    /// A stream socket that listens, or a UDP socket with an address; non-blocking and closed on
+    /// exec from now on.
     Listening {
         /// The socket.
         socket: OwnedFd,

@@ -173,8 +173,8 @@ pub fn take_back(
     failed
 }
 
-/// Sets the options that connections inherit and starts to listen; datagrams come without. Calling it again changes the
-/// backlog and the options of a listening socket.
+/// Sets the options that connections inherit and starts to listen; datagrams come without. Calling
+/// it again changes the backlog and the options of a listening socket.
 ///
 /// Returns the options that could not be set although the address works, for the caller to log, as
 /// (option, error) pairs. nginx continues in these cases too.
