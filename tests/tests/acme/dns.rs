@@ -165,7 +165,7 @@ fn dns_01_by_a_program_brings_wildcards() {
 }
 
 /// A server whose program does this, and which Pebble lets verify by the records that it keeps.
-fn with_program(script: &str, options: &str, names: &str, check: impl FnOnce(&Site, &Server<'_>)) {
+fn with_program(script: &str, options: &str, names: &str, check: impl FnOnce(&Site, Server<'_>)) {
     if !has_go(24) {
         return;
     }
@@ -176,7 +176,7 @@ fn with_program(script: &str, options: &str, names: &str, check: impl FnOnce(&Si
     let program = program.display();
     let dns = format!("challenge dns-01; dns_command {program} wait=0 {options};");
     let server = start(&site, &issuer(&dns), &servers(names));
-    check(&site, &server);
+    check(&site, server);
 }
 
 #[test]
@@ -206,9 +206,9 @@ fn a_program_that_hangs_is_killed_and_stops_nobody() {
     with_program(script, "timeout=600s", "hangs.test", |site, server| {
         server.wait_for_log("says: waiting");
         // The master answers signals meanwhile, and ends the program when it ends itself.
-        reload_as_it_is(server);
+        reload_as_it_is(&server);
         assert_eq!(wire::get(server.port("http"), "/").status, 301);
-        server.signal("TERM");
+        server.stop("TERM");
         wait_for_end_of_child(site);
     });
 }
