@@ -13,6 +13,7 @@
 #   wrk                 load while the server is reloaded and upgraded
 #   binutils gdb        make calls inside a worker, resolve the frames of a crash
 #   strace              counts system calls per request
+#   bind9-dnsutils      dig, an independent DNS client
 #   redis-server        the session store of all nodes (with redis-cli)
 #   memcached           values behind memcached_pass
 #   faketime            nodes whose clocks differ
@@ -28,6 +29,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 source ./packages.sh
 
 packages=(binutils gdb curl wget openssl chromium nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached faketime
-  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-websockets)
+  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-websockets bind9-dnsutils)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"

@@ -244,13 +244,21 @@ impl<'a> TestZone<'a> {
     /// Starts it on a free port. With a key (its name and base64) updates have to be signed.
     #[track_caller]
     pub fn start(site: &'a Site, key: Option<(&str, &str)>) -> TestZone<'a> {
+        match key {
+            Some((name, secret)) => TestZone::start_with(site, &["-key", name, "-secret", secret]),
+            None => TestZone::start_with(site, &[]),
+        }
+    }
+
+    /// The same with further words for its command line: `-alias NAME.=TARGET.`, `-records` with a
+    /// file that has a name and the text of a TXT record in each line, and
+    /// `-delegate ZONE.=ADDRESS,...` with name servers that are asked in turn.
+    #[track_caller]
+    pub fn start_with(site: &'a Site, words: &[&str]) -> TestZone<'a> {
         let path = site.path("logs/names.log");
         let log = std::fs::File::create(&path).expect("the site is writable");
-        let mut command = Command::new(name_server_path());
-        if let Some((name, secret)) = key {
-            command.args(["-key", name, "-secret", secret]);
-        }
-        let child = command
+        let child = Command::new(name_server_path())
+            .args(words)
             .stdin(Stdio::null())
             .stdout(log)
             .spawn()

@@ -1,5 +1,9 @@
 //! `acme_issuer` and `acme_certificate` with Pebble, which refuses a part of good nonces.
 
+#[path = "acme/dns.rs"]
+mod dns;
+#[path = "acme/dns_listen.rs"]
+mod dns_listen;
 #[path = "acme/kills.rs"]
 mod kills;
 #[path = "acme/nodes.rs"]
@@ -7,8 +11,8 @@ mod nodes;
 
 use sealane_tests::reload::reload_as_it_is;
 use sealane_tests::{
-    Certificate, CertificateKey, Pebble, PebbleSettings, Program, Server, Site, TestZone, command,
-    has_go, sealane_binary, wait_for, wire,
+    Certificate, CertificateKey, Pebble, PebbleSettings, Program, Server, Site, command, has_go,
+    sealane_binary, wait_for, wire,
 };
 use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -250,63 +254,6 @@ fn addresses_and_kinds_of_keys() {
         "{}",
         outcome.text()
     );
-}
-
-#[test]
-fn dns_01_by_signed_updates_brings_wildcards() {
-    if !has_go(24) {
-        return;
-    }
-    let site = Site::new();
-    let secret = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
-    let zone = TestZone::start(&site, Some(("update.test.", secret)));
-    let names = zone.port();
-    let pebble = Pebble::start_with_names(&site, settings(&site), zone);
-    site.write(
-        "update.key",
-        format!("key \"update.test\" {{ algorithm hmac-sha256; secret \"{secret}\"; }};\n"),
-    );
-    let dns = format!("challenge dns-01; dns_update 127.0.0.1:{names} key=update.key wait=0;");
-    let server = start(&site, &issuer(&dns), &servers("*.wild.test wild.test"));
-    let shown = wait_for_certificate(server.port("tls"), "a.wild.test");
-    assert!(shown.contains("DNS:*.wild.test, DNS:wild.test"), "{shown}");
-    assert_eq!(
-        get_verified(&pebble, server.port("tls"), "any.wild.test"),
-        "secure\n"
-    );
-    // Both records were there at the same time, and none stays.
-    let updates = wait_for("records to be removed", || {
-        let updates = pebble.names().updates();
-        (updates.matches("remove _acme-challenge.wild.test.").count() == 2).then_some(updates)
-    });
-    assert_eq!(
-        updates.matches("add _acme-challenge.wild.test.").count(),
-        2,
-        "{updates}"
-    );
-    assert_eq!(pebble.orders(), 1);
-}
-
-#[test]
-fn a_wrong_tsig_key_is_told() {
-    if !has_go(24) {
-        return;
-    }
-    let site = Site::new();
-    let zone = TestZone::start(&site, Some(("update.test.", "c2VjcmV0")));
-    let names = zone.port();
-    let pebble = Pebble::start_with_names(&site, settings(&site), zone);
-    site.write(
-        "update.key",
-        "key \"update.test\" { algorithm hmac-sha256; secret \"d3Jvbmc=\"; };\n",
-    );
-    let dns =
-        format!("challenge dns-01; dns_update 127.0.0.1:{names} zone=test key=update.key wait=0;");
-    let server = start(&site, &issuer(&dns), &servers("tsig.test"));
-    let log = server.wait_for_log("the TXT record cannot be made");
-    assert!(!log.contains("d3Jvbmc"), "no secret in the log");
-    assert!(pebble.names().updates().contains("refused"));
-    assert!(!certificate(server.port("tls"), "tsig.test").contains("Pebble"));
 }
 
 #[test]

@@ -176,22 +176,23 @@ pub(crate) fn claim(address: &BindAddress, most: usize) -> Claimed {
 /// Closes the sockets that no directive has claimed, and reports them.
 pub(crate) fn close_the_rest(journal: &Journal) {
     for Waiting { address, from, .. } in waiting().drain(..) {
-        let address = match address {
-            BindAddress::Inet(address) => address.to_string(),
-            BindAddress::Unix(path) => format!("unix:{}", path.display()),
+        let (address, directive) = match address {
+            BindAddress::Inet(address) => (address.to_string(), "listen"),
+            BindAddress::Datagram(address) => (format!("{address} (UDP)"), "dns_listen"),
+            BindAddress::Unix(path) => (format!("unix:{}", path.display()), "listen"),
         };
         match from {
             From::Manager(name) => note!(
                 journal,
                 Warn,
-                "the service manager has opened {address} ({name}), but no \"listen\" directive \
-                 has this address; its connections are not accepted"
+                "the service manager has opened {address} ({name}), but no \"{directive}\" \
+                 directive has this address; what comes there is not accepted"
             ),
             From::OldBinary { .. } => note!(
                 journal,
                 Notice,
-                "the old binary served {address}, but no \"listen\" directive has this address any \
-                 more; closing it"
+                "the old binary served {address}, but no \"{directive}\" directive has this \
+                 address any more; closing it"
             ),
         }
     }
@@ -210,7 +211,8 @@ fn count(for_pid: &str, count: &str, own: Pid) -> Option<i32> {
 
 fn same(given: &BindAddress, wanted: &BindAddress) -> bool {
     match (given, wanted) {
-        (BindAddress::Inet(given), BindAddress::Inet(wanted)) => {
+        (BindAddress::Inet(given), BindAddress::Inet(wanted))
+        | (BindAddress::Datagram(given), BindAddress::Datagram(wanted)) => {
             (given.ip(), given.port()) == (wanted.ip(), wanted.port())
         }
         (BindAddress::Unix(given), BindAddress::Unix(wanted)) => {
@@ -283,5 +285,7 @@ mod tests {
         assert!(!same(&unix("/none/such"), &unix("/none/other")));
         assert!(same(&unix("/proc/self/../1"), &unix("/proc/1")));
         assert!(!same(&unix("/x"), &inet("127.0.0.1:80")));
+        let datagram = BindAddress::Datagram("127.0.0.1:80".parse().expect("an address"));
+        assert!(same(&datagram, &datagram) && !same(&datagram, &inet("127.0.0.1:80")));
     }
 }

@@ -14,7 +14,7 @@ mod stapling;
 
 pub(crate) use self::kept::KeptStaples;
 
-use self::acme::{Keepers, Records};
+use self::acme::{CommandDesk, Keepers, Records};
 use self::clients::Clients;
 use self::stapling::{Kept, Settings};
 use crate::journal::{Journal, note};
@@ -67,6 +67,8 @@ pub(crate) struct CertificateThread {
     work: Option<mpsc::UnboundedSender<Work>>,
     /// The master, which keeps staples.
     master: Option<Arc<OwnedFd>>,
+    /// Where it is asked to run programs.
+    desk: Arc<CommandDesk>,
     /// What is known about certificates from ACME servers.
     records: Records,
 }
@@ -96,13 +98,14 @@ impl CertificateThread {
                 note!(
                     journal,
                     Alert,
-                    "staples are not saved (dup() failed ({error}))"
+                    "staples are not saved, and no \"dns_command\" is run (dup() failed ({error}))"
                 );
                 None
             }
         });
         CertificateThread {
             work: None,
+            desk: Arc::new(CommandDesk::new(master.clone())),
             master,
             records: Records::default(),
         }
@@ -128,7 +131,11 @@ impl CertificateThread {
             None => {
                 let requests = statuses.take_receiver();
                 let requests = requests.ok_or_else(|| io::Error::other("it was started before"))?;
-                let keepers = Keepers::new(self.records.clone(), journal.clone());
+                let keepers = Keepers::new(
+                    self.records.clone(),
+                    Arc::clone(&self.desk),
+                    journal.clone(),
+                );
                 self.work
                     .insert(start(self.master.clone(), requests, keepers)?)
             }
@@ -140,6 +147,11 @@ impl CertificateThread {
             journal: journal.clone(),
         }));
         sent.map_err(|_| io::Error::other("the thread has ended; see the alert before"))
+    }
+
+    /// The master has run a program, or not.
+    pub(crate) fn dns_command_done(&self, id: u64, result: Result<(), String>) {
+        self.desk.done(id, result);
     }
 
     /// This process ends: the next one goes on with orders that are under way.

@@ -62,6 +62,13 @@ pub(crate) enum Message {
         /// How many sockets were sent.
         sockets: u32,
     },
+    /// What has become of [`Report::DnsCommand`].
+    DnsCommandDone {
+        /// Its number.
+        id: u64,
+        /// Why it failed, if it did.
+        result: Result<(), String>,
+    },
 }
 
 const QUIT: u8 = b'Q';
@@ -74,6 +81,8 @@ const BUNDLE: u8 = b'B';
 const LOGS: u8 = b'L';
 const SOCKETS: u8 = b'K';
 const APPLY: u8 = b'A';
+const DNS_COMMAND_DONE: u8 = b'D';
+const DNS_COMMAND_FAILED: u8 = b'F';
 
 /// Of the messages about reloads. Both ends run the same binary, unless it was replaced and a
 /// new master talks to an old worker.
@@ -83,6 +92,9 @@ const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 2 + 8;
 
 const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + 4 * FDS_PER_MESSAGE;
+
+/// Longest reason why a program has failed, in bytes; the rest is cut off.
+const MAX_FAILURE_BYTES: usize = 4 * FDS_PER_MESSAGE;
 
 /// Tells the worker to end: gracefully or at once.
 ///
@@ -182,6 +194,25 @@ impl NewConfiguration<'_> {
     }
 }
 
+/// Tells a worker what has become of its [`Report::DnsCommand`].
+///
+/// # Errors
+/// As [`send_end`].
+pub(crate) fn send_dns_command_done(
+    link: BorrowedFd<'_>,
+    id: u64,
+    result: Result<(), &str>,
+) -> io::Result<()> {
+    let (tag, why) = match result {
+        Ok(()) => (DNS_COMMAND_DONE, ""),
+        Err(why) => (DNS_COMMAND_FAILED, why),
+    };
+    let mut data = vec![tag, VERSION];
+    data.extend(id.to_le_bytes());
+    data.extend(why.bytes().take(MAX_FAILURE_BYTES));
+    socket::send_fds(link, &data, &[])
+}
+
 /// The next message; `None` when the master is gone.
 ///
 /// # Errors
@@ -223,6 +254,18 @@ fn understand(data: &[u8], mut fds: Vec<OwnedFd>) -> Option<Message> {
     };
     let (generation, rest) = rest.split_first_chunk()?;
     let generation = u64::from_le_bytes(*generation);
+    match (*tag, fds.is_empty()) {
+        (DNS_COMMAND_DONE, true) if rest.is_empty() => {
+            let (id, result) = (generation, Ok(()));
+            return Some(Message::DnsCommandDone { id, result });
+        }
+        (DNS_COMMAND_FAILED, true) => {
+            let (id, why) = (generation, String::from_utf8_lossy(rest));
+            let result = Err(why.into_owned());
+            return Some(Message::DnsCommandDone { id, result });
+        }
+        _ => {}
+    }
     let (numbers, left) = rest.as_chunks::<4>();
     if !left.is_empty() {
         return None;
@@ -272,6 +315,25 @@ pub(crate) enum Report {
     Refused(u64, String),
     /// No more connections wait at an address that this reload has removed.
     Drained(u64),
+    /// A record is to be made or removed by the program of an issuer.
+    DnsCommand(DnsCommandRequest),
+}
+
+/// What a worker asks the master to run: `dns_command` of an issuer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DnsCommandRequest {
+    /// The worker's number for it.
+    pub(crate) id: u64,
+    /// Whether the record is added, else removed.
+    pub(crate) is_added: bool,
+    /// The name of the issuer.
+    pub(crate) issuer: String,
+    /// `_acme-challenge.` and the name that is verified.
+    pub(crate) name: String,
+    /// Where the aliases of this name lead, or the name itself.
+    pub(crate) record_name: String,
+    /// The text of the record.
+    pub(crate) value: String,
 }
 
 const READY: u8 = b'Y';
@@ -280,6 +342,10 @@ const STAPLE: u8 = b'O';
 const APPLIED: u8 = b'A';
 const REFUSED: u8 = b'N';
 const DRAINED: u8 = b'D';
+const DNS_COMMAND: u8 = b'C';
+
+/// Longest texts of a [`DnsCommandRequest`], all together.
+const MAX_REQUEST_BYTES: usize = 1_000;
 
 /// Longest reason for a refusal, in bytes; the rest is cut off.
 const MAX_REASON_BYTES: usize = 2_000;
@@ -314,6 +380,7 @@ pub(crate) fn send_report(link: BorrowedFd<'_>, report: &Report) -> io::Result<(
         Report::Ready => return socket::send_fds(link, &[READY], &[]),
         Report::TicketState(state) => return send_ticket_state(link, state),
         Report::Staple(id, response) => return send_staple(link, *id, response),
+        Report::DnsCommand(request) => return send_dns_command(link, request),
         Report::Applied(generation) => (APPLIED, generation, ""),
         Report::Drained(generation) => (DRAINED, generation, ""),
         Report::Refused(generation, why) => (REFUSED, generation, why.as_str()),
@@ -321,6 +388,16 @@ pub(crate) fn send_report(link: BorrowedFd<'_>, report: &Report) -> io::Result<(
     let mut data = vec![tag, VERSION];
     data.extend(generation.to_le_bytes());
     data.extend(text.bytes().take(MAX_REASON_BYTES));
+    socket::send_fds(link, &data, &[])
+}
+
+fn send_dns_command(link: BorrowedFd<'_>, request: &DnsCommandRequest) -> io::Result<()> {
+    let mut data = vec![DNS_COMMAND, VERSION];
+    data.extend(request.id.to_le_bytes());
+    data.push(request.is_added.into());
+    let (name, record_name) = (&request.name, &request.record_name);
+    let texts = [&request.issuer, name, record_name, &request.value];
+    data.extend(texts.map(String::as_str).join("\0").as_bytes());
     socket::send_fds(link, &data, &[])
 }
 
@@ -364,6 +441,24 @@ fn understand_report(data: &[u8]) -> Option<Report> {
     match *tag {
         APPLIED if rest.is_empty() => Some(Report::Applied(generation)),
         DRAINED if rest.is_empty() => Some(Report::Drained(generation)),
+        DNS_COMMAND if rest.len() <= MAX_REQUEST_BYTES => {
+            let (is_added, texts) = match rest {
+                [0, texts @ ..] => (false, texts),
+                [1, texts @ ..] => (true, texts),
+                _ => return None,
+            };
+            let mut texts = std::str::from_utf8(texts).ok()?.split('\0');
+            let mut next = || texts.next().map(str::to_owned);
+            let request = DnsCommandRequest {
+                id: generation,
+                is_added,
+                issuer: next()?,
+                name: next()?,
+                record_name: next()?,
+                value: next()?,
+            };
+            next().is_none().then_some(Report::DnsCommand(request))
+        }
         // It goes into the log of a privileged process, so nothing in it may move a terminal.
         REFUSED if rest.len() <= MAX_REASON_BYTES => {
             let text = String::from_utf8_lossy(rest);
@@ -393,6 +488,9 @@ mod tests {
         send_logs(master.as_fd(), &[(3, null.as_fd()), (260, null.as_fd())]).expect("sent");
         send_end(master.as_fd(), true).expect("sent");
         send_end(master.as_fd(), false).expect("sent");
+        send_dns_command_done(master.as_fd(), 7, Ok(())).expect("sent");
+        let long = "x".repeat(10_000);
+        send_dns_command_done(master.as_fd(), 8, Err(&long)).expect("sent");
         drop(master);
 
         let Some(Message::Reopen(logs)) = receive(&worker).expect("received") else {
@@ -404,6 +502,18 @@ mod tests {
         );
         assert!(matches!(receive(&worker), Ok(Some(Message::Quit))));
         assert!(matches!(receive(&worker), Ok(Some(Message::Terminate))));
+        let done = receive(&worker).expect("received");
+        assert!(matches!(
+            done,
+            Some(Message::DnsCommandDone {
+                id: 7,
+                result: Ok(())
+            })
+        ));
+        let Ok(Some(Message::DnsCommandDone { id: 8, result })) = receive(&worker) else {
+            panic!("not the failure");
+        };
+        assert_eq!(result.expect_err("it failed").len(), MAX_FAILURE_BYTES);
         assert!(matches!(receive(&worker), Ok(None)), "the master is gone");
     }
 
@@ -504,6 +614,14 @@ mod tests {
             Report::Drained(u64::MAX),
             Report::Refused(3, "no\nwith \x1b[31m control".into()),
             Report::Refused(3, long),
+            Report::DnsCommand(DnsCommandRequest {
+                id: 9,
+                is_added: true,
+                issuer: "i".into(),
+                name: "_acme-challenge.a.test".into(),
+                record_name: "a.acme.test".into(),
+                value: "v".into(),
+            }),
         ] {
             send_report(worker.as_fd(), &report).expect("sent");
             let received = receive_report(&master).expect("received").expect("one");
@@ -521,6 +639,12 @@ mod tests {
             b"A\x01\0",
             b"A\x02\0\0\0\0\0\0\0\0",
             b"D\x01\0\0\0\0\0\0\0\0x",
+            b"C\x01\0\0\0\0\0\0\0\0",
+            b"C\x01\0\0\0\0\0\0\0\0\x02i\0a\0b\0c",
+            b"C\x01\0\0\0\0\0\0\0\0\x01i\0a\0b",
+            b"C\x01\0\0\0\0\0\0\0\0\x01i\0a\0b\0c\0d",
+            b"C\x01\0\0\0\0\0\0\0\0\x01i\0a\0b\0\xff",
+            &[&b"C\x01\0\0\0\0\0\0\0\0\x01i\0a\0b\0"[..], &[b'c'; 1_000]].concat(),
         ] {
             socket::send_fds(worker.as_fd(), data, &[]).expect("sent");
             assert!(receive_report(&master).is_err(), "{data:?}");

@@ -33,7 +33,7 @@ impl Identity {
             return Identity::default_user().map(Some);
         };
         // As in nginx the user comes first: its group has the same name if none is given.
-        let identity = Identity::new(&user.name, 0)?;
+        let identity = Identity::new(&user.name, None)?;
         let gid = group(&user.group)?;
         Ok(Some(Identity { gid, ..identity }))
     }
@@ -47,10 +47,11 @@ impl Identity {
                 DEFAULT_GROUPS[0], DEFAULT_GROUPS[1]
             )
         })?;
-        Identity::new(DEFAULT_USER, gid)
+        Identity::new(DEFAULT_USER, Some(gid))
     }
 
-    fn new(name: &str, gid: u32) -> Result<Identity, String> {
+    /// Without a group, the user's own.
+    fn new(name: &str, gid: Option<u32>) -> Result<Identity, String> {
         let entry = user::user_by_name(name)
             .map_err(|error| format!("getpwnam(\"{name}\") failed ({})", OsError(&error)))?
             .ok_or_else(|| format!("getpwnam(\"{name}\") failed: no such user"))?;
@@ -58,14 +59,27 @@ impl Identity {
         Ok(Identity {
             name,
             uid: entry.uid,
-            gid,
+            gid: gid.unwrap_or(entry.gid),
         })
+    }
+
+    /// A user with its own group.
+    ///
+    /// # Errors
+    /// nginx's message for a name that does not exist.
+    pub(crate) fn named(name: &str) -> Result<Identity, String> {
+        Identity::new(name, None)
     }
 
     /// A user and its group, for tests.
     #[cfg(test)]
     pub(crate) fn of(name: &str) -> Option<Identity> {
-        Identity::new(name, 0).ok()
+        Identity::new(name, Some(0)).ok()
+    }
+
+    /// The group's number.
+    pub(crate) fn gid(&self) -> u32 {
+        self.gid
     }
 
     /// The user's number: whom the worker's files belong to.
@@ -107,9 +121,9 @@ mod tests {
 
     #[test]
     fn names_are_looked_up() {
-        let root = Identity::new("root", group("root").expect("there")).expect("there");
+        let root = Identity::new("root", None).expect("there");
         assert_eq!((root.uid, root.gid), (0, 0));
-        let error = Identity::new("no-such-user-here", 0).expect_err("unknown");
+        let error = Identity::new("no-such-user-here", None).expect_err("unknown");
         assert_eq!(
             error,
             "getpwnam(\"no-such-user-here\") failed: no such user"

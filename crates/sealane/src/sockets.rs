@@ -23,6 +23,18 @@ use std::time::Duration;
 const BIND_ATTEMPTS: u32 = 5;
 const BIND_PAUSE: Duration = Duration::from_millis(500);
 
+/// Options of the sockets of `dns_listen`.
+const NAME_OPTIONS: BindOptions = BindOptions {
+    backlog: 128,
+    rcvbuf_bytes: None,
+    sndbuf_bytes: None,
+    deferred: false,
+    ipv6only: true,
+    keepalive: None,
+    fastopen: None,
+    multipath: false,
+};
+
 /// Mode of a Unix socket: everyone may connect, as in nginx.
 const UNIX_SOCKET_MODE: u32 = 0o666;
 
@@ -47,7 +59,7 @@ pub(crate) struct Sockets {
 /// One address of a configuration, bound.
 #[derive(Debug, Clone)]
 pub(crate) struct Bound {
-    /// Position in [`Http::listeners`].
+    /// Position in [`Http::listeners`], or behind them that of [`name_sockets`].
     pub(crate) listener: usize,
     address: BindAddress,
     options: BindOptions,
@@ -153,28 +165,30 @@ impl Sockets {
     ) -> Result<Sockets, NotBound> {
         let mut sockets = Sockets::default();
         let Some(http) = http else { return Ok(sockets) };
-        // The others are served by the wildcard of their port.
-        let wanted = |&index: &usize| http.listeners[index].bind;
-        let mut missing: Vec<usize> = (0..http.listeners.len()).filter(wanted).collect();
+        let mut missing = wanted(http, threads);
+        if let Some(address) = twice(&missing) {
+            note!(
+                journal,
+                Emerg,
+                "\"listen\" and \"dns_listen\" have the same address {}",
+                name(address)
+            );
+            return Err(NotBound);
+        }
         for attempt in 1..=BIND_ATTEMPTS {
             let mut in_use = Vec::new();
-            for index in missing {
-                let listener = &http.listeners[index];
+            for wanted in missing {
                 let attempt = Attempt {
-                    address: bind_address(&listener.address),
-                    options: bind_options(&listener.options),
-                    count: if listener.options.reuseport {
-                        threads as usize
-                    } else {
-                        1
-                    },
+                    address: wanted.address.clone(),
+                    options: wanted.options.clone(),
+                    count: wanted.count,
                     purpose,
                     guard,
                     journal,
                 };
                 match attempt.take_or_bind(known) {
-                    Ok(group) => sockets.bound.push(attempt.bound(index, group)),
-                    Err(Refusal::InUse) => in_use.push(index),
+                    Ok(group) => sockets.bound.push(attempt.bound(wanted.listener, group)),
+                    Err(Refusal::InUse) => in_use.push(wanted),
                     Err(Refusal::Final) => {
                         sockets.remove_files_except(known, journal);
                         return Err(NotBound);
@@ -247,6 +261,12 @@ impl Bound {
         others.iter().any(|other| other.address == self.address)
     }
 
+    /// Whether it is one of [`name_sockets`] of this configuration: no connection waits there that
+    /// could be lost.
+    pub(crate) fn is_for_names(&self, http: Option<&Http>) -> bool {
+        http.is_some_and(|http| self.listener >= http.listeners.len())
+    }
+
     /// Removes the file of a Unix socket on which no process listens any more.
     pub(crate) fn remove_file(&self, journal: &Journal) {
         SocketFiles(self.group.file.clone().into_iter().collect()).remove(journal);
@@ -271,6 +291,53 @@ impl Bound {
             report_options(&failed, &self.address, journal);
         }
     }
+}
+
+/// A socket, or one for each thread, that a configuration wants.
+struct Wanted {
+    listener: usize,
+    address: BindAddress,
+    options: BindOptions,
+    count: usize,
+}
+
+/// All that a configuration wants.
+fn wanted(http: &Http, threads: u32) -> Vec<Wanted> {
+    // The others are served by the wildcard of their port.
+    let listeners = http.listeners.iter().enumerate();
+    let listeners = listeners.filter(|(_, listener)| listener.bind);
+    let listeners = listeners.map(|(index, listener)| Wanted {
+        listener: index,
+        address: bind_address(&listener.address),
+        options: bind_options(&listener.options),
+        count: match listener.options.reuseport {
+            true => threads as usize,
+            false => 1,
+        },
+    });
+    let names = name_sockets(http)
+        .enumerate()
+        .map(|(index, address)| Wanted {
+            listener: http.listeners.len() + index,
+            address,
+            options: NAME_OPTIONS,
+            count: 1,
+        });
+    listeners.chain(names).collect()
+}
+
+/// The sockets of `dns_listen`.
+pub(crate) fn name_sockets(http: &Http) -> impl Iterator<Item = BindAddress> {
+    let addresses = http.name_listeners().into_iter();
+    addresses.flat_map(|address| [BindAddress::Datagram(address), BindAddress::Inet(address)])
+}
+
+fn twice(wanted: &[Wanted]) -> Option<&BindAddress> {
+    let addresses = || wanted.iter().map(|wanted| &wanted.address);
+    let mut others = addresses().enumerate();
+    let found =
+        others.find(|(index, address)| addresses().skip(index + 1).any(|it| it == *address));
+    found.map(|(_, address)| address)
 }
 
 /// One attempt to bind one address.
@@ -456,6 +523,7 @@ impl Attempt<'_> {
 fn name(address: &BindAddress) -> String {
     match address {
         BindAddress::Inet(address) => address.to_string(),
+        BindAddress::Datagram(address) => format!("{address} (UDP)"),
         BindAddress::Unix(path) => format!("unix:{}", path.display()),
     }
 }

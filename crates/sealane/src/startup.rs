@@ -15,7 +15,7 @@ use crate::sandbox::Changeable;
 use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
 use crate::terminal::say;
-use crate::{activation, kernel_tls, materials, temp_paths};
+use crate::{activation, dns_command, kernel_tls, materials, temp_paths};
 use sealane_conf::model::LogTarget;
 use sealane_conf::{Config, Options};
 use sealane_log::{LogSet, OsError};
@@ -252,6 +252,7 @@ pub(crate) fn prepare(
         journal.diagnostic(warning);
     }
     certificates::acme::check(snapshot.acme_tasks()).map_err(|message| refuse(&message))?;
+    dns_command::check(&config, &guard).map_err(|message| refuse(&message))?;
     if probed && let Some(capabilities) = materials.kernel_tls() {
         kernel_tls::report(capabilities, &snapshot, &journal);
     }

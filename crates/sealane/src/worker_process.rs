@@ -3,6 +3,7 @@
 use crate::certificates::CertificateThread;
 use crate::control::{self, Message, Report};
 use crate::journal::{Journal, note};
+use crate::name_server::NameServerThread;
 use crate::reload::{Carried, Incoming};
 use crate::resolver::{self, ResolverThread};
 use crate::session_store::{self, StateSink, StoreThread, Telling};
@@ -10,7 +11,7 @@ use crate::sockets::Sockets;
 use crate::startup::Server;
 use crate::{cpus, crash, limits, sandbox};
 use sealane_conf::Config;
-use sealane_conf::model::{EnvVar, Main};
+use sealane_conf::model::{EnvVar, Http, Main};
 use sealane_log::{LogSet, OsError};
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::{self, BoundListener, Command, Event, RunArgs, Update};
@@ -73,6 +74,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         resolver: ResolverThread::default(),
         certificates: CertificateThread::new(link.as_deref(), &server.journal),
         caches: CacheDirectories::default(),
+        names: NameServerThread::default(),
     };
     // Before the first client comes.
     std::mem::take(&mut server.kept_staples).give(server.snapshot.staples());
@@ -93,13 +95,25 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
     if let Some(before) = before {
         session_store::learn(before, carried.sessions(), &server.journal);
     }
-    let listeners = match listeners(&server.sockets) {
-        Ok(listeners) => listeners,
+    let http = server.config.http.as_ref();
+    let opened = listeners(&server.sockets, http).and_then(|listeners| {
+        let names = name_sockets(&server.sockets, http)?;
+        Ok((listeners, names))
+    });
+    let (listeners, names) = match opened {
+        Ok(opened) => opened,
         Err(error) => {
             note!(server.journal, Emerg, "dup() failed ({})", OsError(&error));
             return FATAL;
         }
     };
+    let answers = threads
+        .names
+        .set(http, names, &server.snapshot, &server.journal);
+    if let Err(error) = answers {
+        note!(server.journal, Emerg, "{}", no_name_thread(&error));
+        return FATAL;
+    }
     let Server {
         config,
         snapshot,
@@ -152,9 +166,26 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
     if result.is_ok() { 0 } else { FAILED }
 }
 
-fn listeners(sockets: &Sockets) -> io::Result<Vec<BoundListener>> {
+fn no_name_thread(error: &io::Error) -> String {
+    let error = OsError(error);
+    format!("the thread that answers name servers cannot be started ({error})")
+}
+
+/// Duplicates of the sockets of `dns_listen`, with their numbers.
+fn name_sockets(sockets: &Sockets, http: Option<&Http>) -> io::Result<Vec<(u32, OwnedFd)>> {
+    let bound = sockets.bound.iter();
+    let mut all = Vec::new();
+    for bound in bound.filter(|bound| bound.is_for_names(http)) {
+        let duplicates = bound.group.duplicate()?.into_iter();
+        all.extend(duplicates.map(|socket| (bound.listener as u32, socket)));
+    }
+    Ok(all)
+}
+
+fn listeners(sockets: &Sockets, http: Option<&Http>) -> io::Result<Vec<BoundListener>> {
     let bound = sockets.bound.iter();
     bound
+        .filter(|bound| !bound.is_for_names(http))
         .map(|bound| {
             Ok(BoundListener {
                 id: ListenerId(bound.listener as u32),
@@ -205,6 +236,8 @@ struct Threads {
     certificates: CertificateThread,
     /// For directories of cached responses.
     caches: CacheDirectories,
+    /// For `dns_listen`.
+    names: NameServerThread,
 }
 
 impl Threads {
@@ -463,6 +496,9 @@ impl Orders {
                 logs,
                 sockets,
             })) => self.apply(generation, logs, sockets),
+            Ok(Some(Message::DnsCommandDone { id, result })) => {
+                self.threads.certificates.dns_command_done(id, result);
+            }
             Ok(None) => self.on_master_gone(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.on_master_gone(),
@@ -476,7 +512,7 @@ impl Orders {
         let built = self
             .incoming
             .build(generation, logs, sockets, &mut self.carried);
-        let built = built.and_then(|built| {
+        let built = built.and_then(|mut built| {
             let journal = Journal::running(built.logs.logger(&built.config.main.error_logs));
             self.threads
                 .set(
@@ -486,6 +522,15 @@ impl Orders {
                     &[],
                     &journal,
                 )
+                .and_then(|()| {
+                    let http = built.config.http.as_ref();
+                    let names = std::mem::take(&mut built.names);
+                    let set = self
+                        .threads
+                        .names
+                        .set(http, names, &built.snapshot, &journal);
+                    set.map_err(|error| no_name_thread(&error))
+                })
                 .map(|()| built)
         });
         match built {
@@ -548,6 +593,8 @@ impl Orders {
         }
         self.threads.certificates.end_orders();
         self.threads.caches.retire();
+        // The next process knows what is to be answered; this one learns nothing more.
+        self.threads.names.end();
         match command {
             Command::Quit | Command::HandOver(_) => {
                 // A second channel means that a third process takes over.

@@ -57,6 +57,15 @@ pub struct TlsAnswer {
     pub server: Arc<ServerTls>,
 }
 
+/// The text of a TXT record by which one identifier is verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsAnswer {
+    /// The name that is verified, without the star of a wildcard.
+    pub identifier: String,
+    /// The text.
+    pub value: String,
+}
+
 /// Certificates and answers of the process.
 #[derive(Debug, Default)]
 pub struct AcmeState {
@@ -64,6 +73,7 @@ pub struct AcmeState {
     has_answers: AtomicBool,
     answers: RwLock<HashMap<AcmeId, Vec<HttpAnswer>>>,
     tls_answers: RwLock<HashMap<AcmeId, Vec<TlsAnswer>>>,
+    dns_answers: RwLock<HashMap<AcmeId, Vec<DnsAnswer>>>,
     /// What handshakes send; each is locked for a few instructions.
     pairs: RwLock<HashMap<AcmeId, Arc<CertificatePair>>>,
 }
@@ -95,6 +105,10 @@ impl AcmeState {
         let answers = self.tls_answers.write();
         let mut answers = answers.unwrap_or_else(PoisonError::into_inner);
         answers.retain(|id, _| is_used(id));
+        drop(answers);
+        let answers = self.dns_answers.write();
+        let mut answers = answers.unwrap_or_else(PoisonError::into_inner);
+        answers.retain(|id, _| is_used(id));
     }
 
     /// Replaces the answers for the identifiers of a certificate.
@@ -115,6 +129,30 @@ impl AcmeState {
             true => all.remove(&id),
             false => all.insert(id, answers),
         };
+    }
+
+    /// Replaces the TXT records for the identifiers of a certificate.
+    pub fn set_dns_answers(&self, id: AcmeId, answers: Vec<DnsAnswer>) {
+        let all = self.dns_answers.write();
+        let mut all = all.unwrap_or_else(PoisonError::into_inner);
+        match answers.is_empty() {
+            true => all.remove(&id),
+            false => all.insert(id, answers),
+        };
+    }
+
+    /// The texts by which an identifier is verified at present, no more than `most`.
+    pub fn dns_texts(&self, identifier: &str, most: usize) -> Vec<String> {
+        let all = self.dns_answers.read();
+        let all = all.unwrap_or_else(PoisonError::into_inner);
+        let mut texts: Vec<String> = Vec::new();
+        for answer in all.values().flatten() {
+            let is_new = answer.identifier == identifier && !texts.contains(&answer.value);
+            if is_new && texts.len() < most {
+                texts.push(answer.value.clone());
+            }
+        }
+        texts
     }
 
     /// What a client gets to see that verifies this name over TLS.
@@ -167,7 +205,7 @@ pub struct AcmeTask {
     pub conf: Arc<AcmeCertificate>,
     /// The files that its issuer names.
     pub files: Arc<AcmeFiles>,
-    /// Finds the ACME server; without it, the system does.
+    /// Finds the ACME server; without it, the system does. It also follows aliases for DNS-01.
     pub resolver: Option<Arc<dyn Resolve>>,
     /// Where nodes share accounts and certificates.
     pub shared: Option<SharedSessions>,
@@ -212,7 +250,7 @@ impl AcmeFiles {
         };
         let dns_key = match &issuer.dns {
             Some(AcmeDns::Update(update)) => update.key.as_deref(),
-            None => None,
+            Some(AcmeDns::Command(_) | AcmeDns::Listen(_)) | None => None,
         };
         let trusted = secret(issuer.trusted_certificate.as_deref(), "certificate")?;
         Ok(AcmeFiles {
@@ -290,6 +328,20 @@ mod tests {
         state.set_http_answers(one, Vec::new());
         assert_eq!(state.http_answer(b"b"), None);
         assert_eq!(state.http_answer(b"c").as_deref(), Some("c.print"));
+        let answer = |name: &str, value: &str| DnsAnswer {
+            identifier: name.to_owned(),
+            value: value.to_owned(),
+        };
+        state.set_dns_answers(one, vec![answer("a.test", "x"), answer("a.test", "y")]);
+        state.set_dns_answers(other, vec![answer("a.test", "y"), answer("b.test", "z")]);
+        let mut texts = state.dns_texts("a.test", 9);
+        texts.sort();
+        assert_eq!(texts, ["x", "y"]);
+        assert_eq!(state.dns_texts("a.test", 1).len(), 1);
+        assert_eq!(state.dns_texts("b.test", 9), ["z"]);
+        assert!(state.dns_texts("c.test", 9).is_empty());
+        state.retain(&[]);
+        assert!(state.dns_texts("a.test", 9).is_empty());
         state.set_http_answers(other, Vec::new());
         assert!(!state.has_answers.load(Ordering::Acquire));
     }

@@ -94,7 +94,7 @@ mod tls_facts;
 mod transport;
 mod variables;
 
-pub use acme::{AcmeFiles, AcmeId, AcmeState, AcmeTask, HttpAnswer, TlsAnswer};
+pub use acme::{AcmeFiles, AcmeId, AcmeState, AcmeTask, DnsAnswer, HttpAnswer, TlsAnswer};
 pub use client_status::{StatusDesk, StatusRequest};
 pub use handover::moving_format;
 pub use materials::Materials;

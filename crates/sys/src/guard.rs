@@ -111,6 +111,34 @@ impl Guard {
         }
     }
 
+    /// Checks a program before it is executed by its path: none of these users may have put it
+    /// there, put another one in its place, or changed what it does.
+    ///
+    /// # Errors
+    /// Of a directory on the way; `PermissionDenied`, which says who could, or when the file may
+    /// not be executed.
+    pub fn check_program(&self, path: &Path) -> io::Result<()> {
+        let place = self.find(path)?;
+        let guest = match &place.trust {
+            Trust::Full => place.way,
+            Trust::Name(guest) | Trust::Way(guest, _) => Some(*guest),
+        };
+        if let Some(guest) = guest {
+            return Err(untrusted(guest));
+        }
+        let file = place.open(Open::Read)?;
+        let facts = file.metadata()?;
+        if !facts.is_file() || facts.mode() & 0o111 == 0 {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        for guest in &self.guests {
+            if walk::may_change(guest, &file, &facts) {
+                return Err(untrusted(guest));
+            }
+        }
+        Ok(())
+    }
+
     /// Opens a file, creating it if needed.
     ///
     /// # Errors
@@ -318,6 +346,15 @@ impl GuardedName<'_> {
     fn shown(&self) -> PathBuf {
         OsStr::from_bytes(self.name.as_bytes()).into()
     }
+}
+
+fn untrusted(guest: &Guest) -> io::Error {
+    let why = format!(
+        "user {}, whom worker processes run as, could have put it there or changed it; make root \
+         the owner of the file and of its directories, and let nobody else write to them",
+        guest.uid
+    );
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 /// Why root was denied access.

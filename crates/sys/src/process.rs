@@ -129,19 +129,21 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Collects one child that has ended, without waiting; `None` if none has (or there are no
-/// children).
+/// A child that has ended, without waiting; `None` if none has (or there are no children). It is
+/// not collected: until [`wait_for`] is called its number, and that of the group that it leads,
+/// stay taken.
 ///
 /// # Errors
 ///
-/// The errno of `waitpid`, except `ECHILD`.
-pub fn reap() -> io::Result<Option<(Pid, ExitStatus)>> {
-    let mut status = 0;
-    // SAFETY: `status` has room for the answer.
-    let result = retry(|| unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) });
+/// The errno of `waitid`, except `ECHILD`.
+pub fn ended_child() -> io::Result<Option<Pid>> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` has room for the structure.
+    let result = retry(|| unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) });
     match result {
-        Ok(0) => Ok(None),
-        Ok(pid) => Ok(Some((pid, decode_status(status)))),
+        // SAFETY: zeroed, and filled if a child has ended; the field is then that of a child.
+        Ok(_) => Ok(Some(unsafe { info.assume_init().si_pid() }).filter(|pid| *pid != 0)),
         Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
         Err(error) => Err(error),
     }

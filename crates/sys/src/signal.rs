@@ -208,6 +208,20 @@ pub fn send(pid: Pid, signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
+/// Sends a signal to all processes of a group (kill(2)). Only while the leader exists or was not
+/// collected, because the number may belong to others afterwards.
+///
+/// # Errors
+///
+/// `ESRCH` when there is no such group, `EPERM` when none of it may be signalled.
+pub fn send_to_group(leader: Pid, signal: Signal) -> io::Result<()> {
+    // 0 and 1 would mean this process's own group, and all processes.
+    if leader <= 1 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    send(-leader, signal)
+}
+
 /// Whether a process with this id exists (perhaps another user's).
 pub fn process_exists(pid: Pid) -> bool {
     // SAFETY: no memory is involved; signal 0 only checks.

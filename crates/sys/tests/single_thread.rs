@@ -26,7 +26,7 @@ fn forked_children_are_reaped() {
         Fork::Parent(pid) => pid,
     };
     assert_eq!(process::wait_for(pid).unwrap(), ExitStatus::Code(5));
-    assert_eq!(process::reap().unwrap(), None, "no children left");
+    assert_eq!(process::ended_child().unwrap(), None, "no children left");
 }
 
 fn signals_are_queued_with_their_sender() {
@@ -70,7 +70,8 @@ fn signals_are_queued_with_their_sender() {
         sender: child,
     };
     assert_eq!(queue.next().unwrap(), Some(expected));
-    assert_eq!(process::reap().unwrap(), Some((child, ExitStatus::Code(0))));
+    assert_eq!(process::ended_child().unwrap(), Some(child));
+    assert_eq!(process::wait_for(child).unwrap(), ExitStatus::Code(0));
 
     // Ignored, it does nothing.
     let child = match process::fork().unwrap() {

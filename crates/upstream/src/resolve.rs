@@ -16,7 +16,14 @@ pub trait Resolve: Send + Sync + fmt::Debug {
     /// Looks up the addresses of a name. An IP address (IPv6 also in brackets) resolves to itself.
     /// Does not wait: answers that are not known yet come later.
     fn lookup(&self, name: &str) -> Lookup;
+
+    /// Asks where a name leads that is an alias (CNAME), one step. It is asked anew each time.
+    fn alias(&self, name: &str) -> AliasAnswer;
 }
+
+/// The answer to [`Resolve::alias`] when it comes: a name without a dot at its end, or `None` for a
+/// name that is no alias.
+pub type AliasAnswer = oneshot::Receiver<Result<Option<String>, ResolveError>>;
 
 /// The addresses of a name: at least one. Each lookup starts with a different one, if there are
 /// several.

@@ -1,5 +1,6 @@
 // The name server beside Pebble: every name has the address 127.0.0.1, and TXT records come by
-// dynamic updates (RFC 2136), which have to be signed if there is a key.
+// dynamic updates (RFC 2136), which have to be signed if there is a key, and from a file. Zones can
+// be delegated to other name servers.
 package main
 
 import (
@@ -7,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"net"
+	"os"
 	"strings"
 	"sync"
 
@@ -17,6 +19,55 @@ type records struct {
 	lock sync.Mutex
 	// Texts by name.
 	texts map[string][]string
+	// A file with more of them, a name and a text in each line.
+	file string
+	// Where names lead that are aliases.
+	aliases map[string]string
+	// Name servers of zones, which are asked in turn.
+	delegated map[string][]string
+	asked     map[string]int
+}
+
+// Asks a name server of the zone that a name is in, if it is delegated.
+func (r *records) fromOthers(name string, kind uint16) ([]dns.RR, int, bool) {
+	for zone, servers := range r.delegated {
+		if !dns.IsSubDomain(zone, name) {
+			continue
+		}
+		r.lock.Lock()
+		server := servers[r.asked[zone]%len(servers)]
+		r.asked[zone]++
+		r.lock.Unlock()
+		question := new(dns.Msg)
+		question.SetQuestion(name, kind)
+		question.RecursionDesired = false
+		question.SetEdns0(1232, false)
+		answer, _, err := new(dns.Client).Exchange(question, server)
+		if err == nil && answer.Truncated {
+			answer, _, err = (&dns.Client{Net: "tcp"}).Exchange(question, server)
+		}
+		if err != nil {
+			fmt.Printf("no answer of %s to %s: %v\n", server, name, err)
+			return nil, dns.RcodeServerFailure, true
+		}
+		fmt.Printf("answer of %s to %s: %s, %d records\n", server, name,
+			dns.RcodeToString[answer.Rcode], len(answer.Answer))
+		return answer.Answer, answer.Rcode, true
+	}
+	return nil, 0, false
+}
+
+func (r *records) of(name string) []string {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	found := append([]string{}, r.texts[name]...)
+	content, _ := os.ReadFile(r.file)
+	for _, line := range strings.Split(string(content), "\n") {
+		if word, text, ok := strings.Cut(line, " "); ok && dns.Fqdn(word) == name {
+			found = append(found, text)
+		}
+	}
+	return found
 }
 
 func (r *records) change(record dns.RR) int {
@@ -71,18 +122,27 @@ func (r *records) answer(zone, key string, w dns.ResponseWriter, question *dns.M
 		return
 	}
 	for _, asked := range question.Question {
-		head := dns.RR_Header{Name: asked.Name, Rrtype: asked.Qtype, Class: dns.ClassINET}
+		name := strings.ToLower(asked.Name)
+		if target, ok := r.aliases[name]; ok {
+			alias, _ := dns.NewRR(asked.Name + " 0 IN CNAME " + target)
+			response.Answer = append(response.Answer, alias)
+			name = target
+		}
+		if found, code, ok := r.fromOthers(name, asked.Qtype); ok {
+			response.Answer = append(response.Answer, found...)
+			response.Rcode = code
+			continue
+		}
+		head := dns.RR_Header{Name: name, Rrtype: asked.Qtype, Class: dns.ClassINET}
 		switch asked.Qtype {
 		case dns.TypeA:
 			a, _ := dns.NewRR(asked.Name + " 0 IN A 127.0.0.1")
 			response.Answer = append(response.Answer, a)
 		case dns.TypeTXT:
-			r.lock.Lock()
-			for _, text := range r.texts[strings.ToLower(asked.Name)] {
+			for _, text := range r.of(name) {
 				txt := &dns.TXT{Hdr: head, Txt: []string{text}}
 				response.Answer = append(response.Answer, txt)
 			}
-			r.lock.Unlock()
 		case dns.TypeSOA:
 			soa, _ := dns.NewRR(zone + " 0 IN SOA ns." + zone + " root." + zone + " 1 60 60 60 60")
 			response.Ns = append(response.Ns, soa)
@@ -95,8 +155,30 @@ func main() {
 	zone := flag.String("zone", "test.", "the zone that takes updates")
 	key := flag.String("key", "", "name of the key that has to sign updates")
 	secret := flag.String("secret", "", "the key in base64")
+	file := flag.String("records", "", "a file with a name and a text in each line")
+	aliases := map[string]string{}
+	flag.Func("alias", "NAME=TARGET, with dots at their ends", func(word string) error {
+		name, target, ok := strings.Cut(word, "=")
+		if !ok {
+			return fmt.Errorf("no target")
+		}
+		aliases[name] = target
+		return nil
+	})
+	delegated := map[string][]string{}
+	flag.Func("delegate", "ZONE=ADDRESS,ADDRESS..., with a dot at its end", func(word string) error {
+		zone, servers, ok := strings.Cut(word, "=")
+		if !ok {
+			return fmt.Errorf("no name server")
+		}
+		delegated[zone] = strings.Split(servers, ",")
+		return nil
+	})
 	flag.Parse()
-	all := &records{texts: map[string][]string{}}
+	all := &records{
+		texts: map[string][]string{}, file: *file, aliases: aliases,
+		delegated: delegated, asked: map[string]int{},
+	}
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, question *dns.Msg) {
 		all.answer(*zone, *key, w, question)
 	})

@@ -1,38 +1,29 @@
 //! ngx_http_acme_module, and DNS-01 beyond it.
 
+mod dns;
+
 use super::{ACME_ISSUER, Arity, Check, HTTP, Module, ONE, Row, SERVER, SetterOf};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::draft::{AcmeCertificateDraft, AcmeIssuerDraft};
 use crate::model::{
-    AcmeAccountKey, AcmeChallenge, AcmeDns, AcmeIdentifier, AcmeIssuer, AcmeKey, AcmeProfile,
-    DnsUpdate, ExternalAccount, ExternalAccountKey, Origin, ServerName,
+    AcmeAccountKey, AcmeChallenge, AcmeIdentifier, AcmeIssuer, AcmeKey, AcmeProfile,
+    ExternalAccount, ExternalAccountKey, Origin, ServerName, is_dns_name,
 };
 use crate::values;
-use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 const NONE: Arity = Arity::Between(0, 0);
 
 /// The smallest `acme_shared_zone`, as in nginx: eight memory pages.
 const MIN_ZONE_BYTES: u64 = 8 * 4096;
 
-/// Port of a DNS server when none is written.
-const DNS_PORT: u16 = 53;
-
 /// The longest name of an issuer, in bytes: it becomes a part of a file's name.
 const MAX_ISSUER_NAME_BYTES: usize = 64;
 
-/// `wait=` of `dns_update`.
-const DEFAULT_DNS_WAIT: Duration = Duration::from_secs(5);
-
 /// Identifiers of one certificate: more than any public server takes.
 const MAX_IDENTIFIERS: usize = 256;
-
-/// The longest DNS name, in bytes.
-const MAX_NAME_BYTES: usize = 253;
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: certificates by ACME",
@@ -75,7 +66,7 @@ const ROWS: &[Row] = &[
         "http-01",
         "How the ACME server verifies identifiers: `http-01` needs a plain `listen` that it \
          reaches at port 80, `tls-alpn-01` one with `ssl` at port 443, `dns-01` a TXT record, \
-         which `dns_update` makes; only `dns-01` verifies wildcards.",
+         which `dns_update` or `dns_command` makes or `dns_listen` answers; only `dns-01` verifies wildcards.",
         challenge,
     ),
     Row::new(
@@ -180,8 +171,35 @@ const ROWS: &[Row] = &[
         "Makes the TXT records of `dns-01` by dynamic updates (RFC 2136): address of the primary \
          server, with the port if it is not 53; `zone=` if the server is not to be asked for it; \
          `key=` a file with a TSIG key, as `tsig-keygen` writes it; `wait=` how long the zone's \
-         other servers may need to learn of a record (default 5s).",
-        dns_update,
+         other servers may need to learn of a record (default 5s). Aliases (CNAME) of the name \
+         are followed through `resolver`, if there is one.",
+        dns::update,
+    )
+    .own(),
+    Row::new(
+        "dns_command",
+        ACME_ISSUER,
+        Arity::Between(1, 5),
+        "",
+        "Makes the TXT records of `dns-01` by a program, whose path is absolute; it is run as \
+         `PROGRAM add|remove NAME VALUE` by the master process. `user=` as whom it runs, by \
+         default the user of the worker process; `zone=` a zone into which aliases (CNAME) of \
+         the name may lead, which are then followed through `resolver`; `timeout=` after which it \
+         is killed (default 60s, at most 600s); `wait=` as for `dns_update` (default 5s).",
+        dns::command,
+    )
+    .own(),
+    Row::new(
+        "dns_listen",
+        ACME_ISSUER,
+        Arity::AtLeast(1),
+        "",
+        "Answers the questions for the TXT records of `dns-01` itself, over UDP and TCP, at these \
+         addresses, with the port if it is not 53. `ns=` what NS records call this server; `zone=` \
+         the zone that they delegate to it, with a name for each identifier, into which \
+         `_acme-challenge.` of the identifier is an alias (CNAME). `_acme-challenge.` of each \
+         identifier can also be delegated itself.",
+        dns::listen,
     )
     .own(),
     Row::meaningless(
@@ -240,12 +258,13 @@ pub(crate) fn end_acme_issuer(b: &mut Build<'_>) -> Result<(), Fault> {
         None if is_dns => {
             let message = format!("\"challenge dns-01\" of acme_issuer \"{name}\" has no records");
             return Err(Fault::new(message).help(
-                "\"dns_update\" says which server takes dynamic updates; commands and zones \
-                 served by Sealane itself are not supported yet",
+                "\"dns_update\" says which server takes dynamic updates, \"dns_command\" which \
+                 program makes records; with \"dns_listen\" they are answered here",
             ));
         }
-        Some(_) if !is_dns => {
-            let message = format!("\"dns_update\" of acme_issuer \"{name}\" without \"dns-01\"");
+        Some(dns) if !is_dns => {
+            let directive = dns.directive();
+            let message = format!("\"{directive}\" of acme_issuer \"{name}\" without \"dns-01\"");
             return Err(Fault::new(message).help("write \"challenge dns-01\" as well"));
         }
         _ => {}
@@ -404,48 +423,6 @@ fn state_path(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn dns_update(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    c.once(&b.acme_issuer().dns)?;
-    let written = c.text(1)?;
-    let server = match (written.parse::<SocketAddr>(), written.parse::<IpAddr>()) {
-        (Ok(address), _) => address,
-        (_, Ok(address)) => SocketAddr::new(address, DNS_PORT),
-        _ => {
-            return Err(c
-                .invalid(1)
-                .help("it is the address of a DNS server, as in 192.0.2.53 or [2001:db8::53]:53"));
-        }
-    };
-    let mut update = DnsUpdate {
-        server,
-        zone: None,
-        key: None,
-        wait: DEFAULT_DNS_WAIT,
-    };
-    for (index, word) in c.args().skip(1) {
-        let word = c.utf8(index, word)?;
-        match word.split_once('=') {
-            Some(("zone", zone)) if update.zone.is_none() => {
-                let zone = zone.strip_suffix('.').unwrap_or(zone).to_ascii_lowercase();
-                if !is_dns_name(&zone) {
-                    return Err(c.invalid_parameter(index));
-                }
-                update.zone = Some(zone);
-            }
-            Some(("key", path)) if update.key.is_none() && !path.is_empty() => {
-                update.key = Some(b.options.beside_conf(Path::new(path)));
-            }
-            Some(("wait", time)) => {
-                let wait = values::seconds(time.as_bytes());
-                update.wait = wait.ok_or_else(|| c.invalid_parameter(index))?;
-            }
-            _ => return Err(c.invalid_parameter(index)),
-        }
-    }
-    b.acme_issuer().dns = Some(AcmeDns::Update(update));
-    Ok(())
-}
-
 fn acme_shared_zone(_: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let word = c.arg(1);
     let invalid = || Fault::at(1, format!("invalid zone size \"{}\"", shown(word)));
@@ -508,15 +485,6 @@ fn identifiers_of(word: &str) -> Option<Vec<AcmeIdentifier>> {
     }
     let bare = name.strip_prefix("*.").unwrap_or(&name);
     is_dns_name(bare).then(|| vec![AcmeIdentifier::Dns(name)])
-}
-
-/// Whether this can be a name in a certificate: labels of letters, digits, hyphens and underscores,
-/// in lower case.
-fn is_dns_name(name: &str) -> bool {
-    let of_label =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(of_label);
-    name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label)
 }
 
 /// What `acme_certificate` without identifiers asks for: the names of the server.

@@ -42,6 +42,18 @@ pub struct AcmeIssuer {
     pub origin: Origin,
 }
 
+/// The longest DNS name, in bytes.
+const MAX_NAME_BYTES: usize = 253;
+
+/// Whether this can be a name in a certificate: labels of letters, digits, hyphens and underscores,
+/// in lower case.
+pub fn is_dns_name(name: &str) -> bool {
+    let of_label =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(of_label);
+    name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label)
+}
+
 impl AcmeIssuer {
     /// The files that it names, each with what it is.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
@@ -56,7 +68,7 @@ impl AcmeIssuer {
         };
         let dns_key = match &self.dns {
             Some(AcmeDns::Update(update)) => update.key.as_ref(),
-            None => None,
+            Some(AcmeDns::Command(_) | AcmeDns::Listen(_)) | None => None,
         };
         let files = [
             ("account key", account_key),
@@ -178,6 +190,21 @@ pub struct AcmeProfile {
 pub enum AcmeDns {
     /// `dns_update`: by dynamic updates (RFC 2136).
     Update(DnsUpdate),
+    /// `dns_command`: by a program.
+    Command(DnsCommand),
+    /// `dns_listen`: by answering name servers.
+    Listen(DnsListen),
+}
+
+impl AcmeDns {
+    /// The directive.
+    pub fn directive(&self) -> &'static str {
+        match self {
+            AcmeDns::Update(_) => "dns_update",
+            AcmeDns::Command(_) => "dns_command",
+            AcmeDns::Listen(_) => "dns_listen",
+        }
+    }
 }
 
 /// `dns_update`.
@@ -191,6 +218,32 @@ pub struct DnsUpdate {
     pub key: Option<PathBuf>,
     /// How long the other servers of the zone may need to learn of a record; default 5 s.
     pub wait: Duration,
+}
+
+/// `dns_command`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsCommand {
+    /// The program (absolute).
+    pub program: PathBuf,
+    /// As whom it runs; `None`: as the worker process does.
+    pub user: Option<String>,
+    /// The zone into which aliases may lead; without one they are not followed.
+    pub zone: Option<String>,
+    /// When it is killed; default 60 s.
+    pub timeout: Duration,
+    /// How long the servers of the zone may need to learn of a record; default 5 s.
+    pub wait: Duration,
+}
+
+/// `dns_listen`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsListen {
+    /// Where name servers ask, over UDP and TCP.
+    pub addresses: Vec<SocketAddr>,
+    /// What delegations call this server.
+    pub name_server: String,
+    /// The zone into which aliases lead; without one, `_acme-challenge` of each name is a zone.
+    pub zone: Option<String>,
 }
 
 /// `acme_certificate` of a server.

@@ -1,8 +1,8 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    AcmeCertificate, CachePath, Charsets, HandshakeLimits, Http2, LimitZone, List, LocationConf,
-    Locations, Script, Template, Tls, Upstream, UserVariable, VerifyClient,
+    AcmeCertificate, AcmeDns, CachePath, Charsets, HandshakeLimits, Http2, LimitZone, List,
+    LocationConf, Locations, Script, Template, Tls, Upstream, UserVariable, VerifyClient,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -43,6 +43,22 @@ pub struct Http {
 }
 
 impl Http {
+    /// The addresses of `dns_listen`, in the order first met.
+    pub fn name_listeners(&self) -> Vec<SocketAddr> {
+        let mut addresses = Vec::new();
+        for server in &self.servers {
+            let dns = server.acme_certificate.as_ref();
+            if let Some(AcmeDns::Listen(listen)) = dns.and_then(|it| it.issuer.dns.as_ref()) {
+                for address in &listen.addresses {
+                    if !addresses.contains(address) {
+                        addresses.push(*address);
+                    }
+                }
+            }
+        }
+        addresses
+    }
+
     /// The listener that a connection belongs to: the one bound exactly to
     /// its local address, or the one whose socket accepted it.
     pub fn listener_for(&self, accepted_by: usize, local: SocketAddr) -> usize {

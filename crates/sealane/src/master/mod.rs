@@ -1,8 +1,8 @@
 //! The master process: starts the worker, watches it, answers signals.
 //!
 //! It has one thread, and keeps root's privileges and all listening sockets. It
-//! reads only signals, the workers' reports, whose contents it does not parse, and the
-//! configuration when told to (`reconfigure.rs`).
+//! reads only signals, the workers' reports, whose contents it does not parse, but for requests to
+//! run a program (`dns_commands.rs`), and the configuration when told to (`reconfigure.rs`).
 //!
 //! ```text
 //! Serving --QUIT--> Quitting --(workers ended)--> exit
@@ -15,11 +15,13 @@
 //! there is a successor, which becomes the current one when it serves. During an upgrade of the
 //! binary there are two masters (`upgrade.rs`), and one of them may have no worker.
 
+mod dns_commands;
 mod other;
 mod reconfigure;
 mod upgrade;
 mod workers;
 
+use self::dns_commands::DnsCommands;
 pub(crate) use self::other::Other;
 use self::other::{Readiness, Side};
 use self::reconfigure::Reload;
@@ -87,6 +89,8 @@ pub(crate) struct Master {
     reload: Option<Reload>,
     /// Certificates that may change without a reload.
     rotation: Option<Rotation>,
+    /// Programs that workers want run.
+    dns_commands: DnsCommands,
     /// Its number, or that of the last one.
     generation: u64,
     /// Sockets of addresses that a reload has removed, by its number, until the worker has
@@ -155,6 +159,7 @@ impl Master {
             reopen_wanted: false,
             reload: None,
             rotation: None,
+            dns_commands: DnsCommands::default(),
             generation: 0,
             leaving: Vec::new(),
             closed_files: None,
@@ -205,6 +210,7 @@ impl Master {
     fn finish(mut self) -> i32 {
         self.write_state(true);
         self.write_staples(true);
+        self.dns_commands.end();
         if let Err(message) = self.pid_file.remove(&self.server.guard) {
             note!(self.server.journal, Alert, "{message}");
         }
@@ -306,6 +312,7 @@ impl Master {
             .into_iter()
             .chain(self.state_due())
             .chain(self.staples_due())
+            .chain(self.dns_commands.due())
             .chain(reload)
             .min();
         let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
@@ -317,9 +324,17 @@ impl Master {
         let mut fds = vec![self.signals.as_fd()];
         let links = self.workers().filter(|worker| !worker.silent);
         fds.extend(links.map(|worker| worker.link.as_fd()));
-        fds.extend(self.other.as_ref().and_then(Other::fd));
+        let other = self.other.as_ref().and_then(Other::fd);
+        let other_at = other.map(|_| fds.len());
+        fds.extend(other);
+        let program = self.dns_commands.fd();
+        let program_at = program.map(|_| fds.len());
+        fds.extend(program);
         let readable = poll::wait_readable(&fds, timeout)?;
-        let other_speaks = readable.get(1 + talking.len()) == Some(&true);
+        let other_speaks = other_at.is_some_and(|at| readable[at]);
+        if program_at.is_some_and(|at| readable[at]) {
+            self.dns_commands.read(&self.server.journal);
+        }
         for (pid, _) in talking
             .into_iter()
             .zip(&readable[1..])
@@ -358,6 +373,7 @@ impl Master {
         match report {
             Ok(Some(Report::TicketState(state))) => self.on_ticket_state(pid, state),
             Ok(Some(Report::Staple(id, response))) => self.on_staple(id, response),
+            Ok(Some(Report::DnsCommand(request))) => self.on_dns_command(pid, request),
             Ok(Some(report)) => self.on_progress(pid, report),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // Its exit status tells why it is gone.
@@ -469,6 +485,7 @@ impl Master {
     fn on_time(&mut self) -> Role {
         self.write_state(false);
         self.write_staples(false);
+        self.go_on_with_dns_commands();
         let now = Instant::now();
         match self.phase {
             Phase::Terminating { kill_at } if now >= kill_at => {
@@ -611,7 +628,12 @@ impl Master {
     /// Collects children that ended.
     fn reap(&mut self) {
         loop {
-            match process::reap() {
+            let ended = process::ended_child().and_then(|pid| {
+                let Some(pid) = pid else { return Ok(None) };
+                self.dns_commands.before_collecting(pid);
+                process::wait_for(pid).map(|status| Some((pid, status)))
+            });
+            match ended {
                 Ok(Some((pid, status))) => self.on_exit(pid, status),
                 Ok(None) => return,
                 Err(error) => {
@@ -624,7 +646,7 @@ impl Master {
     }
 
     fn on_exit(&mut self, pid: Pid, status: ExitStatus) {
-        if self.on_new_binary_exit(pid, status) {
+        if self.on_new_binary_exit(pid, status) || self.on_dns_command_exit(pid, status) {
             return;
         }
         let journal = &self.server.journal;

@@ -77,7 +77,12 @@ impl Reload {
         }
     }
 
-    /// The same.
+    /// The configuration that is to come.
+    pub(super) fn next(&self) -> &Server {
+        &self.next
+    }
+
+    /// The process that is to serve it.
     pub(super) fn successor_mut(&mut self) -> Option<&mut Worker> {
         match &mut self.step {
             ReloadStep::Waiting { successor, .. } => Some(successor),
@@ -419,7 +424,10 @@ impl Master {
                 }
             }
             Report::Drained(generation) if is_current => self.close_leaving(Some(generation)),
-            Report::Drained(_) | Report::TicketState(_) | Report::Staple(..) => {}
+            Report::Drained(_)
+            | Report::TicketState(_)
+            | Report::Staple(..)
+            | Report::DnsCommand(_) => {}
         }
     }
 
@@ -507,7 +515,10 @@ impl Master {
             note!(self.server.journal, Notice, "{what} {pid} continues {with}");
         }
         let gone = before.sockets.bound.into_iter();
-        let gone = gone.filter(|bound| !bound.has_address_of(&self.server.sockets.bound));
+        let gone = gone.filter(|bound| {
+            let was = before.config.http.as_ref();
+            !bound.has_address_of(&self.server.sockets.bound) && !bound.is_for_names(was)
+        });
         self.leaving.extend(gone.map(|bound| (generation, bound)));
     }
 
@@ -549,7 +560,10 @@ impl Master {
         }
         // The process that finishes has copies of its own.
         let gone = before.sockets.bound.into_iter();
-        let gone = gone.filter(|bound| !bound.has_address_of(&self.server.sockets.bound));
+        let gone = gone.filter(|bound| {
+            let was = before.config.http.as_ref();
+            !bound.has_address_of(&self.server.sockets.bound) && !bound.is_for_names(was)
+        });
         self.leaving.extend(gone.map(|bound| (generation, bound)));
         self.close_leaving(None);
     }

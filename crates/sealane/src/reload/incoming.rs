@@ -48,6 +48,8 @@ pub(crate) struct Rebuilt {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) logs: Arc<LogSet>,
     pub(crate) listeners: Vec<BoundListener>,
+    /// New sockets of `dns_listen`, by number.
+    pub(crate) names: Vec<(u32, OwnedFd)>,
 }
 
 impl Incoming {
@@ -190,11 +192,17 @@ impl Carried {
         self.resolvers = resolvers;
         self.logs = Arc::new(logs);
         self.snapshot = Arc::new(snapshot);
+        let first_name = config.http.as_ref().map_or(0, |http| http.listeners.len());
+        let (names, listening) = delivery
+            .sockets
+            .into_iter()
+            .partition(|(number, _)| *number as usize >= first_name);
         Ok(Rebuilt {
             config,
             snapshot: Arc::clone(&self.snapshot),
             logs: Arc::clone(&self.logs),
-            listeners: listeners(delivery.sockets),
+            listeners: listeners(listening),
+            names,
         })
     }
 }

@@ -98,6 +98,23 @@ impl Dns {
         combine([v4, v6].into_iter().flatten())
     }
 
+    /// Where a name leads that is an alias, within `resolver_timeout`.
+    pub(super) async fn alias(&self, name: &str) -> Result<Option<String>, ResolveError> {
+        let name = full_name(name)?;
+        let answer = tokio::time::timeout(self.timeout, self.ask(&name, RecordType::CNAME));
+        match answer.await.map_err(|_elapsed| ResolveError::TimedOut)? {
+            Ok(answer) => Ok(answer.found.into_iter().find_map(|data| match data {
+                RData::CNAME(alias) => {
+                    let target = alias.0.to_ascii().to_ascii_lowercase();
+                    Some(target.trim_end_matches('.').to_owned())
+                }
+                _ => None,
+            })),
+            Err(ResolveError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The SRV records of a name, within `resolver_timeout`.
     pub(super) async fn services(&self, name: &str) -> Result<Answer<Service>, ResolveError> {
         let name = full_name(name)?;

@@ -3,7 +3,7 @@
 
 use super::dns::{Answer, Dns};
 use sealane_conf::model;
-use sealane_upstream::resolve::{Addresses, Lookup, Resolve, ResolveError};
+use sealane_upstream::resolve::{Addresses, AliasAnswer, Lookup, Resolve, ResolveError};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,9 +41,15 @@ pub(crate) struct NameResolver {
     queue: Mutex<Option<mpsc::Receiver<Question>>>,
 }
 
-struct Question {
-    name: String,
-    waiter: Waiter,
+enum Question {
+    Addresses {
+        name: String,
+        waiter: Waiter,
+    },
+    Alias {
+        name: String,
+        waiter: oneshot::Sender<Result<Option<String>, ResolveError>>,
+    },
 }
 
 impl NameResolver {
@@ -87,7 +93,18 @@ impl NameResolver {
 
 async fn answer(mut queue: mpsc::Receiver<Question>, all_kept: Arc<Kept>, dns: Arc<Dns>) {
     let waiting = Arc::new(Waiting::default());
-    while let Some(Question { name, waiter }) = queue.recv().await {
+    while let Some(question) = queue.recv().await {
+        let (name, waiter) = match question {
+            Question::Addresses { name, waiter } => (name, waiter),
+            Question::Alias { name, waiter } => {
+                let dns = Arc::clone(&dns);
+                // Few at a time: only orders of certificates ask.
+                tokio::spawn(async move {
+                    let _ = waiter.send(dns.alias(&name).await);
+                });
+                continue;
+            }
+        };
         // It may have become known since the worker looked.
         if let Some(addresses) = all_kept.get(&name, Instant::now()) {
             let _ = waiter.send(Ok(addresses));
@@ -119,11 +136,22 @@ impl Resolve for NameResolver {
             return Lookup::known(Ok(addresses));
         }
         let (waiter, lookup) = Lookup::waiting();
-        match self.questions.try_send(Question { name, waiter }) {
+        match self
+            .questions
+            .try_send(Question::Addresses { name, waiter })
+        {
             Ok(()) => lookup,
             // So many wait that none would be answered in time.
             Err(_full) => Lookup::known(Err(ResolveError::TimedOut)),
         }
+    }
+
+    fn alias(&self, name: &str) -> AliasAnswer {
+        let (waiter, answer) = oneshot::channel();
+        let name = normalized(name);
+        // If so many wait that it does not fit, the sender is gone, which says so.
+        let _ = self.questions.try_send(Question::Alias { name, waiter });
+        answer
     }
 }
 

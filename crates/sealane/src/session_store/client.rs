@@ -19,6 +19,13 @@ const READY_WITHIN: Duration = Duration::from_secs(5);
 /// How often a store is checked for having started afresh.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Takes a lease that is free, or the holder's own, as one step: between two commands the lease
+/// could end, and another node take it. `SET ... IFEQ` does the same, but only in Valkey 8.1.
+const LEASE_SCRIPT: &str = "local holder = redis.call('GET', KEYS[1]) \
+                            if holder and holder ~= ARGV[1] then return 0 end \
+                            redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2]) \
+                            return 1";
+
 /// A store.
 pub(super) struct Client {
     /// Its URL without secrets.
@@ -172,23 +179,18 @@ impl Client {
         lifetime_s: u32,
         asked: Instant,
     ) -> Result<bool, NoAnswer> {
-        let take = Cmd::new()
-            .arg("SET")
+        let command = Cmd::new()
+            .arg("EVAL")
+            .arg(LEASE_SCRIPT)
+            .arg(1)
             .arg(key)
             .arg(holder)
-            .arg("NX")
-            .arg("EX")
             .arg(lifetime_s.max(1))
             .take();
-        if self.store(&take, asked).await? == Value::Okay {
-            return Ok(true);
+        match self.store(&command, asked).await? {
+            Value::Int(has_it) => Ok(has_it == 1),
+            _ => Err(NoAnswer::Refused),
         }
-        if self.get(key, holder.len(), asked).await?.as_deref() != Some(holder) {
-            return Ok(false);
-        }
-        // Holders prolong long before the end, so that nobody can have taken it since.
-        self.set(key, holder, lifetime_s, asked).await?;
-        Ok(true)
     }
 
     async fn store(&self, command: &Cmd, asked: Instant) -> Result<Value, NoAnswer> {

@@ -3,6 +3,7 @@ use sealane_conf::model::{StoreAddress, StoreTls, StoreTopology};
 use sealane_tls::{Secret, StoreSeal};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 fn conf(topology: StoreTopology) -> SessionStore {
@@ -137,4 +138,115 @@ fn answers_without_end_end_the_connection() {
         let error = answer.expect("in time").expect_err("no answer").to_string();
         println!("{beginning:?}: {taken} bytes were taken: {error}");
     }
+}
+
+/// A `redis-server` of this test, and a relay before it that counts the requests about a key.
+struct CountedRedis {
+    directory: std::path::PathBuf,
+    server: std::process::Child,
+    port: u16,
+    requests: Arc<AtomicUsize>,
+}
+
+impl CountedRedis {
+    fn start(key: &'static str) -> CountedRedis {
+        let name = format!("sealane-lease-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
+        let socket = directory.join("redis.sock");
+        let server = std::process::Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--unixsocket"])
+            .arg(&socket)
+            .current_dir(&directory)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("redis-server is installed (scripts/install-test-deps.sh)");
+        let connect = move || {
+            for _ in 0..1000 {
+                if let Ok(connected) = std::os::unix::net::UnixStream::connect(&socket) {
+                    return connected;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            panic!("redis-server does not listen");
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback");
+        let port = listener.local_addr().expect("bound").port();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("it connects");
+            let mut redis = connect();
+            let mut answers = redis.try_clone().expect("a descriptor is free");
+            let mut back = client.try_clone().expect("a descriptor is free");
+            std::thread::spawn(move || std::io::copy(&mut answers, &mut back));
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = client.read(&mut bytes) {
+                if String::from_utf8_lossy(&bytes[..count]).contains(key) {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+                if redis.write_all(&bytes[..count]).is_err() {
+                    return;
+                }
+            }
+        });
+        CountedRedis {
+            directory,
+            server,
+            port,
+            requests,
+        }
+    }
+}
+
+impl Drop for CountedRedis {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[test]
+fn a_lease_is_taken_and_prolonged_in_one_step() {
+    let redis = CountedRedis::start("the-lease");
+    let mut conf = conf(StoreTopology::Single(address(redis.port)));
+    conf.timeout = Duration::from_secs(20);
+    let dialer = Dialer::new(&conf, None).expect("nothing to read");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let client = Client::new(
+            &conf,
+            false,
+            Journal::running(sealane_log::Logger::discard()),
+        );
+        let asking = async {
+            client.attempted().await;
+            let lease = async |holder: &str, lifetime_s| {
+                let before = redis.requests.load(Ordering::Relaxed);
+                let holder = holder.as_bytes();
+                let answer = client
+                    .lease("the-lease", holder, lifetime_s, Instant::now())
+                    .await;
+                // Nobody can come between the parts of one request.
+                assert_eq!(redis.requests.load(Ordering::Relaxed), before + 1);
+                answer.expect("the store answers")
+            };
+            assert!(lease("one", 600).await, "it is free");
+            assert!(!lease("other", 600).await, "it is taken");
+            // Its time begins again, here with a shorter one.
+            assert!(lease("one", 1).await, "it is the holder's own");
+            while !lease("other", 600).await {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            assert!(!lease("one", 600).await, "it is the other's now");
+        };
+        tokio::select! {
+            () = client.keep_connected(dialer) => {}
+            () = asking => {}
+        }
+    });
 }

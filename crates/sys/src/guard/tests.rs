@@ -216,6 +216,59 @@ fn who_may_write_to_a_directory() {
 }
 
 #[test]
+fn programs_are_nobodys_but_the_administrators() {
+    let place = TestDirectory::new("program");
+    place.write("program", b"#!/bin/sh\n");
+    place.mode("program", 0o755);
+    // Not nobody, to whom even "/" belongs in some containers.
+    const WORKER: u32 = 65_533;
+    let guard = Guard::against([Guest {
+        uid: WORKER,
+        groups: vec![WORKER],
+        anyone: false,
+    }]);
+    chown(place.at("logs"), Some(WORKER), None).unwrap();
+    let check = |name: &str| guard.check_program(&place.at(name));
+    check("program").expect("all of it is root's");
+    symlink(place.at("program"), place.at("link")).unwrap();
+    check("link").expect("the link, too");
+    for (owner, group, mode, trusted) in [
+        (0, WORKER, 0o755, true),
+        (1, 1, 0o700, true), // somebody else's business
+        (0, WORKER, 0o775, false),
+        (0, 0, 0o757, false),
+        (WORKER, 0, 0o555, false),
+        (0, 0, 0o644, false), // not executable
+    ] {
+        chown(place.at("program"), Some(owner), Some(group)).unwrap();
+        place.mode("program", mode);
+        let checked = check("program");
+        assert_eq!(
+            checked.is_ok(),
+            trusted,
+            "{owner} {group} {mode:o}: {checked:?}"
+        );
+        if let Err(error) = checked {
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
+    // Where the guest may write, it could put another one in its place.
+    place.write("logs/program", b"#!/bin/sh\n");
+    place.mode("logs/program", 0o755);
+    let text = check("logs/program").expect_err("planted").to_string();
+    assert!(text.contains("user 65533"), "{text}");
+    fs::create_dir(place.at("logs/deep")).unwrap();
+    place.write("logs/deep/program", b"#!/bin/sh\n");
+    place.mode("logs/deep/program", 0o755);
+    check("logs/deep/program").expect_err("its directory could be exchanged");
+    chown(place.at("program"), Some(0), Some(0)).unwrap();
+    place.mode("program", 0o755);
+    symlink(place.at("program"), place.at("logs/link")).unwrap();
+    check("logs/link").expect_err("the link could lead elsewhere");
+    assert_eq!(check("none").unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
 fn before_users_are_known_root_alone_is_trusted() {
     let place = TestDirectory::new("anyone");
     symlink(place.at("secret"), place.at("logs/log")).unwrap();

@@ -5,10 +5,12 @@ use crate::file::{DIRECTORY, openat, read_link};
 use crate::{CheckReturn, retry};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::{File, Metadata};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The same as the kernel's limit.
@@ -192,21 +194,26 @@ fn may_write(guest: &Guest, directory: BorrowedFd<'_>, facts: &libc::stat) -> io
     Ok(guest.is_in(facts.st_gid) || has_access_list(directory))
 }
 
+/// Whether a user may change an open file's contents, or grant itself that right.
+pub(super) fn may_change(guest: &Guest, file: &File, facts: &Metadata) -> bool {
+    let mode = facts.mode();
+    if guest.is(facts.uid()) || mode & libc::S_IWOTH != 0 {
+        return true;
+    }
+    mode & libc::S_IWGRP != 0 && (guest.is_in(facts.gid()) || has_list(file.as_fd()))
+}
+
 /// If in doubt, assumes that there is one.
 fn has_access_list(directory: BorrowedFd<'_>) -> bool {
-    let Ok(directory) = openat(Some(directory), c".", libc::O_RDONLY | libc::O_CLOEXEC, 0) else {
-        return true;
-    };
+    let directory = openat(Some(directory), c".", libc::O_RDONLY | libc::O_CLOEXEC, 0);
+    directory.map_or(true, |directory| has_list(directory.as_fd()))
+}
+
+fn has_list(file: BorrowedFd<'_>) -> bool {
     let name = c"system.posix_acl_access";
     // SAFETY: the name ends with NUL; with a length of 0 nothing is written.
-    let length = unsafe {
-        libc::fgetxattr(
-            directory.as_raw_fd(),
-            name.as_ptr(),
-            std::ptr::null_mut(),
-            0,
-        )
-    };
+    let length =
+        unsafe { libc::fgetxattr(file.as_raw_fd(), name.as_ptr(), std::ptr::null_mut(), 0) };
     match length.check() {
         Ok(_) => true,
         Err(error) => !matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)),

@@ -41,6 +41,32 @@ fn statuses_are_decoded() {
 }
 
 #[test]
+fn a_group_is_ended_as_a_whole() {
+    use crate::signal::{self, Signal};
+    use std::io::{BufRead, BufReader, Read};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+    let mut leader = Command::new("sh")
+        .args(["-c", "sleep 1000 & echo started; exit 3"])
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let pid = leader.id() as Pid;
+    let mut line = String::new();
+    let mut output = BufReader::new(leader.stdout.take().expect("it is piped"));
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "started\n");
+    signal::send_to_group(pid, Signal::Kill).unwrap();
+    // The pipe ends with the last process that has it.
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    leader.wait().unwrap();
+    assert!(signal::send_to_group(1, Signal::Kill).is_err());
+    assert!(signal::send_to_group(0, Signal::Kill).is_err());
+}
+
+#[test]
 fn threads_get_names_affinity_and_limits() {
     std::thread::spawn(|| {
         set_thread_name("a name longer than fits").unwrap();

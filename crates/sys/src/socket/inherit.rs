@@ -11,11 +11,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// The type of an inherited descriptor.
 #[derive(Debug)]
 pub enum Inherited {
-    /// A stream socket that listens; non-blocking and closed on exec from now on.
+    /// A stream socket that listens, or a UDP socket with an address; non-blocking and closed on
+    /// exec from now on.
     Listening {
         /// The socket.
         socket: OwnedFd,
-        /// The address it listens on.
+        /// The address it has.
         address: BindAddress,
     },
     /// Anything else; it is closed.
@@ -104,9 +105,17 @@ fn take(fd: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The address a stream socket listens on; `None` if it does not listen.
+/// The address a stream socket listens on, or of a UDP socket; `None` if it has none.
 fn listening_address(socket: &OwnedFd) -> io::Result<Option<BindAddress>> {
     let socket = SockRef::from(socket);
+    if socket.r#type()? == Type::DGRAM {
+        let address = socket.local_addr()?.as_socket();
+        let Some(address) = address.filter(|address| address.port() != 0) else {
+            return Ok(None);
+        };
+        socket.set_nonblocking(true)?;
+        return Ok(Some(BindAddress::Datagram(address)));
+    }
     if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
         return Ok(None);
     }
@@ -149,10 +158,18 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_for_datagrams_keeps_its_address() {
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let wanted = BindAddress::Datagram(udp.local_addr().expect("bound"));
+        let taken = take_inherited(pass_on(udp)).expect("it has an address");
+        assert!(matches!(taken, Inherited::Listening { address, .. } if address == wanted));
+    }
+
+    #[test]
     fn what_does_not_listen_is_closed() {
-        let udp = pass_on(UdpSocket::bind("127.0.0.1:0").expect("a port"));
+        let (unbound, _other) = std::os::unix::net::UnixDatagram::pair().expect("a pair");
         let file = pass_on(std::fs::File::open("/dev/null").expect("there"));
-        for fd in [udp, file] {
+        for fd in [pass_on(unbound), file] {
             assert!(matches!(take_inherited(fd), Ok(Inherited::Other)));
         }
         assert!(take_inherited(1 << 20).is_err(), "not open");

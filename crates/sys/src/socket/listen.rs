@@ -14,6 +14,8 @@ use std::time::Duration;
 pub enum BindAddress {
     /// IPv4 or IPv6 address and port.
     Inet(SocketAddr),
+    /// The same for datagrams (UDP).
+    Datagram(SocketAddr),
     /// Path of a Unix socket.
     Unix(PathBuf),
 }
@@ -98,6 +100,7 @@ pub fn bind_beside(
 }
 
 fn bind_one(address: &BindAddress, options: &BindOptions, shared: bool) -> io::Result<OwnedFd> {
+    let mut kind = Type::STREAM;
     let (domain, protocol, name) = match address {
         BindAddress::Inet(inet) => (
             Domain::for_address(*inet),
@@ -107,11 +110,19 @@ fn bind_one(address: &BindAddress, options: &BindOptions, shared: bool) -> io::R
             }),
             SockAddr::from(*inet),
         ),
+        BindAddress::Datagram(inet) => {
+            kind = Type::DGRAM;
+            let name = SockAddr::from(*inet);
+            (Domain::for_address(*inet), Some(Protocol::UDP), name)
+        }
         BindAddress::Unix(path) => (Domain::UNIX, None, unix_name(path)?),
     };
-    let socket = Socket::new(domain, Type::STREAM.cloexec().nonblocking(), protocol)?;
-    socket.set_reuse_address(true)?;
-    if let BindAddress::Inet(inet) = address {
+    let socket = Socket::new(domain, kind.cloexec().nonblocking(), protocol)?;
+    // With datagrams it would let another process take the address.
+    if kind == Type::STREAM {
+        socket.set_reuse_address(true)?;
+    }
+    if let BindAddress::Inet(inet) | BindAddress::Datagram(inet) = address {
         if inet.is_ipv6() {
             socket.set_only_v6(options.ipv6only)?;
         }
@@ -162,8 +173,8 @@ pub fn take_back(
     failed
 }
 
-/// Sets the options that connections inherit and starts to listen. Calling it again changes the
-/// backlog and the options of a listening socket.
+/// Sets the options that connections inherit and starts to listen; datagrams come without. Calling
+/// it again changes the backlog and the options of a listening socket.
 ///
 /// Returns the options that could not be set although the address works, for the caller to log, as
 /// (option, error) pairs. nginx continues in these cases too.
@@ -215,7 +226,9 @@ pub fn start_listening(
             );
         }
     }
-    sock.listen(options.backlog)?;
+    if !matches!(address, BindAddress::Datagram(_)) {
+        sock.listen(options.backlog)?;
+    }
     Ok(failed)
 }
 

@@ -32,8 +32,8 @@ pub trait SharedStore: Send + Sync {
     fn claim(&self, key: StoreKey, lifetime_s: u32, reply: Reply<bool>);
 
     /// Answers `true` if the lease of this name is free, and gives it to `holder` for `lifetime_s`
-    /// seconds; also if `holder` has it, whose time then begins again. A store that has lost its
-    /// memory may give a lease twice.
+    /// seconds; also if `holder` has it, whose time then begins again. Asking who has it and giving
+    /// it are one step for the store. One that has lost its memory may give a lease twice.
     /// Without an implementation there is no answer.
     fn lease(&self, key: StoreKey, holder: [u8; 16], lifetime_s: u32, reply: Reply<bool>) {
         let _ = (key, holder, lifetime_s, reply);

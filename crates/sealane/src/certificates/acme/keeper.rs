@@ -5,6 +5,7 @@
 //! what has come.
 
 use super::account::Account;
+use super::dns::CommandDesk;
 use super::error::AcmeError;
 use super::record::{Answered, Issued, OrderUnderWay, Record, Tries};
 use super::renewal::{self, Urgency};
@@ -62,6 +63,7 @@ pub(super) struct Keeper {
     /// Of the certificate in the record.
     facts: Option<CertificateFacts>,
     ordering: Arc<Semaphore>,
+    desk: Arc<CommandDesk>,
     /// The loudest warning so far.
     warned: Urgency,
     /// What was last said about a failure.
@@ -82,6 +84,7 @@ pub(super) struct Parts {
     pub(super) shared: Option<(SharedRecords, SharedRecords)>,
     pub(super) records: Records,
     pub(super) ordering: Arc<Semaphore>,
+    pub(super) desk: Arc<CommandDesk>,
 }
 
 impl Keeper {
@@ -98,6 +101,7 @@ impl Keeper {
             facts: None,
             record,
             ordering: parts.ordering,
+            desk: parts.desk,
             warned: Urgency::None,
             said: None,
             without_store: None,
@@ -328,7 +332,10 @@ impl Keeper {
     ///
     /// # Errors
     /// When a TXT record cannot be made.
-    pub(super) async fn answer(&mut self, answers: Vec<Answered>) -> Result<(), AcmeError> {
+    pub(super) async fn answer(&mut self, mut answers: Vec<Answered>) -> Result<(), AcmeError> {
+        if let Some(records) = dns::Records::of(&self.task, &self.desk) {
+            records.locate(&mut answers).await?;
+        }
         self.change(|record| {
             if let Some(order) = &mut record.order {
                 order.challenges = answers;
@@ -336,8 +343,8 @@ impl Keeper {
         })
         .await;
         self.apply_answers();
-        if let Some(update) = dns::Update::of(&self.task) {
-            update.add(&self.challenges()).await?;
+        if let Some(records) = dns::Records::of(&self.task, &self.desk) {
+            records.add(&self.challenges()).await?;
         } else if self.shared.is_some() {
             tokio::time::sleep(PROPAGATION).await;
         }
@@ -359,6 +366,9 @@ impl Keeper {
         };
         let http = of(AcmeChallenge::Http01).iter().map(serving::http_answer);
         self.serving.set_http_answers(self.task.id, http.collect());
+        // Only `dns_listen` asks for them.
+        let dns = of(AcmeChallenge::Dns01).iter().map(serving::dns_answer);
+        self.serving.set_dns_answers(self.task.id, dns.collect());
         let tls = of(AcmeChallenge::TlsAlpn01).iter();
         match tls.map(serving::tls_answer).collect() {
             Ok(answers) => self.serving.set_tls_answers(self.task.id, answers),
@@ -368,10 +378,11 @@ impl Keeper {
 
     /// Removes what was put into the DNS for an order that is over.
     async fn clean(&self, order: Option<&OrderUnderWay>) {
-        let (Some(order), Some(update)) = (order, dns::Update::of(&self.task)) else {
+        let records = dns::Records::of(&self.task, &self.desk);
+        let (Some(order), Some(records)) = (order, records) else {
             return;
         };
-        if let Err(error) = update.remove(&order.challenges).await {
+        if let Err(error) = records.remove(&order.challenges).await {
             note!(
                 self.journal(),
                 Warn,

@@ -5,7 +5,8 @@
 //!   record: what is known, in the state directory and in the store of all nodes
 //!   order: one order from the state that it is in to a certificate
 //!     client: the protocol; transport: HTTPS; jws, keys: what is signed
-//!     answers: into AcmeState, for requests and handshakes; dns: into a zone
+//!     answers: into AcmeState, for requests and handshakes; dns: into a zone, by updates or by
+//!       a program
 //!   renewal: when, and how loud to warn
 //! ```
 //!
@@ -27,6 +28,7 @@ mod shared;
 mod state;
 mod transport;
 
+pub(super) use self::dns::CommandDesk;
 pub(crate) use self::record::Record;
 
 use self::account::Account;
@@ -171,6 +173,7 @@ pub(crate) struct Keepers {
     accounts: Vec<Arc<Account>>,
     records: Records,
     ordering: Arc<Semaphore>,
+    desk: Arc<CommandDesk>,
     /// This process, among all nodes.
     holder: [u8; 16],
     journal: Arc<Mutex<Journal>>,
@@ -211,7 +214,7 @@ impl Running {
 }
 
 impl Keepers {
-    pub(super) fn new(records: Records, journal: Journal) -> Keepers {
+    pub(super) fn new(records: Records, desk: Arc<CommandDesk>, journal: Journal) -> Keepers {
         let mut holder = [0; 16];
         fill_random(&mut holder);
         Keepers {
@@ -219,6 +222,7 @@ impl Keepers {
             accounts: Vec::new(),
             records,
             ordering: Arc::new(Semaphore::new(MAX_ORDERS_AT_ONCE)),
+            desk,
             holder,
             journal: Arc::new(Mutex::new(journal)),
         }
@@ -276,6 +280,7 @@ impl Keepers {
             account,
             records: self.records.clone(),
             ordering: Arc::clone(&self.ordering),
+            desk: Arc::clone(&self.desk),
         });
         Running {
             task,

@@ -117,11 +117,11 @@ async fn verify(
             _ => return Err(authorization.failure()),
         }
         let challenge = challenge_of(&authorization, kind)?;
-        answers.push(Answered {
-            identifier: identifier_of(&authorization)?.to_string(),
-            authorization: format!("{}.{}", challenge.token, key.thumbprint()),
-            token: challenge.token.clone(),
-        });
+        answers.push(Answered::new(
+            &identifier_of(&authorization)?.to_string(),
+            &challenge.token,
+            &format!("{}.{}", challenge.token, key.thumbprint()),
+        ));
         pending.push((url, challenge));
     }
     if pending.is_empty() {

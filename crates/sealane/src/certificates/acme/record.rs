@@ -3,7 +3,10 @@
 //! Certificate and key are one value, so that nobody ever sees one without the other. So are an
 //! order and its key: whoever goes on with the order can use its certificate.
 
+use super::jws::base64url;
 use super::keys::KeyPem;
+use super::serving::digest_of;
+use crate::dns_command::PREFIX;
 use sealane_conf::model::AcmeCertificate;
 use sealane_server::AcmeId;
 use sealane_tls::CertificateFacts;
@@ -63,6 +66,36 @@ pub(super) struct Answered {
     pub(super) token: String,
     /// Token and thumbprint of the account's key.
     pub(super) authorization: String,
+    /// Where the aliases of the name lead at which a TXT record is looked for, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) alias_target: Option<String>,
+}
+
+impl Answered {
+    /// One whose record has its own name.
+    pub(super) fn new(identifier: &str, token: &str, authorization: &str) -> Answered {
+        Answered {
+            identifier: identifier.to_owned(),
+            token: token.to_owned(),
+            authorization: authorization.to_owned(),
+            alias_target: None,
+        }
+    }
+
+    /// The name at which its TXT record is looked for (RFC 8555 section 8.4).
+    pub(super) fn own_name(&self) -> String {
+        format!("{PREFIX}.{}", self.identifier)
+    }
+
+    /// The name at which the record has to be made.
+    pub(super) fn record_name(&self) -> String {
+        self.alias_target.clone().unwrap_or_else(|| self.own_name())
+    }
+
+    /// The text of the record.
+    pub(super) fn value(&self) -> String {
+        base64url(&digest_of(&self.authorization))
+    }
 }
 
 /// What became of attempts to get the next certificate.

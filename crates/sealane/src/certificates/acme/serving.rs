@@ -5,7 +5,7 @@ use super::keys;
 use super::record::{Answered, Issued};
 use aws_lc_rs::digest;
 use sealane_conf::model::AcmeIdentifier;
-use sealane_server::{AcmeState, AcmeTask, HttpAnswer, TlsAnswer};
+use sealane_server::{AcmeState, AcmeTask, DnsAnswer, HttpAnswer, TlsAnswer};
 use sealane_tls::{ACME_TLS, CertificatePair, Identity, Secret, ServerSettings, ServerTls};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -55,6 +55,14 @@ pub(super) fn http_answer(challenge: &Answered) -> HttpAnswer {
     HttpAnswer {
         token: challenge.token.clone(),
         authorization: challenge.authorization.clone(),
+    }
+}
+
+/// The answer to DNS-01.
+pub(super) fn dns_answer(challenge: &Answered) -> DnsAnswer {
+    DnsAnswer {
+        identifier: challenge.identifier.clone(),
+        value: challenge.value(),
     }
 }
 

@@ -135,6 +135,24 @@ async fn aliases_are_followed() {
 }
 
 #[tokio::test]
+async fn one_step_of_an_alias_is_told() {
+    let server = NameServer::start().await;
+    let records = vec![alias("_acme-challenge.a.test", 60, "A.Acme.test")];
+    server.says("_acme-challenge.a.test", Says::Records(records));
+    let records = vec![address("b.test", 60, "192.0.2.1")];
+    server.says("b.test", Says::Records(records));
+    server.says("refused.test", Says::Code(ResponseCode::Refused));
+    let resolver = asking(&server).await;
+    let ask = async |name: &str| resolver.alias(name).await.expect("an answer");
+    let target = Ok(Some("a.acme.test".to_owned()));
+    assert_eq!(ask("_acme-challenge.a.test").await, target);
+    assert_eq!(ask("_ACME-challenge.A.test.").await, target);
+    assert_eq!(ask("b.test").await, Ok(None));
+    assert_eq!(ask("none.test").await, Ok(None));
+    assert_eq!(ask("refused.test").await, Err(ResolveError::Refused));
+}
+
+#[tokio::test]
 async fn why_a_name_has_no_address() {
     let server = NameServer::start().await;
     for (name, code) in [

@@ -1,18 +1,12 @@
 //! DNS-01 by dynamic updates (RFC 2136), signed with a TSIG key (RFC 8945).
 
-mod message;
-mod tsig;
-
-pub(super) use self::tsig::TsigKey;
-
-use self::message::{Answer, Change, update_message, zone_question};
-use super::error::AcmeError;
-use super::record::Answered;
-use super::serving::digest_of;
-use super::{jws, now_s};
-use sealane_conf::model::{AcmeDns, DnsUpdate};
+use super::message::{Answer, Change, update_message, zone_question};
+use super::tsig::TsigKey;
+use crate::certificates::acme::error::AcmeError;
+use crate::certificates::acme::now_s;
+use crate::certificates::acme::record::Answered;
+use sealane_conf::model::DnsUpdate;
 use sealane_log::OsError;
-use sealane_server::AcmeTask;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,9 +15,6 @@ use tokio::net::TcpStream;
 /// How long one question and its answer may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the record of a name is (RFC 8555 section 8.4).
-const PREFIX: &str = "_acme-challenge";
-
 /// `dns_update` of an issuer.
 pub(super) struct Update<'a> {
     conf: &'a DnsUpdate,
@@ -31,40 +22,20 @@ pub(super) struct Update<'a> {
 }
 
 impl Update<'_> {
-    /// That of a certificate's issuer, if it has one.
-    pub(super) fn of(task: &AcmeTask) -> Option<Update<'_>> {
-        let AcmeDns::Update(conf) = task.conf.issuer.dns.as_ref()?;
-        Some(Update {
-            conf,
-            key_file: task.files.dns_key.as_deref().map(Vec::as_slice),
-        })
+    pub(super) fn new<'a>(conf: &'a DnsUpdate, key_file: Option<&'a [u8]>) -> Update<'a> {
+        Update { conf, key_file }
     }
 
-    /// Makes the records, and waits until the zone's other servers have had time to learn of them.
+    /// Adds the record of a challenge, or removes exactly this one.
     ///
     /// # Errors
-    /// Why one cannot be made.
-    pub(super) async fn add(&self, challenges: &[Answered]) -> Result<(), AcmeError> {
-        for challenge in challenges {
-            self.send(challenge, true).await?;
-        }
-        tokio::time::sleep(self.conf.wait).await;
-        Ok(())
-    }
-
-    /// Removes exactly these records.
-    ///
-    /// # Errors
-    /// Why one cannot be removed.
-    pub(super) async fn remove(&self, challenges: &[Answered]) -> Result<(), AcmeError> {
-        for challenge in challenges {
-            self.send(challenge, false).await?;
-        }
-        Ok(())
-    }
-
-    async fn send(&self, challenge: &Answered, is_added: bool) -> Result<(), AcmeError> {
-        let name = format!("{PREFIX}.{}", challenge.identifier);
+    /// Why that cannot be done.
+    pub(super) async fn change(
+        &self,
+        challenge: &Answered,
+        is_added: bool,
+    ) -> Result<(), AcmeError> {
+        let name = challenge.record_name();
         let key = match self.key_file {
             Some(file) => Some(TsigKey::parse(file).map_err(AcmeError::Dns)?),
             None => None,
@@ -73,7 +44,7 @@ impl Update<'_> {
             Some(zone) => zone.clone(),
             None => self.zone_of(&name).await?,
         };
-        let value = jws::base64url(&digest_of(&challenge.authorization));
+        let value = challenge.value();
         let change = Change {
             name: &name,
             text: &value,
