@@ -1,9 +1,13 @@
 //! `acme_issuer` and `acme_certificate` with Pebble, which refuses a part of good nonces.
 
+#[path = "acme/endings.rs"]
+mod endings;
 #[path = "acme/kills.rs"]
 mod kills;
 #[path = "acme/nodes.rs"]
 mod nodes;
+#[path = "acme/upgrades.rs"]
+mod upgrades;
 
 use sealane_tests::reload::reload_as_it_is;
 use sealane_tests::{

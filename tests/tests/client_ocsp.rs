@@ -5,7 +5,7 @@ mod authority;
 #[path = "client_ocsp/clients.rs"]
 mod clients;
 
-use authority::Authority;
+use authority::{Authority, here, http};
 use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::reload::reload_as_it_is;
 use sealane_tests::{NameServer, Server, Site, command, wait_for};
@@ -23,20 +23,6 @@ fn block(name: &str, more: &str) -> String {
              add_header X-Verify $ssl_client_verify:$ssl_session_reused always;
              location / {{ return 200 hello; }} {more} }}\n"
     )
-}
-
-/// Paths of certificates start from the configuration file.
-fn here(site: &Site, text: &str) -> String {
-    text.replace(" ocsp/", &format!(" {}/", site.path("ocsp").display()))
-}
-
-fn http(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/ocsp-response\r\n\
-         Content-Length: {}\r\n{more}\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
 }
 
 /// What a client with this certificate gets: the status, and what `$ssl_client_verify` says.

@@ -17,7 +17,6 @@ use crate::journal::{Journal, note};
 use sealane_conf::model::{AcmeCertificate, AcmeChallenge};
 use sealane_server::{AcmeState, AcmeTask};
 use sealane_tls::CertificateFacts;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -190,15 +189,16 @@ impl Keeper {
 
     /// Takes over what other nodes have done; what they lack they get.
     async fn learn(&mut self) {
-        let Some((shared, _)) = self.shared.clone() else {
+        let Some((shared, of_issuer)) = self.shared.clone() else {
             return;
         };
+        self.account.share(&of_issuer, &self.journal()).await;
         let Some(found) = shared.get(RECORD).await else {
             return;
         };
         let found = found.and_then(|bytes| Record::unpack(&bytes, &self.task.conf).ok());
         match found {
-            Some(found) if found.revision >= self.record.revision => {
+            Some(found) if found.rank() >= self.record.rank() => {
                 let is_news = found != self.record;
                 let is_other = found.certificate != self.record.certificate;
                 if !is_news {
@@ -225,7 +225,7 @@ impl Keeper {
         let Ok(Some(found)) = super::kept(&self.task.conf) else {
             return;
         };
-        if found.revision > self.record.revision {
+        if found.rank() > self.record.rank() {
             self.record = found;
             self.records.set(&self.task, &self.record);
             self.facts = self.read_facts();
@@ -286,13 +286,18 @@ impl Keeper {
         let _permit = ordering.acquire().await;
         let shared = self.shared.clone();
         let work = self.order();
-        match shared {
-            None => work.await,
-            Some((shared, _)) => tokio::select! {
-                done = work => done,
-                never = prolong(&shared) => match never {},
-            },
+        let Some((shared, _)) = shared else {
+            return work.await;
+        };
+        tokio::select! {
+            done = work => return done,
+            () = prolong(&shared) => {}
         }
+        // What was given up may have been about to serve what has come.
+        self.facts = self.read_facts();
+        self.serve();
+        self.apply_answers();
+        Ok(())
     }
 
     async fn order(&mut self) -> Result<(), AcmeError> {
@@ -408,9 +413,10 @@ impl Keeper {
 
     /// Notes a failure, and when to try again.
     async fn fail(&mut self, error: &AcmeError) {
+        self.learn().await;
         self.learn_from_file();
         if !self.is_due(now_s()) {
-            return; // another process has what this one failed to get
+            return; // another process or node has what this one failed to get
         }
         let before = self.record.tries.failures;
         let is_costly = error.is_costly();
@@ -615,10 +621,13 @@ impl Keeper {
     }
 }
 
-/// Keeps the lease while this node orders.
-async fn prolong(shared: &SharedRecords) -> Infallible {
+/// Keeps the lease while this node orders, and returns once another one has it, as when the store
+/// has lost it: two nodes would get in each other's way.
+async fn prolong(shared: &SharedRecords) {
     loop {
         tokio::time::sleep(LEASE_INTERVAL).await;
-        shared.lease(RECORD, LEASE_S).await;
+        if shared.lease(RECORD, LEASE_S).await == Lease::Others {
+            return;
+        }
     }
 }

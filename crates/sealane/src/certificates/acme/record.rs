@@ -25,7 +25,7 @@ pub(crate) struct Record {
     issuer: String,
     identifiers: Vec<String>,
     key_kind: String,
-    /// Of several records, the one with the greatest is the newest.
+    /// How often it was changed.
     pub(super) revision: u64,
     pub(crate) certificate: Option<Issued>,
     pub(super) order: Option<OrderUnderWay>,
@@ -128,9 +128,21 @@ impl Record {
 
     /// When its certificate ends, in seconds since 1970.
     pub(crate) fn ends_s(&self) -> Option<i64> {
+        Some(self.facts()?.ends_s)
+    }
+
+    /// Of several records of a certificate, the greatest is the one to keep. Where a store has lost
+    /// whose turn it was, two nodes may have changed theirs at the same time: a newer certificate
+    /// counts for more than the news that it was not got.
+    pub(super) fn rank(&self) -> (Option<i64>, u64) {
+        let begins_s = self.facts().map(|facts| facts.begins_s);
+        (begins_s, self.revision)
+    }
+
+    fn facts(&self) -> Option<CertificateFacts> {
         let certificate = self.certificate.as_ref()?;
         let (chain, key) = (certificate.chain.as_bytes(), certificate.key.as_bytes());
-        Some(CertificateFacts::read(chain, key).ok()?.ends_s)
+        CertificateFacts::read(chain, key).ok()
     }
 
     /// What became of the last attempt, for people.
