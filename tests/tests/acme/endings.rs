@@ -72,16 +72,23 @@ fn warnings_grow_louder_and_the_doctor_tells_while_the_old_certificate_serves() 
     let of_doctor = "certificate ecdsa:256 \"ends.test\" of acme issuer \"pebble\": ";
     let report = doctor(&site);
     let expected = "ends in 89 days, the last attempt to get one succeeded, the next is in";
-    assert!(report.contains(&format!("{of_doctor}{expected}")), "{report}");
+    assert!(
+        report.contains(&format!("{of_doctor}{expected}")),
+        "{report}"
+    );
     // The ACME server fails from now on.
     pebble.kill();
     for (time, level, end, told) in STAGES {
         site.write("clock", time);
-        let log = wait_for(&format!("{level} at {time}\n{}", server.error_log()), || {
-            let log = server.error_log();
-            let is_it = |line: &str| line.contains(level) && line.contains("the certificate for");
-            log.lines().find(|line| is_it(line)).map(str::to_owned)
-        });
+        let log = wait_for(
+            &format!("{level} at {time}\n{}", server.error_log()),
+            || {
+                let log = server.error_log();
+                let is_it =
+                    |line: &str| line.contains(level) && line.contains("the certificate for");
+                log.lines().find(|line| is_it(line)).map(str::to_owned)
+            },
+        );
         let expected = format!("acme issuer \"pebble\": the certificate for \"ends.test\" {end}");
         assert!(log.contains(&expected), "{time}: {log}");
         let report = doctor(&site);

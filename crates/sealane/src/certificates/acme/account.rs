@@ -163,8 +163,7 @@ impl Account {
             return;
         }
         // Otherwise it is just being shared, or looked for.
-        let (Ok(mut shared_at), Ok(mut known)) =
-            (self.shared_at.try_lock(), self.known.try_lock())
+        let (Ok(mut shared_at), Ok(mut known)) = (self.shared_at.try_lock(), self.known.try_lock())
         else {
             return;
         };

@@ -548,10 +548,7 @@ impl Keeper {
                     }
                     self.note_window(renew_s - now, info.explanation_url.as_deref());
                 }
-                let after = info.retry_after.map(|after| after.as_secs());
-                let after = after.and_then(|after| i64::try_from(after).ok());
-                let after = after.unwrap_or(renewal::QUESTION_S);
-                ask_s = now + after.clamp(renewal::MIN_QUESTION_S, renewal::MAX_QUESTION_S);
+                ask_s = now + renewal::question_s(info.retry_after);
             }
             Err(error) => {
                 ask_s = now + renewal::QUESTION_S;

@@ -196,6 +196,38 @@ mod tests {
         assert!(file_name(&one).starts_with("a.test-"));
     }
 
+    /// A certificate that begins on this day, with its key.
+    fn issued(begins_day: u8) -> Issued {
+        let key = rcgen::KeyPair::generate().expect("P-256 is supported");
+        let names = vec!["a.test".to_owned()];
+        let mut params = rcgen::CertificateParams::new(names).expect("a valid name");
+        params.not_before = rcgen::date_time_ymd(2026, 1, begins_day);
+        params.not_after = rcgen::date_time_ymd(2026, 3, 1);
+        Issued {
+            chain: params.self_signed(&key).expect("the key signs").pem(),
+            key: KeyPem::new(key.serialize_pem()),
+            renew_s: 0,
+            ask_s: 0,
+        }
+    }
+
+    #[test]
+    fn a_newer_certificate_counts_for_more_than_many_changes() {
+        let record = |certificate, revision| Record {
+            certificate,
+            revision,
+            ..Record::new(&conf("a.test"))
+        };
+        let (old, new) = (issued(1), issued(2));
+        let failed = record(None, 9);
+        let renewed = record(Some(new.clone()), 3);
+        let failed_to_renew = record(Some(old), 9);
+        assert!(renewed.rank() > failed.rank());
+        assert!(renewed.rank() > failed_to_renew.rank());
+        assert!(failed_to_renew.rank() > failed.rank());
+        assert!(record(Some(new), 4).rank() > renewed.rank());
+    }
+
     #[test]
     fn names_of_files_are_plain() {
         let name = file_name(&conf("*.a.test"));
