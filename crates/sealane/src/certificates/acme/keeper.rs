@@ -413,6 +413,8 @@ impl Keeper {
 
     /// Notes a failure, and when to try again.
     async fn fail(&mut self, error: &AcmeError) {
+        let url = |record: &Record| record.order.as_ref().map(|order| order.url.clone());
+        let failed = url(&self.record);
         self.learn().await;
         self.learn_from_file();
         if !self.is_due(now_s()) {
@@ -426,7 +428,9 @@ impl Keeper {
         }
         let now = now_s();
         let text = error.to_string();
-        let over = self.record.order.clone().filter(|_| error.ends_order());
+        // Another node may have begun another one.
+        let is_over = error.ends_order() && url(&self.record) == failed;
+        let over = self.record.order.clone().filter(|_| is_over);
         let ended = over.is_some();
         self.change(|record| {
             record.tries = Tries {
