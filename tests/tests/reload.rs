@@ -501,7 +501,9 @@ fn a_worker_that_dies_during_a_reload_is_replaced_by_one_with_the_new_configurat
             (outcome.text() == text).then_some(())
         });
         // It serves before it has said so. Stopped then, it would hold up this reload and so the next.
-        wait_for("the end of the reload", || (ended() > reloads).then_some(()));
+        wait_for("the end of the reload", || {
+            (ended() > reloads).then_some(())
+        });
         wait_for("one worker", || {
             (server.worker_pids().len() == 1).then_some(())
         });

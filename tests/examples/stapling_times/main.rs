@@ -36,7 +36,7 @@ fn misbehave(count: usize) -> Answer {
 fn server(name: &str, more: &str) -> String {
     format!(
         "server {{ listen 127.0.0.1:%{name}% ssl; ssl_certificate ocsp/silent.pem;
-             ssl_certificate_key ocsp/silent.key; {more} return 204; }}\n"
+             ssl_certificate_key ocsp/silent.key; {more} return 200 ok; }}\n"
     )
 }
 
@@ -65,11 +65,9 @@ fn main() {
     text += &server("plain", "");
     text += &server("stapled", &stapling("good"));
     text += &server("waiting", &stapling("bad"));
-    for number in 0..OTHERS {
-        text += &server(
-            &format!("other{number}"),
-            &stapling(&format!("bad{number}")),
-        );
+    for name in OTHERS {
+        let stapling = stapling(&format!("bad-{name}"));
+        text += &server(&format!("other_{name}"), &stapling);
     }
     let running = site.serve(&here(&site, &text));
     running.wait_for_log("while requesting certificate status");
