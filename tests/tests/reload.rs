@@ -500,7 +500,8 @@ fn a_worker_that_dies_during_a_reload_is_replaced_by_one_with_the_new_configurat
             let outcome = command("curl", &["-s", "--max-time", "20", &url], b"");
             (outcome.text() == text).then_some(())
         });
-        // It serves before it has said so. Stopped then, it would hold up this reload and so the next.
+        // It serves before it has said so. Stopped then, it would hold up this reload, and so the
+        // next one.
         wait_for("the end of the reload", || {
             (ended() > reloads).then_some(())
         });
