@@ -58,7 +58,8 @@ fn warnings_grow_louder_and_the_doctor_tells_while_the_old_certificate_serves() 
          events {{ }}
          http {{ access_log off; {}
              ssl_session_store redis://127.0.0.1:{} key=seal.key timeout=1s; {} }}",
-        issuer(""),
+        // Pebble chooses among its profiles if none is asked for.
+        issuer("profile default require;"),
         redis.port(),
         servers("ends.test")
     );
