@@ -18,25 +18,26 @@ const ROUNDS: usize = 5;
 const OTHERS: std::ops::RangeInclusive<char> = 'a'..='z';
 
 /// Misbehaves in another way each time: silence, nonsense, tryLater, an answer cut off, one without
-/// end, a closed connection.
-fn misbehave(count: usize) -> Answer {
-    match count % 6 {
-        0 => Answer::Silence,
-        1 => Answer::SendAndClose(http("200 OK", "", b"nonsense")),
-        2 => Answer::SendAndClose(http("200 OK", "", &[0x30, 3, 0x0a, 1, 3])),
+/// end, one about another certificate, a closed connection.
+fn misbehave(count: usize, about_another: &[u8]) -> Answer {
+    Answer::SendAndClose(match count % 7 {
+        0 => return Answer::Silence,
+        1 => http("200 OK", "", b"nonsense"),
+        2 => http("200 OK", "", &[0x30, 3, 0x0a, 1, 3]),
         3 => {
-            let whole = http("200 OK", "", &[0x30; 100]);
-            Answer::SendAndClose(whole[..whole.len() - 50].to_vec())
+            let whole = http("200 OK", "", about_another);
+            whole[..whole.len() - 50].to_vec()
         }
-        4 => Answer::SendAndClose(http("200 OK", "", &vec![0x30; 1 << 20])),
-        _ => Answer::SendAndClose(Vec::new()),
-    }
+        4 => http("200 OK", "", &vec![0x30; 1 << 20]),
+        5 => http("200 OK", "", about_another),
+        _ => Vec::new(),
+    })
 }
 
 fn server(name: &str, more: &str) -> String {
     format!(
-        "server {{ listen 127.0.0.1:%{name}% ssl; ssl_certificate ocsp/silent.pem;
-             ssl_certificate_key ocsp/silent.key; {more} return 200 ok; }}\n"
+        "server {{ listen 127.0.0.1:%{name}% ssl; ssl_certificate ocsp/ec.pem;
+             ssl_certificate_key ocsp/ec.key; {more} return 200 ok; }}\n"
     )
 }
 
@@ -48,26 +49,23 @@ fn main() {
     };
     let site = Site::new();
     let authority = Authority::new(&site);
-    let good = authority.good("silent");
+    let _well_behaved = authority.start_responder();
+    let about_another = authority.good("other");
     let asked = AtomicUsize::new(0);
-    let responder =
-        Origin::answering(
-            move |question: &Asked| match question.target().starts_with("/good") {
-                true => Answer::SendAndClose(http("200 OK", "", &good)),
-                false => misbehave(asked.fetch_add(1, Ordering::Relaxed)),
-            },
-        );
-    let stapling = |path: &str| {
+    let responder = Origin::answering(move |_: &Asked| {
+        misbehave(asked.fetch_add(1, Ordering::Relaxed), &about_another)
+    });
+    let misbehaving = |path: &str| {
         let port = responder.port();
         format!("ssl_stapling on; ssl_stapling_responder http://127.0.0.1:{port}/{path};")
     };
     let mut text = String::from("ssl_session_tickets off; ssl_session_cache off;\n");
     text += &server("plain", "");
-    text += &server("stapled", &stapling("good"));
-    text += &server("waiting", &stapling("bad"));
+    text += &server("stapled", "ssl_stapling on;");
+    text += &server("waiting", &misbehaving("bad"));
     for name in OTHERS {
-        let stapling = stapling(&format!("bad-{name}"));
-        text += &server(&format!("other_{name}"), &stapling);
+        let more = misbehaving(&format!("bad-{name}"));
+        text += &server(&format!("other_{name}"), &more);
     }
     let running = site.serve(&here(&site, &text));
     running.wait_for_log("while requesting certificate status");
