@@ -9,6 +9,7 @@
 #                       the tests of ACME and of Encrypted Client Hello are left out)
 #   nginx-light         the server that differential tests compare with
 #   procps util-linux   prlimit, kill, ps
+#   gnutls-bin          gnutls-cli, a client that looks at staples itself
 #   nghttp2-client      nghttp and h2load, an independent HTTP/2 client
 #   wrk                 load while the server is reloaded and upgraded
 #   binutils gdb        make calls inside a worker, resolve the frames of a crash
@@ -28,7 +29,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 ./install-build-deps.sh
 source ./packages.sh
 
-packages=(binutils gdb curl wget openssl chromium nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached faketime
+packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached faketime
   php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-websockets bind9-dnsutils)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"

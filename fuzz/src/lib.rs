@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -154,6 +154,12 @@ pub const TARGETS: [Target; 25] = [
         run: ech::ech_hello,
         max_bytes: 1024,
         cost: 8,
+    },
+    Target {
+        name: "ech_inner",
+        run: ech::ech_inner,
+        max_bytes: 512,
+        cost: 16,
     },
     Target {
         name: "tls_flights",

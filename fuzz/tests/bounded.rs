@@ -106,6 +106,11 @@ fn encrypted_hellos() {
 }
 
 #[test]
+fn ech_inner() {
+    run("ech_inner");
+}
+
+#[test]
 fn request_heads() {
     run("request");
 }

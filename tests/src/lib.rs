@@ -20,6 +20,7 @@
 mod applications;
 mod browser;
 mod certificates;
+mod clock;
 mod command;
 pub mod comparison;
 pub mod fastcgi;
@@ -48,6 +49,7 @@ pub mod wire;
 pub use applications::Application;
 pub use browser::browse;
 pub use certificates::{Certificate, CertificateKey};
+pub use clock::faketime_library;
 pub use command::{Outcome, command, sha256, sha256_of_file, sha256_of_output};
 pub use go::{go_client, go_client_path, go_get, has_go};
 pub use name_server::NameServer;

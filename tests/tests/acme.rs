@@ -4,10 +4,16 @@
 mod dns;
 #[path = "acme/dns_listen.rs"]
 mod dns_listen;
+#[path = "acme/endings.rs"]
+mod endings;
 #[path = "acme/kills.rs"]
 mod kills;
+#[path = "acme/limits.rs"]
+mod limits;
 #[path = "acme/nodes.rs"]
 mod nodes;
+#[path = "acme/upgrades.rs"]
+mod upgrades;
 
 use sealane_tests::reload::reload_as_it_is;
 use sealane_tests::{
@@ -536,6 +542,9 @@ fn what_cannot_work_is_refused_with_a_reason() {
         let text = refused(&issuer(more), &servers(certificate));
         assert!(text.contains(expected), "{more} {certificate}: {text}");
     }
+    let many: Vec<String> = (0..257).map(|number| format!("n{number}.test")).collect();
+    let text = refused(&issuer(""), &servers(&many.join(" ")));
+    assert!(text.contains("more than 256 identifiers"), "{text}");
     let text = refused("", &good);
     assert!(text.contains("issuer \"pebble\" is missing"), "{text}");
     let half = good.replace(

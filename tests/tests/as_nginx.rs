@@ -5,7 +5,8 @@ use sealane_tests::fastcgi::{self, FastCgiOrigin};
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::wire::{self, Connection, get, get_with};
 use sealane_tests::{
-    Certificate, CertificateKey, PATIENCE, Site, command, handshake, http2, wait_for,
+    Certificate, CertificateKey, PATIENCE, Site, command, handshake, http2, sealane_binary,
+    wait_for,
 };
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -453,6 +454,23 @@ fn certificates_may_come_through_fifos() {
         shaken.succeeded() && shaken.subject.contains("one"),
         "{shaken:?}"
     );
+}
+
+/// nginx would wait for ever.
+#[test]
+fn a_fifo_that_stays_empty_ends_the_start() {
+    let site = Site::new();
+    site.certificate(&Certificate::localhost("one", CertificateKey::P256));
+    let fifo = site.path("certificates/silent.fifo");
+    command("mkfifo", &[&fifo], b"").success();
+    let text = "events { } http { server { listen 127.0.0.1:%tls% ssl;
+         ssl_certificate certificates/silent.fifo; ssl_certificate_key certificates/one.key; } }";
+    let file = site.write("silent.conf", site.fill_in(text));
+    let program = sealane_binary().display().to_string();
+    let outcome = command(&program, &["-t", "-c", &file.display().to_string()], b"");
+    assert_ne!(outcome.status, 0);
+    let expected = "nothing was written to this FIFO for 10 s";
+    assert!(outcome.stderr.contains(expected), "{}", outcome.stderr);
 }
 
 /// `subrequest_output_buffer_size` is the location's that answers.

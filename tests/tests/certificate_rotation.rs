@@ -2,7 +2,7 @@
 
 use sealane_tests::load::Load;
 use sealane_tests::reload::{Reload, reload_as_it_is};
-use sealane_tests::{Certificate, CertificateKey, Server, Site, handshake, scale, wait_for};
+use sealane_tests::{Certificate, CertificateKey, Server, Site, handshake, scale, wait_for, wire};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -228,6 +228,38 @@ fn pairs_share_files_and_are_of_two_kinds() {
         (of("ECDSA") == "second").then_some(())
     });
     assert_eq!(of("RSA"), "other");
+}
+
+#[test]
+fn what_origins_are_shown_changes_as_well() {
+    let site = Site::new();
+    make(&site, CertificateKey::P256, &["live", "second", "server"]);
+    // Each connection to the origin shows what it has then: no session keeps the one before.
+    let server = site.serve(
+        "ssl_certificate_reload 100ms;
+         server { listen 127.0.0.1:%plain%;
+             location / { proxy_pass https://127.0.0.1:%origin%; proxy_ssl_session_reuse off;
+                 proxy_ssl_certificate certificates/live.pem;
+                 proxy_ssl_certificate_key certificates/live.key; } }
+         server { listen 127.0.0.1:%origin% ssl; ssl_verify_client optional_no_ca;
+             ssl_certificate certificates/server.pem; ssl_certificate_key certificates/server.key;
+             location / { return 200 $ssl_client_s_dn; } }",
+    );
+    let shown = || {
+        let response = wire::get(server.port("plain"), "/");
+        (response.status, response.text().replace("CN = ", "CN="))
+    };
+    assert_eq!(shown(), (200, "CN=live".to_owned()));
+    let worker = server.worker_pid();
+    put_pair(&site, "second", "live");
+    wait_for("the origin to be shown the other certificate", || {
+        (shown() == (200, "CN=second".to_owned())).then_some(())
+    });
+    // Half of a pair is not used.
+    put(&site, "live.key", &content(&site, "server.key"));
+    server.wait_for_log("have changed, but the ones before stay in use");
+    assert_eq!(shown(), (200, "CN=second".to_owned()));
+    assert_eq!(server.worker_pid(), worker);
 }
 
 #[test]

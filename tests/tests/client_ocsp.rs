@@ -5,7 +5,7 @@ mod authority;
 #[path = "client_ocsp/clients.rs"]
 mod clients;
 
-use authority::Authority;
+use authority::{Authority, here, http};
 use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::reload::reload_as_it_is;
 use sealane_tests::{NameServer, Server, Site, command, wait_for};
@@ -23,20 +23,6 @@ fn block(name: &str, more: &str) -> String {
              add_header X-Verify $ssl_client_verify:$ssl_session_reused always;
              location / {{ return 200 hello; }} {more} }}\n"
     )
-}
-
-/// Paths of certificates start from the configuration file.
-fn here(site: &Site, text: &str) -> String {
-    text.replace(" ocsp/", &format!(" {}/", site.path("ocsp").display()))
-}
-
-fn http(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/ocsp-response\r\n\
-         Content-Length: {}\r\n{more}\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
 }
 
 /// What a client with this certificate gets: the status, and what `$ssl_client_verify` says.
@@ -358,6 +344,42 @@ fn a_cache_is_shared_and_outlives_a_reload() {
     assert_eq!(revoked("first"), REVOKED);
     assert_eq!(revoked("second"), REVOKED);
     assert_eq!(responder.asked(), 3);
+}
+
+#[test]
+fn the_server_s_certificate_changes_and_clients_are_judged_as_before() {
+    let site = Site::new();
+    let authority = Authority::new(&site);
+    let responder = Changeable::new(http("200 OK", "", &authority.good("silent")));
+    let text = format!(
+        "ssl_certificate_reload 100ms; ssl_ocsp leaf; ssl_ocsp_cache shared:OCSP:1m; {} {}",
+        responder.directive(),
+        block("main", "")
+    );
+    let server = site.serve(&here(&site, &text));
+    let client = |name: &str| ask(&authority, server.port("main"), name, "");
+    assert_eq!(client("silent"), ACCEPTED);
+    assert_eq!(responder.asked(), 1);
+    for extension in ["key", "pem"] {
+        std::fs::rename(
+            authority.path(&format!("plain.{extension}")),
+            authority.path(&format!("ec.{extension}")),
+        )
+        .expect("writable");
+    }
+    let subject = || {
+        let address = format!("127.0.0.1:{}", server.port("main"));
+        command("openssl", &["s_client", "-connect", &address], b"").text()
+    };
+    wait_for("the other certificate", || {
+        subject().contains("subject=CN = plain").then_some(())
+    });
+    // What is known about clients stays known, and others are asked about.
+    responder.says(http("200 OK", "", &authority.good("revoked")));
+    assert_eq!(client("silent"), ACCEPTED);
+    assert_eq!(responder.asked(), 1);
+    assert_eq!(client("revoked"), REVOKED);
+    assert_eq!(responder.asked(), 2);
 }
 
 /// Opens a connection with `openssl s_client`, keeps or offers a session, and returns the response.

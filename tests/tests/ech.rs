@@ -2,7 +2,8 @@
 
 use sealane_tests::reload::{Reload, reload_as_it_is};
 use sealane_tests::{
-    Certificate, CertificateKey, Outcome, Server, Site, command, go_client, has_go, sealane_binary,
+    Certificate, CertificateKey, Outcome, Server, Site, command, go_client, handshake, has_go,
+    sealane_binary, wait_for,
 };
 use std::os::unix::fs::PermissionsExt;
 
@@ -119,6 +120,38 @@ fn keys_are_replaced_by_a_reload() {
     std::fs::remove_file(path("key.pem")).expect("it is there");
     assert_eq!(reload_as_it_is(&server), Reload::Refused);
     server.wait_for_log("open() failed (2: No such file or directory)");
+}
+
+#[test]
+fn certificates_change_below_encrypted_hellos() {
+    if !has_go(23) {
+        return;
+    }
+    let site = site();
+    site.certificate(&Certificate {
+        name: "renewed",
+        key: CertificateKey::P256,
+        names: "DNS:inner.test",
+    });
+    let [key, stranger] = ["key.pem", "stranger.pem"].map(|name| make_key(&site, name));
+    let text = configuration(&site, "key.pem");
+    let server = site.serve(&format!("ssl_certificate_reload 100ms; {text}"));
+    let subject = || {
+        let shown = handshake(&server, "-servername inner.test").subject;
+        shown.replace("CN = ", "")
+    };
+    assert_eq!(subject(), "inner");
+    assert_eq!(ask(&site, &server, &key), ACCEPTED);
+    for extension in ["key", "pem"] {
+        let path = |name: &str| site.path(format!("certificates/{name}.{extension}"));
+        std::fs::rename(path("renewed"), path("inner")).expect("writable");
+    }
+    wait_for("the renewed certificate", || {
+        (subject() == "renewed").then_some(())
+    });
+    // Its context opens the same hellos, and what is said to strangers is the same.
+    assert_eq!(ask(&site, &server, &key), ACCEPTED);
+    assert_eq!(ask(&site, &server, &stranger), format!("rejected {key}"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use sealane_tests::wire::Response;
 use sealane_tests::{
-    Server, Site, command, handshake, random::Random, repository, sha256, wait_for,
+    Server, Site, command, handshake, random::Random, repository, sealane_binary, sha256, wait_for,
 };
 
 /// Starts `examples/NAME/nginx.conf` with its own certificates script.
@@ -133,6 +133,19 @@ fn tickets_cache_stapling_and_hsts() {
         0,
         "ticket keys are used"
     );
+}
+
+/// It is not started: it would ask a public server.
+#[test]
+fn the_example_of_acme_is_valid() {
+    let site = Site::new();
+    let example = repository().join("examples/acme/nginx.conf");
+    let text = std::fs::read_to_string(example).expect("part of the repository");
+    let file = site.write("nginx.conf", text).display().to_string();
+    let prefix = site.path("").display().to_string();
+    let program = sealane_binary().display().to_string();
+    let outcome = command(&program, &["-t", "-p", &prefix, "-c", &file], b"").success();
+    assert!(!outcome.stderr.contains("[warn]"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -483,6 +483,8 @@ fn a_worker_that_dies_during_a_reload_is_replaced_by_one_with_the_new_configurat
     for number in 0..scale(10, 100) {
         let text = format!("number-{number}");
         configure(&site, &answering(&text));
+        let ended = || server.error_log().matches("reconfigured, worker ").count();
+        let reloads = ended();
         let worker = server.worker_pid().to_string();
         // Stopped, it cannot answer: the reload is under way when it dies.
         command("kill", &["-STOP", &worker], b"").success();
@@ -497,6 +499,11 @@ fn a_worker_that_dies_during_a_reload_is_replaced_by_one_with_the_new_configurat
         wait_for("the new configuration", || {
             let outcome = command("curl", &["-s", "--max-time", "20", &url], b"");
             (outcome.text() == text).then_some(())
+        });
+        // It serves before it has said so. Stopped then, it would hold up this reload, and so the
+        // next one.
+        wait_for("the end of the reload", || {
+            (ended() > reloads).then_some(())
         });
         wait_for("one worker", || {
             (server.worker_pids().len() == 1).then_some(())

@@ -5,12 +5,11 @@ use sealane_tests::nodes::{
     Count, configuration, openssl, relay_to, sites, start, wait_until_shared,
 };
 use sealane_tests::{
-    Certificate, CertificateKey, Program, Redis, Relay, Server, Site, command, go_client, scale,
-    wait_for,
+    Certificate, CertificateKey, Program, Redis, Relay, Server, Site, command, faketime_library,
+    go_client, scale, wait_for,
 };
 use std::collections::HashSet;
 use std::fmt::Write;
-use std::path::Path;
 use std::time::Duration;
 
 /// Where a test is not about the deadline, the machine's other work shall not
@@ -357,15 +356,6 @@ fn a_store_that_does_not_answer_holds_the_start_up_for_a_bounded_time() {
     });
 }
 
-/// The library of Debian's package `faketime` that works with threads.
-fn faketime() -> String {
-    let found = ["x86_64", "aarch64"]
-        .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1"))
-        .into_iter()
-        .find(|path| Path::new(path).exists());
-    found.expect("faketime is installed (scripts/install-test-deps.sh)")
-}
-
 #[test]
 fn keys_rotate_on_all_nodes_while_their_clocks_differ_by_a_minute() {
     let sites = sites();
@@ -375,7 +365,7 @@ fn keys_rotate_on_all_nodes_while_their_clocks_differ_by_a_minute() {
          ssl_session_store redis://127.0.0.1:{};",
         redis.port()
     ));
-    let preload = format!("LD_PRELOAD={}", faketime());
+    let preload = format!("LD_PRELOAD={}", faketime_library());
     let servers: Vec<Server<'_>> = sites
         .iter()
         .zip(["+0", "+60s", "+30s"])

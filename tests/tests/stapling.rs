@@ -2,8 +2,10 @@
 
 #[path = "stapling/authority.rs"]
 mod authority;
+#[path = "stapling/clients.rs"]
+mod clients;
 
-use authority::Authority;
+use authority::{Authority, here, http};
 use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::reload::reload_as_it_is;
 use sealane_tests::upgrade::{Daemon, children, signal};
@@ -46,20 +48,6 @@ fn block(name: &str, certificate: &str, more: &str) -> String {
         "server {{ listen 127.0.0.1:%{name}% ssl; ssl_certificate ocsp/{certificate}.pem;
              ssl_certificate_key ocsp/{certificate}.key; {more} }}\n"
     )
-}
-
-/// Paths of certificates start from the configuration file.
-fn here(site: &Site, text: &str) -> String {
-    text.replace(" ocsp/", &format!(" {}/", site.path("ocsp").display()))
-}
-
-fn http(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/ocsp-response\r\n\
-         Content-Length: {}\r\n{more}\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
 }
 
 #[test]

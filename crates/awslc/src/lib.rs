@@ -24,6 +24,7 @@
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
 //! | `ocsp.rs` | OCSP: questions about certificates, and what responders say |
 //! | `ech.rs` | Encrypted Client Hello: keys of a server, and what they open |
+//! | `ech_seal.rs` | sealing inner hellos that libssl's client would not send |
 //! | `certificate_compression.rs` | compressed certificates (RFC 8879) |
 //! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
 //! | `key_operation.rs` | the private-key operation of a handshake, computed wherever that is best |
@@ -67,6 +68,7 @@ mod context;
 mod digest;
 mod early_data;
 mod ech;
+mod ech_seal;
 mod error;
 mod ffi;
 mod group;
@@ -102,6 +104,7 @@ pub use context::{Context, ContextBuilder, ProtocolVersion, Verify};
 pub use digest::{hkdf_sha256, hmac_sha256, sha1, sha256};
 pub use early_data::EarlyDataOutcome;
 pub use ech::{EchKey, EchKeyError, EchOpener, NewEchKey};
+pub use ech_seal::{ECH_TAG_BYTES, EchSealer};
 pub use error::{Error, Fault};
 pub use group::{Group, group_by_id, group_by_name};
 pub use key::{KeyError, KeyKind, PrivateKey};

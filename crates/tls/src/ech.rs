@@ -8,7 +8,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sealane_awslc::{ContextBuilder, EchKey, EchOpener, NewEchKey, Secret};
+use sealane_awslc::{ContextBuilder, EchKey, EchOpener, NewEchKey, Secret, sha256};
+use zeroize::Zeroizing;
 
 use crate::client_hello::{ClientHello, EchOffer, MAX_HELLO_BYTES};
 use crate::error::{Error, SettingsError};
@@ -33,6 +34,7 @@ pub struct EchKeyFile {
 pub struct EchKeys {
     keys: Vec<(String, EchKey)>,
     opener: EchOpener,
+    digest: [u8; 32],
 }
 
 impl EchKeys {
@@ -55,7 +57,16 @@ impl EchKeys {
         let keys = keys.collect::<Result<Vec<_>, SettingsError>>()?;
         let opener = EchOpener::new(keys.iter().map(|(_, key)| key));
         let opener = opener.map_err(|error| SettingsError::new(error.to_string()))?;
-        Ok(Some(Arc::new(Self { keys, opener })))
+        Ok(Some(Arc::new(Self {
+            keys,
+            opener,
+            digest: digest(files),
+        })))
+    }
+
+    /// Equal for the same files with the same contents, in the same order.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
     }
 
     /// The message inside of a hello, whose records these are, if one of the keys opens it.
@@ -87,6 +98,18 @@ impl EchKeys {
         let keys = self.keys.iter().enumerate();
         builder.set_ech_keys(keys.map(|(index, (_, key))| (key, index == retry)))
     }
+}
+
+/// Over each name and each content with its length.
+fn digest(files: &[EchKeyFile]) -> [u8; 32] {
+    let mut text = Zeroizing::new(Vec::new());
+    for file in files {
+        for part in [file.label.as_bytes(), file.pem.expose()] {
+            text.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            text.extend_from_slice(part);
+        }
+    }
+    sha256(&text)
 }
 
 impl fmt::Debug for EchKeys {

@@ -6,6 +6,7 @@
 //	client idle -address HOST:PORT -ca FILE -count N PATH
 //	client halves -address HOST:PORT [-ca FILE] -count N PATH
 //	client load -address HOST:PORT [-ca FILE] -kind close|keep|http2 -parallel N PATH
+//	client staple -address HOST:PORT -ca FILE [-tls 1.2]
 //	client resume -address HOST:PORT -ca FILE [-tls 1.2] [-parallel N] [-for TIME] [-pause TIME] PATH
 //
 // get prints one line for each path: status, length, SHA-256, path. A single
@@ -37,7 +38,7 @@ const limit = 150 * time.Second
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("usage: client get|ech|halves|idle|load|resume ...")
+		fail("usage: client get|ech|halves|idle|load|resume|staple ...")
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	address := flags.String("address", "", "host:port to connect to")
@@ -76,6 +77,8 @@ func main() {
 		halves(*address, configuration, *count, flags.Arg(0))
 	case "load":
 		load(*address, configuration, *kind, *parallel, flags.Arg(0))
+	case "staple":
+		staple(*address, configuration)
 	case "resume":
 		resume(*address, configuration, *parallel, *duration, *pause, flags.Arg(0))
 	default:

@@ -16,8 +16,8 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    pub(super) fn new() -> Cluster {
-        let sites: Vec<Site> = (0..NODES).map(|_| Site::new()).collect();
+    pub(super) fn new(nodes: usize) -> Cluster {
+        let sites: Vec<Site> = (0..nodes).map(|_| Site::new()).collect();
         let relay = |name: &str| {
             let ports: Vec<u16> = sites.iter().map(|site| site.port(name)).collect();
             Relay::start(&ports)
@@ -30,22 +30,29 @@ impl Cluster {
         PebbleSettings::verifying_at(self.http.port(), self.tls.port())
     }
 
-    /// What a node is configured with, once Pebble has made its certificate.
+    /// What a node is configured with, once Pebble has made its certificate. Where there are
+    /// several, they have a store on the port `%redis%` of the first site.
     pub(super) fn configuration(&self, challenge: &str, names: &str) -> String {
         let [first, ..] = &self.sites[..] else {
             panic!("there are nodes");
         };
         let authority = first.authority().display().to_string();
-        let seal = first.path("seal.key").display().to_string();
+        let seal = first.write("seal.key", "0123456789abcdef0123456789abcdef");
+        let seal = seal.display();
+        let store = match self.sites.len() {
+            1 => String::new(),
+            _ => format!(
+                "ssl_session_store redis://127.0.0.1:{} key={seal} timeout=1s;",
+                first.port("redis")
+            ),
+        };
         let text = format!(
             "worker_processes 1; pid logs/pid; error_log logs/error.log info; events {{ }}
-             http {{ access_log off; {}
-             ssl_session_store redis://127.0.0.1:{} key={seal} timeout=1s;
+             http {{ access_log off; {} {store}
              server {{ listen 127.0.0.1:%tls% ssl; acme_certificate pebble {names};
                  ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }}
              server {{ listen 127.0.0.1:%http%; return 404; }} }}",
             issuer(challenge),
-            first.port("redis"),
         );
         text.replace("certificates/authority.pem", &authority)
             .replace("%acme%", &first.port("acme").to_string())
@@ -72,9 +79,8 @@ pub(super) fn same_everywhere(servers: &[Server<'_>], name: &str) -> String {
 }
 
 fn order_together(challenge: &str) {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new(NODES);
     let first = &cluster.sites[0];
-    first.write("seal.key", "0123456789abcdef0123456789abcdef");
     let pebble = Pebble::start(first, cluster.settings());
     let redis = Redis::start(first, "redis", &[]);
     let configuration = cluster.configuration(challenge, "nodes.test");
@@ -126,9 +132,8 @@ fn an_order_goes_on_when_the_process_dies_that_ordered() {
     if !has_go(24) {
         return;
     }
-    let cluster = Cluster::new();
+    let cluster = Cluster::new(NODES);
     let first = &cluster.sites[0];
-    first.write("seal.key", "0123456789abcdef0123456789abcdef");
     let pebble = Pebble::start(first, cluster.settings());
     let _redis = Redis::start(first, "redis", &[]);
     let servers = cluster.start(&cluster.configuration("", "gone.test"));

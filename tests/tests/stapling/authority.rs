@@ -176,3 +176,18 @@ impl Drop for Responder {
         let _ = self.0.wait();
     }
 }
+
+/// Paths of certificates start from the configuration file.
+pub(crate) fn here(site: &Site, text: &str) -> String {
+    text.replace(" ocsp/", &format!(" {}/", site.path("ocsp").display()))
+}
+
+/// An answer of a responder, with further header lines.
+pub(crate) fn http(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/ocsp-response\r\n\
+         Content-Length: {}\r\n{more}\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}

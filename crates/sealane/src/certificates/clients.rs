@@ -2,13 +2,11 @@
 //!
 //! Nothing is tried again: the client gets 495, and the next connection asks anew.
 
-use super::responders::{self, Names, Unanswered};
+use super::responders::{self, Failure, Names};
 use crate::journal::{Journal, note};
 use sealane_server::StatusRequest;
 use sealane_tls::{OcspFailure, StatusFailure, StatusQuestion};
 use std::collections::HashMap;
-use std::fmt;
-use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -105,30 +103,6 @@ impl Clients {
     }
 }
 
-/// Why a certificate's status is not known.
-enum Failure {
-    Unanswered(Unanswered),
-    Refused(SocketAddr, OcspFailure),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Unanswered(why) => why.fmt(f),
-            Failure::Refused(_, why) => why.fmt(f),
-        }
-    }
-}
-
-impl Failure {
-    fn peer(&self) -> Option<&SocketAddr> {
-        match self {
-            Failure::Unanswered(why) => why.peer(),
-            Failure::Refused(peer, _) => Some(peer),
-        }
-    }
-}
-
 /// The verdict on one certificate.
 async fn settle(
     question: &StatusQuestion,
@@ -155,8 +129,7 @@ async fn settle(
         Ok(verdict) => verdict,
         Err(failure) => {
             let host = &responder.host;
-            let peer = failure.peer().map(|peer| format!(", peer: {peer}"));
-            let peer = peer.unwrap_or_default();
+            let peer = failure.peer();
             note!(
                 journal,
                 Error,
@@ -173,7 +146,7 @@ async fn settle(
 async fn ask(
     question: &StatusQuestion,
     names: &Names,
-) -> Result<Result<(), StatusFailure>, Failure> {
+) -> Result<Result<(), StatusFailure>, Failure<OcspFailure>> {
     let Ok(responder) = question.responder() else {
         return Ok(Err(StatusFailure::RequestFailed));
     };

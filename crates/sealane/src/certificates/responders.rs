@@ -44,11 +44,39 @@ impl fmt::Display for Unanswered {
 }
 
 impl Unanswered {
-    pub(super) fn peer(&self) -> Option<&SocketAddr> {
+    fn peer(&self) -> Option<&SocketAddr> {
         match self {
             Unanswered::NoResolver(_) | Unanswered::Resolve(_) | Unanswered::System(_) => None,
             Unanswered::Fetch(peer, _) | Unanswered::Type(peer, _) => Some(peer),
         }
+    }
+}
+
+/// Why the status of a certificate is not known; `R` is what is wrong with a response.
+#[derive(Debug)]
+pub(super) enum Failure<R> {
+    Unanswered(Unanswered),
+    Refused(SocketAddr, R),
+}
+
+impl<R: fmt::Display> fmt::Display for Failure<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Unanswered(why) => why.fmt(f),
+            Failure::Refused(_, why) => why.fmt(f),
+        }
+    }
+}
+
+impl<R> Failure<R> {
+    /// Of whom, for the log: nothing if nobody was reached.
+    pub(super) fn peer(&self) -> String {
+        let peer = match self {
+            Failure::Unanswered(why) => why.peer(),
+            Failure::Refused(peer, _) => Some(peer),
+        };
+        peer.map(|peer| format!(", peer: {peer}"))
+            .unwrap_or_default()
     }
 }
 

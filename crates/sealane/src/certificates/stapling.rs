@@ -4,12 +4,11 @@
 //! one whose turn comes first asks the responder for all of them. What fails is tried again, at
 //! longer and longer intervals, while the staple that is there serves on.
 
-use super::responders::{self, Names, Unanswered};
+use super::responders::{self, Failure, Names, Unanswered};
 use crate::control;
 use crate::journal::{Journal, note};
 use sealane_tls::{Reply, SharedSessions, Staple, StapleRefused, StapledCertificate};
 use sealane_upstream::resolve::{Resolve, ResolveError};
-use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,31 +93,6 @@ struct Keeper {
     said: Option<String>,
 }
 
-/// Why a staple was not renewed.
-#[derive(Debug)]
-enum Failure {
-    Unanswered(Unanswered),
-    Refused(SocketAddr, StapleRefused),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Unanswered(why) => why.fmt(f),
-            Failure::Refused(_, why) => why.fmt(f),
-        }
-    }
-}
-
-impl Failure {
-    fn peer(&self) -> Option<&SocketAddr> {
-        match self {
-            Failure::Unanswered(why) => why.peer(),
-            Failure::Refused(peer, _) => Some(peer),
-        }
-    }
-}
-
 impl Keeper {
     /// Never returns.
     async fn keep(mut self) {
@@ -136,7 +110,7 @@ impl Keeper {
         }
     }
 
-    async fn renew(&self) -> Result<Arc<Staple>, Failure> {
+    async fn renew(&self) -> Result<Arc<Staple>, Failure<StapleRefused>> {
         // The semaphore is never closed.
         let _permit = self.asking.acquire().await;
         if let Some(staple) = self.of_other_nodes().await {
@@ -160,7 +134,7 @@ impl Keeper {
         Err(failure)
     }
 
-    async fn ask(&self, peer: SocketAddr) -> Result<Arc<Staple>, Failure> {
+    async fn ask(&self, peer: SocketAddr) -> Result<Arc<Staple>, Failure<StapleRefused>> {
         let certificate = &self.certificate;
         let response = responders::ask(peer, certificate.responder(), certificate.request()).await;
         let response = response.map_err(Failure::Unanswered)?;
@@ -213,7 +187,7 @@ impl Keeper {
         after_success_s(staple, now_s())
     }
 
-    fn on_failure(&mut self, failure: &Failure) -> i64 {
+    fn on_failure(&mut self, failure: &Failure<StapleRefused>) -> i64 {
         let wait_s = with_jitter_s(retry_s(self.failures));
         self.failures = self.failures.saturating_add(1);
         let message = failure.to_string();
@@ -227,13 +201,12 @@ impl Keeper {
     }
 
     /// Once for each reason, and once more when the staple has ended.
-    fn say(&self, failure: &Failure, message: &str, has_staple: bool) {
+    fn say(&self, failure: &Failure<StapleRefused>, message: &str, has_staple: bool) {
         let journal = self.journal();
         let certificate = &self.certificate;
         let (responder, label) = (certificate.responder(), certificate.label());
         let host = &responder.host;
-        let peer = failure.peer().map(|peer| format!(", peer: {peer}"));
-        let peer = peer.unwrap_or_default();
+        let peer = failure.peer();
         let now = match has_staple {
             true => "the last staple is still valid and serves on",
             false => "no staple is sent",

@@ -66,9 +66,9 @@ pub(super) fn fingerprint(
     if let Some((_, cache)) = status.and_then(|status| status.cache.as_ref()) {
         text.object(cache);
     }
-    // All keys of a configuration, read again for each snapshot.
+    // All keys of a configuration, which are made anew for each snapshot.
     if let Some((keys, retry)) = &settings.ech {
-        text.object(keys);
+        text.bytes(keys.digest());
         text.debug(retry);
     }
     if let Some(stats) = &settings.session_stats {
@@ -111,5 +111,82 @@ impl InputText {
     fn object<T: ?Sized>(&mut self, object: &Arc<T>) {
         let address = Arc::as_ptr(object).cast::<()>() as usize;
         self.bytes(&address.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Snapshot;
+    use crate::snapshot::ServerRuntime;
+    use base64::Engine;
+    use base64::prelude::BASE64_STANDARD;
+    use sealane_log::LogSet;
+    use sealane_sys::guard::Guard;
+
+    /// Two servers, of which the first has keys; hellos to both are opened with them.
+    const CONFIGURATION: &str = "error_log stderr; events {} http { access_log off;
+        ssl_session_cache shared:S:1m; ssl_early_data on;
+        server { listen 127.0.0.1:443 ssl; server_name a; ssl_reject_handshake on;
+            ssl_ech_file /ech/first.pem; ssl_ech_file /ech/second.pem; }
+        server { listen 127.0.0.1:443 ssl; server_name b; ssl_reject_handshake on; } }";
+
+    /// A new key as a file has it.
+    fn key() -> Vec<u8> {
+        let key = sealane_tls::new_ech_key("public.test").expect("a valid name");
+        let block = |label: &str, der: &[u8]| {
+            let digits = BASE64_STANDARD.encode(der);
+            let lines = digits.as_bytes().chunks(64).map(String::from_utf8_lossy);
+            let lines: String = lines.map(|line| format!("{line}\n")).collect();
+            format!("-----BEGIN {label}-----\n{lines}-----END {label}-----\n")
+        };
+        let private = block("PRIVATE KEY", key.pkcs8.expose());
+        (private + &block("ECHCONFIG", &key.config_list)).into_bytes()
+    }
+
+    /// The next snapshot after `before`, as a reload makes it: with the state that outlives
+    /// snapshots, and everything else read again.
+    fn reload(before: Option<(&Materials, &Arc<Snapshot>)>, files: [&[u8]; 2]) -> Materials {
+        let mut materials = Materials::new();
+        for (name, bytes) in ["/ech/first.pem", "/ech/second.pem"].into_iter().zip(files) {
+            materials.insert(name.into(), bytes.to_vec());
+        }
+        if let Some((old, snapshot)) = before {
+            materials.set_sessions(Arc::clone(old.sessions()));
+            materials.set_handshakes(Arc::clone(old.handshakes()));
+            materials.set_built_before(Arc::clone(snapshot));
+        }
+        materials
+    }
+
+    fn build(materials: &Materials) -> Arc<Snapshot> {
+        let config = crate::testing::parse(CONFIGURATION);
+        let logs = LogSet::open(&config, &Guard::default()).expect("there is nothing to open");
+        let built = Snapshot::build(&config, materials, &logs);
+        Arc::new(built.expect("it is valid").0)
+    }
+
+    /// Of how many servers the settings are those of the snapshot before.
+    fn kept(before: &Snapshot, now: &Snapshot) -> usize {
+        let pairs = before.servers().iter().zip(now.servers());
+        let tls = |server: &ServerRuntime| server.tls.clone().expect("it has ssl");
+        pairs
+            .filter(|(old, new)| Arc::ptr_eq(&tls(old), &tls(new)))
+            .count()
+    }
+
+    #[test]
+    fn a_reload_builds_anew_only_what_has_changed() {
+        let [one, two, three] = [key(), key(), key()];
+        let files = [&one[..], &two];
+        let materials = reload(None, files);
+        let first = build(&materials);
+        let same = build(&reload(Some((&materials, &first)), files));
+        assert_eq!(kept(&first, &same), 2, "the files are the same");
+        // What opens hellos is part of every context.
+        for files in [[&one[..], &three], [&two[..], &one]] {
+            let other = build(&reload(Some((&materials, &first)), files));
+            assert_eq!(kept(&first, &other), 0);
+        }
     }
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 /// How long to wait for another node that makes the account.
@@ -37,6 +38,8 @@ pub(super) struct Account {
     state: Option<StateDirectory>,
     /// Locked while it is looked for or made, so that certificates do not each make one.
     known: Mutex<Option<KeptAccount>>,
+    /// When it was last shared; all certificates of the issuer ask for it.
+    shared_at: Mutex<Option<Instant>>,
 }
 
 /// How an account is shared.
@@ -60,6 +63,7 @@ impl Account {
             files: Arc::clone(files),
             state: StateDirectory::of(issuer),
             known: Mutex::new(None),
+            shared_at: Mutex::new(None),
         }
     }
 
@@ -152,6 +156,34 @@ impl Account {
         }
     }
 
+    /// Keeps what other nodes have made, and gives ours to a store that has lost it. Every node
+    /// has the account then before it needs it, and none makes another one when the store is empty.
+    pub(super) async fn share(&self, shared: &SharedRecords, journal: &Journal) {
+        if !matches!(self.issuer.account_key, AcmeAccountKey::Generated(_)) {
+            return;
+        }
+        // Otherwise it is just being shared, or looked for.
+        let (Ok(mut shared_at), Ok(mut known)) = (self.shared_at.try_lock(), self.known.try_lock())
+        else {
+            return;
+        };
+        if shared_at.is_some_and(|at| at.elapsed() < LOOK_INTERVAL) {
+            return;
+        }
+        *shared_at = Some(Instant::now());
+        let own = || self.state.as_ref().and_then(|state| state.account(journal));
+        match (known.clone().or_else(own), shared.get("account").await) {
+            (Some(ours), Some(None)) => self.keep(&ours, Some(shared), journal).await,
+            (None, Some(Some(_))) => {
+                if let Some(found) = self.of_other_nodes(shared).await {
+                    self.keep_here(&found, journal);
+                    *known = Some(found);
+                }
+            }
+            _ => {}
+        }
+    }
+
     async fn find(
         &self,
         shared: Option<&SharedRecords>,
@@ -170,7 +202,7 @@ impl Account {
         let Some(shared) = shared else {
             return self.own_or_new(own, None, journal).await;
         };
-        let deadline = tokio::time::Instant::now() + OTHER_NODE_PATIENCE;
+        let deadline = Instant::now() + OTHER_NODE_PATIENCE;
         loop {
             if let Some(account) = self.of_other_nodes(shared).await {
                 self.keep_here(&account, journal);
@@ -187,7 +219,7 @@ impl Account {
                 }
                 Lease::Others | Lease::Unknown => {}
             }
-            if tokio::time::Instant::now() >= deadline {
+            if Instant::now() >= deadline {
                 return self.own_or_new(own, Some(shared), journal).await;
             }
             tokio::time::sleep(LOOK_INTERVAL).await;

@@ -18,7 +18,6 @@ use crate::journal::{Journal, note};
 use sealane_conf::model::{AcmeCertificate, AcmeChallenge};
 use sealane_server::{AcmeState, AcmeTask};
 use sealane_tls::CertificateFacts;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -194,15 +193,16 @@ impl Keeper {
 
     /// Takes over what other nodes have done; what they lack they get.
     async fn learn(&mut self) {
-        let Some((shared, _)) = self.shared.clone() else {
+        let Some((shared, of_issuer)) = self.shared.clone() else {
             return;
         };
+        self.account.share(&of_issuer, &self.journal()).await;
         let Some(found) = shared.get(RECORD).await else {
             return;
         };
         let found = found.and_then(|bytes| Record::unpack(&bytes, &self.task.conf).ok());
         match found {
-            Some(found) if found.revision >= self.record.revision => {
+            Some(found) if found.rank() >= self.record.rank() => {
                 let is_news = found != self.record;
                 let is_other = found.certificate != self.record.certificate;
                 if !is_news {
@@ -229,7 +229,7 @@ impl Keeper {
         let Ok(Some(found)) = super::kept(&self.task.conf) else {
             return;
         };
-        if found.revision > self.record.revision {
+        if found.rank() > self.record.rank() {
             self.record = found;
             self.records.set(&self.task, &self.record);
             self.facts = self.read_facts();
@@ -290,13 +290,18 @@ impl Keeper {
         let _permit = ordering.acquire().await;
         let shared = self.shared.clone();
         let work = self.order();
-        match shared {
-            None => work.await,
-            Some((shared, _)) => tokio::select! {
-                done = work => done,
-                never = prolong(&shared) => match never {},
-            },
+        let Some((shared, _)) = shared else {
+            return work.await;
+        };
+        tokio::select! {
+            done = work => return done,
+            () = prolong(&shared) => {}
         }
+        // What was given up may have been about to serve what has come.
+        self.facts = self.read_facts();
+        self.serve();
+        self.apply_answers();
+        Ok(())
     }
 
     async fn order(&mut self) -> Result<(), AcmeError> {
@@ -419,9 +424,12 @@ impl Keeper {
 
     /// Notes a failure, and when to try again.
     async fn fail(&mut self, error: &AcmeError) {
+        let url = |record: &Record| record.order.as_ref().map(|order| order.url.clone());
+        let failed = url(&self.record);
+        self.learn().await;
         self.learn_from_file();
         if !self.is_due(now_s()) {
-            return; // another process has what this one failed to get
+            return; // another process or node has what this one failed to get
         }
         let before = self.record.tries.failures;
         let is_costly = error.is_costly();
@@ -431,7 +439,9 @@ impl Keeper {
         }
         let now = now_s();
         let text = error.to_string();
-        let over = self.record.order.clone().filter(|_| error.ends_order());
+        // Another node may have begun another one.
+        let is_over = error.ends_order() && url(&self.record) == failed;
+        let over = self.record.order.clone().filter(|_| is_over);
         let ended = over.is_some();
         self.change(|record| {
             record.tries = Tries {
@@ -553,10 +563,7 @@ impl Keeper {
                     }
                     self.note_window(renew_s - now, info.explanation_url.as_deref());
                 }
-                let after = info.retry_after.map(|after| after.as_secs());
-                let after = after.and_then(|after| i64::try_from(after).ok());
-                let after = after.unwrap_or(renewal::QUESTION_S);
-                ask_s = now + after.clamp(renewal::MIN_QUESTION_S, renewal::MAX_QUESTION_S);
+                ask_s = now + renewal::question_s(info.retry_after);
             }
             Err(error) => {
                 ask_s = now + renewal::QUESTION_S;
@@ -626,10 +633,13 @@ impl Keeper {
     }
 }
 
-/// Keeps the lease while this node orders.
-async fn prolong(shared: &SharedRecords) -> Infallible {
+/// Keeps the lease while this node orders, and returns once another one has it, as when the store
+/// has lost it: two nodes would get in each other's way.
+async fn prolong(shared: &SharedRecords) {
     loop {
         tokio::time::sleep(LEASE_INTERVAL).await;
-        shared.lease(RECORD, LEASE_S).await;
+        if shared.lease(RECORD, LEASE_S).await == Lease::Others {
+            return;
+        }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Record {
     issuer: String,
     identifiers: Vec<String>,
     key_kind: String,
-    /// Of several records, the one with the greatest is the newest.
+    /// How often it was changed.
     pub(super) revision: u64,
     pub(crate) certificate: Option<Issued>,
     pub(super) order: Option<OrderUnderWay>,
@@ -161,9 +161,21 @@ impl Record {
 
     /// When its certificate ends, in seconds since 1970.
     pub(crate) fn ends_s(&self) -> Option<i64> {
+        Some(self.facts()?.ends_s)
+    }
+
+    /// Of several records of a certificate, the greatest is the one to keep. Where a store has lost
+    /// whose turn it was, two nodes may have changed theirs at the same time: a newer certificate
+    /// counts for more than the news that it was not got.
+    pub(super) fn rank(&self) -> (Option<i64>, u64) {
+        let begins_s = self.facts().map(|facts| facts.begins_s);
+        (begins_s, self.revision)
+    }
+
+    fn facts(&self) -> Option<CertificateFacts> {
         let certificate = self.certificate.as_ref()?;
         let (chain, key) = (certificate.chain.as_bytes(), certificate.key.as_bytes());
-        Some(CertificateFacts::read(chain, key).ok()?.ends_s)
+        CertificateFacts::read(chain, key).ok()
     }
 
     /// What became of the last attempt, for people.
@@ -215,6 +227,38 @@ mod tests {
         }
         assert_ne!(AcmeId::of(&one), AcmeId::of(&other));
         assert!(file_name(&one).starts_with("a.test-"));
+    }
+
+    /// A certificate that begins on this day, with its key.
+    fn issued(begins_day: u8) -> Issued {
+        let key = rcgen::KeyPair::generate().expect("P-256 is supported");
+        let names = vec!["a.test".to_owned()];
+        let mut params = rcgen::CertificateParams::new(names).expect("a valid name");
+        params.not_before = rcgen::date_time_ymd(2026, 1, begins_day);
+        params.not_after = rcgen::date_time_ymd(2026, 3, 1);
+        Issued {
+            chain: params.self_signed(&key).expect("the key signs").pem(),
+            key: KeyPem::new(key.serialize_pem()),
+            renew_s: 0,
+            ask_s: 0,
+        }
+    }
+
+    #[test]
+    fn a_newer_certificate_counts_for_more_than_many_changes() {
+        let record = |certificate, revision| Record {
+            certificate,
+            revision,
+            ..Record::new(&conf("a.test"))
+        };
+        let (old, new) = (issued(1), issued(2));
+        let failed = record(None, 9);
+        let renewed = record(Some(new.clone()), 3);
+        let failed_to_renew = record(Some(old), 9);
+        assert!(renewed.rank() > failed.rank());
+        assert!(renewed.rank() > failed_to_renew.rank());
+        assert!(failed_to_renew.rank() > failed.rank());
+        assert!(record(Some(new), 4).rank() > renewed.rank());
     }
 
     #[test]

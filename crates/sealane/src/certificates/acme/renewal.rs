@@ -1,10 +1,12 @@
 //! When a certificate is renewed, when a failed attempt is repeated, and how loud to warn.
 
+use std::time::Duration;
+
 /// How long after a certificate has come the server is asked when it wants it renewed.
 pub(super) const FIRST_QUESTION_S: i64 = 60;
 
 /// Between two such questions: what the server says, within these limits, or the default.
-pub(super) const MIN_QUESTION_S: i64 = 60;
+const MIN_QUESTION_S: i64 = 60;
 pub(super) const MAX_QUESTION_S: i64 = 24 * 3600;
 pub(super) const QUESTION_S: i64 = 6 * 3600;
 
@@ -40,6 +42,15 @@ pub(super) fn due_s(begins_s: i64, ends_s: i64, random: f64) -> i64 {
 pub(super) fn within(start_s: i64, end_s: i64, random: f64) -> i64 {
     let length = end_s.saturating_sub(start_s).max(0);
     start_s.saturating_add((length as f64 * random) as i64)
+}
+
+/// How long to wait before the server is asked again when it wants a certificate renewed.
+/// `retry_after` is what it says.
+pub(super) fn question_s(retry_after: Option<Duration>) -> i64 {
+    let after = retry_after.and_then(|after| i64::try_from(after.as_secs()).ok());
+    after
+        .unwrap_or(QUESTION_S)
+        .clamp(MIN_QUESTION_S, MAX_QUESTION_S)
 }
 
 /// How long to wait after a failure. `before` are the failures before it.
@@ -181,6 +192,15 @@ mod tests {
         let questions = [0, 1, 8, 9, 60].map(|before| retry_s(before, false, 0.0));
         assert_eq!(questions, [10, 20, 2560, 3600, 3600]);
         assert_eq!(retry_s(0, true, 1.0), 66);
+    }
+
+    #[test]
+    fn the_server_is_asked_when_to_renew_once_in_a_minute_at_most() {
+        let after = |seconds| question_s(Some(Duration::from_secs(seconds)));
+        assert_eq!([0, 1, 59].map(after), [60; 3]);
+        assert_eq!(after(7200), 7200);
+        assert_eq!([86_401, u64::MAX - 1].map(after), [86_400, 21_600]);
+        assert_eq!(question_s(None), 21_600);
     }
 
     #[test]

@@ -354,6 +354,29 @@ mod tests {
     }
 
     #[test]
+    fn nobody_is_put_off_for_more_than_a_day() {
+        for (field, expected_s) in [
+            ("30", Some(30)),
+            (" 86400 ", Some(86_400)),
+            ("86401", Some(86_400)),
+            ("18446744073709551615", Some(86_400)),
+            ("18446744073709551616", None),
+            ("-1", None),
+            ("Fri, 31 Dec 1999 23:59:59 GMT", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(field));
+            let answer = Answer {
+                status: 503,
+                headers,
+                body: Vec::new(),
+            };
+            let expected = expected_s.map(Duration::from_secs);
+            assert_eq!(answer.retry_after(), expected, "{field}");
+        }
+    }
+
+    #[test]
     fn redirections_stay_on_https() {
         let to = |target| resolved("https://a.test:14000/x", target).ok();
         assert_eq!(to("/y").as_deref(), Some("https://a.test:14000/y"));
