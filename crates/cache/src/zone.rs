@@ -274,3 +274,6 @@ impl<F> std::fmt::Debug for Zone<F> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
