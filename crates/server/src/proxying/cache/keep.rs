@@ -229,7 +229,11 @@ pub(in crate::proxying) fn keep(
     let mut freshness = Freshness::of(head, pass.settings().ignore_headers, now_s);
     let refuses = any(exchange, &settings.no_cache);
     let status = head.parsed.status;
-    let may = super::state(exchange)?.is_cacheable && buffers && !refuses && freshness.allows();
+    let is_cacheable = super::state(exchange)?.is_cacheable;
+    // The origin was not told of conditions; as in nginx, they count though nothing is kept, unless
+    // a field forbids that outright.
+    exchange.response.is_cacheable = is_cacheable && !freshness.is_forbidden();
+    let may = is_cacheable && buffers && !refuses && freshness.allows();
     if freshness.valid_s == 0
         && let Some(time) = settings.valid(status.0)
         && !time.is_zero()
