@@ -399,7 +399,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
         Some(_) => {
             // `no_cache` may depend on what the origin has sent.
             if let Some(states) = exchange.upstream.as_deref_mut() {
-                states.set_head(head.copied());
+                states.set_head(Box::new(head.copied()));
             }
             cache::keep(exchange, pass, &head, buffering)
         }
@@ -407,7 +407,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     };
     if let Some(kept) = kept {
         sticky::note_head(exchange, &mut lease);
-        kept.begin(exchange, head, conversation, lease);
+        kept.begin(exchange, *head, conversation, lease);
         return Outcome::Answered;
     }
     if let Some(states) = exchange.upstream.as_deref_mut() {

@@ -16,7 +16,7 @@ use crate::subrequest;
 use sealane_cache::{CacheHeader, NO_TIME, StoredLength, Visit};
 use sealane_conf::model::{CacheSettings, NextUpstreamCause};
 use sealane_http::headers::KnownHeader;
-use sealane_http::{StatusCode, date};
+use sealane_http::{Method, StatusCode, date};
 use sealane_io::chain::OutputChain;
 use sealane_io::disk;
 use sealane_sys::time::unix_coarse_s;
@@ -333,7 +333,8 @@ impl Keeping {
             state.date_s = Some(header.date_s);
         }
         answer::mark(exchange, &head, false);
-        let fill = Arc::new(Fill::new(header, head));
+        let is_head_only = conversation.method() == Method::Head;
+        let fill = Arc::new(Fill::new(header, head, is_head_only));
         let mut reader = FillReader::new(Arc::clone(&fill), true);
         let mut filling = {
             visit.begin_fill(Arc::clone(&fill));
