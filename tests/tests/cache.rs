@@ -6,8 +6,6 @@
 //! No expectation is written down: what nginx does counts. Where we differ on purpose, a scenario
 //! says why, and what our answers are instead.
 
-
-
 #[path = "cache/origins.rs"]
 mod origins;
 #[path = "cache/run.rs"]
@@ -15,10 +13,10 @@ mod run;
 #[path = "cache/scenario.rs"]
 mod scenario;
 
-use sealane_tests::comparison::nginx_version;
 use scenario::Scenario;
+use sealane_tests::comparison::nginx_version;
 
-/// The least number of scenarios, so that none gets lost unnoticed.
+/// The least number of scenarios: none gets lost unnoticed.
 const SCENARIOS: usize = 300;
 
 const TABLES: &[(&str, &str)] = &[
@@ -38,7 +36,9 @@ fn cached_responses_are_served_as_nginx_serves_them() {
     let count = scenarios.len();
     assert!(count >= SCENARIOS, "{count} scenarios");
     scenarios.retain(|scenario: &Scenario| {
-        let is_wanted = only.as_ref().is_none_or(|only| scenario.title.contains(only));
+        let is_wanted = only
+            .as_ref()
+            .is_none_or(|only| scenario.title.contains(only));
         is_wanted && nginx_version() >= scenario.needs
     });
     println!("{} of {count} scenarios", scenarios.len());

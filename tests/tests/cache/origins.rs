@@ -138,7 +138,11 @@ impl Origins {
 impl Scripts {
     fn reply(&self, question: &Question) -> Reply {
         let path = question.target.trim_start_matches('/');
-        let prefix = path.split(['/', '?', '-']).next().unwrap_or_default().to_owned();
+        let prefix = path
+            .split(['/', '?', '-'])
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         let mut all = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = all.entry(prefix.clone()).or_default();
         asked.push(question.show());
@@ -159,7 +163,12 @@ impl Scripts {
 
     fn http(&self, asked: &Asked) -> Answer {
         let mut question = Question {
-            method: asked.text().split(' ').next().unwrap_or_default().to_owned(),
+            method: asked
+                .text()
+                .split(' ')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             target: asked.target(),
             conditions: BTreeMap::new(),
         };
@@ -172,7 +181,9 @@ impl Scripts {
             Reply::Send(made) => made.http(),
             Reply::Silence => Answer::Silence,
             Reply::Close => Answer::SendAndClose(Vec::new()),
-            Reply::Garbage => Answer::SendAndClose(b"nonsense, and a lot of it\r\n\r\n".to_vec()),
+            Reply::Garbage => {
+                Answer::SendAndClose(b"HTTP/1.1 200 OK\r\nX-A: \0\r\n\r\nbody".to_vec())
+            },
         }
     }
 
@@ -215,7 +226,11 @@ fn scgi_parameters(socket: &mut TcpStream) -> Option<BTreeMap<String, String>> {
         .map(|text| String::from_utf8_lossy(text).into_owned())
         .collect();
     let pairs = texts.chunks_exact(2);
-    Some(pairs.map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+    Some(
+        pairs
+            .map(|pair| (pair[0].clone(), pair[1].clone()))
+            .collect(),
+    )
 }
 
 fn uwsgi_parameters(socket: &mut TcpStream) -> Option<BTreeMap<String, String>> {
@@ -231,7 +246,11 @@ fn uwsgi_parameters(socket: &mut TcpStream) -> Option<BTreeMap<String, String>> 
         rest = behind;
     }
     let pairs = texts.chunks_exact(2);
-    Some(pairs.map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+    Some(
+        pairs
+            .map(|pair| (pair[0].clone(), pair[1].clone()))
+            .collect(),
+    )
 }
 
 impl Question {
@@ -357,7 +376,8 @@ impl Made {
                 format!("bytes */{all}")
             }
         };
-        self.fields.push(("Content-Range".to_owned(), content_range));
+        self.fields
+            .push(("Content-Range".to_owned(), content_range));
     }
 
     fn http(&self) -> Answer {

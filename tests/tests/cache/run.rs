@@ -8,13 +8,13 @@ use sealane_tests::wire::{self, Connection, Response};
 use sealane_tests::{PATIENCE, Server, Site};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// Threads for scenarios that wait for nothing.
-const THREADS: usize = 4;
+/// Scenarios that ask something at the same time. More would make each other slow.
+const BUSY: usize = 6;
 /// Runs of a scenario in which the machine paused while something was to be fresh.
 const RUNS: usize = 4;
 /// How long origins are given for what is asked in the background.
@@ -92,7 +92,9 @@ pub(crate) fn run(scenarios: &[Scenario]) -> Vec<Outcome> {
     let mut done = run_once(scenarios);
     for _ in 1..RUNS {
         let is_doubtful = |outcome: &Outcome| outcome.was_slow && !outcome.is_same();
-        let again: Vec<usize> = (0..done.len()).filter(|&at| is_doubtful(&done[at])).collect();
+        let again: Vec<usize> = (0..done.len())
+            .filter(|&at| is_doubtful(&done[at]))
+            .collect();
         if again.is_empty() {
             break;
         }
@@ -131,26 +133,27 @@ fn run_once(scenarios: &[Scenario]) -> Vec<Outcome> {
         sites[0].serve_with("", events, &configurations[0]),
         sites[1].serve_by_nginx(&configurations[1]),
     ];
-    let outcomes: Vec<Mutex<Option<Outcome>>> = scenarios.iter().map(|_| Mutex::new(None)).collect();
-    servers[0].expect_alert("has another length than when it was written");
+    let outcomes: Vec<Mutex<Option<Outcome>>> =
+        scenarios.iter().map(|_| Mutex::new(None)).collect();
     let sides = [0, 1].map(|at| Side {
         server: &servers[at],
         origins: &origins[at],
     });
+    let places = Places::default();
     let work = |number: usize| {
-        let outcome = try_out(&sides, number, &scenarios[number]);
+        let outcome = try_out(&sides, &places, number, &scenarios[number]);
         *outcomes[number].lock().expect("nobody else writes it") = Some(outcome);
     };
-    let at_once: Vec<usize> = (0..scenarios.len())
-        .filter(|&number| !scenarios[number].waits())
-        .collect();
+    // Those that wait come first, and the others are done meanwhile.
+    let (waiting, at_once): (Vec<usize>, Vec<usize>) =
+        (0..scenarios.len()).partition(|&number| scenarios[number].waits());
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        for number in (0..scenarios.len()).filter(|&number| scenarios[number].waits()) {
+        for number in waiting {
             let work = &work;
             scope.spawn(move || work(number));
         }
-        for _ in 0..THREADS {
+        for _ in 0..BUSY {
             scope.spawn(|| {
                 while let Some(&number) = at_once.get(next.fetch_add(1, Ordering::Relaxed)) {
                     work(number);
@@ -164,6 +167,29 @@ fn run_once(scenarios: &[Scenario]) -> Vec<Outcome> {
         .collect()
 }
 
+/// How many scenarios ask something now.
+#[derive(Default)]
+struct Places {
+    taken: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Places {
+    /// Does something when there is a place for it.
+    fn with(&self, work: impl FnOnce()) {
+        let taken = self.taken.lock().expect("nothing panics with the lock");
+        let mut taken = self
+            .changed
+            .wait_while(taken, |taken| *taken >= BUSY)
+            .expect("nothing panics with the lock");
+        *taken += 1;
+        drop(taken);
+        work();
+        *self.taken.lock().expect("nothing panics with the lock") -= 1;
+        self.changed.notify_one();
+    }
+}
+
 /// A server and what is behind it.
 #[derive(Clone, Copy)]
 struct Side<'a> {
@@ -172,7 +198,9 @@ struct Side<'a> {
 }
 
 fn configuration(scenarios: &[Scenario], origins: &Origins) -> String {
-    let mut out = String::from("types { text/plain txt; text/html html; } default_type text/x; error_log logs/error.log crit;\n");
+    let mut out = String::from(
+        "types { text/plain txt; text/html html; } default_type text/x; error_log logs/error.log crit;\n",
+    );
     for family in FAMILIES {
         out.push_str(&format!(
             "{family}_cache_path {family} levels=1:2 keys_zone={family}:10m;
@@ -225,7 +253,12 @@ fn configuration(scenarios: &[Scenario], origins: &Origins) -> String {
     out
 }
 
-fn try_out(sides: &[Side<'_>; 2], number: usize, scenario: &Scenario) -> Outcome {
+fn try_out(
+    sides: &[Side<'_>; 2],
+    places: &Places,
+    number: usize,
+    scenario: &Scenario,
+) -> Outcome {
     let prefix = prefix(number);
     let mut outcome = Outcome {
         scenario: scenario.clone(),
@@ -237,11 +270,13 @@ fn try_out(sides: &[Side<'_>; 2], number: usize, scenario: &Scenario) -> Outcome
         if phase > 0 {
             thread::sleep(EXPIRY);
         }
-        for (side, seen) in sides.iter().zip(&mut outcome.seen) {
-            let start = Instant::now();
-            seen.answers.extend(side.ask_all(&prefix, scenario, steps));
-            outcome.was_slow |= scenario.waits() && start.elapsed() > FRESH;
-        }
+        places.with(|| {
+            for (side, seen) in sides.iter().zip(&mut outcome.seen) {
+                let start = Instant::now();
+                seen.answers.extend(side.ask_all(&prefix, scenario, steps));
+                outcome.was_slow |= scenario.waits() && start.elapsed() > FRESH;
+            }
+        });
     }
     let end = Instant::now() + SETTLING;
     loop {
@@ -277,7 +312,7 @@ impl Side<'_> {
                 let end = Instant::now() + PATIENCE;
                 while !handle.is_finished()
                     && !(is_begun && self.origins.asked(prefix).len() > before)
-                    && !(is_begun && !pending.is_empty())
+                    && !(is_begun && pending.iter().any(|other| !other.is_finished()))
                     && Instant::now() < end
                 {
                     thread::sleep(Duration::from_micros(200));
@@ -285,7 +320,9 @@ impl Side<'_> {
                 pending.push(handle);
             }
             let answers = pending.into_iter().map(ScopedJoinHandle::join);
-            answers.map(|answer| answer.expect("a request ends")).collect()
+            answers
+                .map(|answer| answer.expect("a request ends"))
+                .collect()
         })
     }
 
@@ -293,7 +330,10 @@ impl Side<'_> {
         let end = Instant::now() + PATIENCE;
         loop {
             let answer = self.ask(prefix, request);
-            let is_wanted = request.until.as_ref().is_none_or(|until| *until == answer.cache);
+            let is_wanted = request
+                .until
+                .as_ref()
+                .is_none_or(|until| *until == answer.cache);
             if is_wanted || Instant::now() > end {
                 return answer;
             }
@@ -378,7 +418,10 @@ fn ask_by_http2(port: u16, target: &str, request: &Request) -> Option<(Response,
         .iter()
         .map(|(name, value)| (name.to_ascii_lowercase(), value.as_str()))
         .collect();
-    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (&**name, *value)).collect();
+    let fields: Vec<(&str, &str)> = fields
+        .iter()
+        .map(|(name, value)| (&**name, *value))
+        .collect();
     let mut client = http2::Client::open(port, &[]);
     let stream = client.request(&request.method, target, &fields, true);
     let answer = client.try_response(stream)?;

@@ -109,7 +109,9 @@ impl Scenario {
         match word {
             "all" => *families = FAMILIES.to_vec(),
             "needs" => {
-                let mut numbers = rest.split('.').map(|number| number.parse().expect("a version"));
+                let mut numbers = rest
+                    .split('.')
+                    .map(|number| number.parse().expect("a version"));
                 let mut number = || numbers.next().unwrap_or_default();
                 self.needs = (number(), number(), number());
             }
@@ -177,7 +179,9 @@ impl Request {
                 Some(body) => request.body = body.to_owned(),
                 None => {
                     let (name, value) = field.split_once(':').expect("a colon");
-                    request.fields.push((name.to_owned(), value.trim().to_owned()));
+                    request
+                        .fields
+                        .push((name.to_owned(), value.trim().to_owned()));
                 }
             }
         }
@@ -192,11 +196,19 @@ impl Request {
         if let Some(status) = &self.until {
             out.push_str(&format!("until {status} "));
         }
-        let fields = self.fields.iter().map(|(name, value)| format!("{name}: {value}"));
+        let fields = self
+            .fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"));
         let mut fields: Vec<String> = fields.collect();
         if !self.body.is_empty() {
             fields.push(format!("= {}", self.body));
         }
-        format!("{out}{} {} {}", self.method, self.target, fields.join(" | "))
+        format!(
+            "{out}{} {} {}",
+            self.method,
+            self.target,
+            fields.join(" | ")
+        )
     }
 }
