@@ -487,10 +487,14 @@ impl Filling {
             drop(progress);
             if ended {
                 let has_all = self.expected_bytes.is_none_or(|bytes| bytes == arrived);
-                let is_purged = self.visit.as_ref().is_some_and(|visit| visit.is_purged());
-                if !has_all || is_purged {
-                    self.visit = None;
-                    return false;
+                let visit = self.visit.as_mut().filter(|_| has_all);
+                match visit.map(|visit| visit.poll_store(cx)) {
+                    Some(Poll::Pending) => return false,
+                    Some(Poll::Ready(true)) => {}
+                    Some(Poll::Ready(false)) | None => {
+                        self.visit = None;
+                        return false;
+                    }
                 }
             }
             self.writer.begin(pieces, ended.then_some(arrived));
