@@ -183,7 +183,7 @@ impl Scripts {
             Reply::Close => Answer::SendAndClose(Vec::new()),
             Reply::Garbage => {
                 Answer::SendAndClose(b"HTTP/1.1 200 OK\r\nX-A: \0\r\n\r\nbody".to_vec())
-            },
+            }
         }
     }
 

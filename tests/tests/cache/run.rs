@@ -8,8 +8,8 @@ use sealane_tests::wire::{self, Connection, Response};
 use sealane_tests::{PATIENCE, Server, Site};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Condvar, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -253,12 +253,7 @@ fn configuration(scenarios: &[Scenario], origins: &Origins) -> String {
     out
 }
 
-fn try_out(
-    sides: &[Side<'_>; 2],
-    places: &Places,
-    number: usize,
-    scenario: &Scenario,
-) -> Outcome {
+fn try_out(sides: &[Side<'_>; 2], places: &Places, number: usize, scenario: &Scenario) -> Outcome {
     let prefix = prefix(number);
     let mut outcome = Outcome {
         scenario: scenario.clone(),
