@@ -46,6 +46,11 @@ pub(crate) struct Active<F> {
     pub(crate) fill: Option<Arc<F>>,
     /// How often the key was purged meanwhile: a response asked for before is not stored.
     pub(crate) purges: u32,
+    /// Responses that have begun, and which of them the file is.
+    pub(crate) fills: u32,
+    pub(crate) newest_stored: u32,
+    /// One of them is becoming the file.
+    pub(crate) is_storing: bool,
     /// Who waits for a change.
     pub(crate) waiting: Vec<Waker>,
 }
@@ -207,6 +212,9 @@ impl<F> Entry<F> {
                 updating: None,
                 fill: None,
                 purges: 0,
+                fills: 0,
+                newest_stored: 0,
+                is_storing: false,
                 waiting: Vec::new(),
             })
         })

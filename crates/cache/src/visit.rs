@@ -22,6 +22,9 @@ pub struct Visit<F> {
     updating: Option<Instant>,
     /// The response of this request, which others may read.
     fill: Option<Arc<F>>,
+    /// Its number among those of the key, and whether it is becoming the file.
+    fill_number: u32,
+    is_storing: bool,
     /// How often the key had been purged when this request came.
     purges: u32,
 }
@@ -134,6 +137,8 @@ impl<F> Visit<F> {
             caches_at_once: min_uses <= 1,
             updating: None,
             fill: None,
+            fill_number: 0,
+            is_storing: false,
             purges,
         };
         Ok((visit, found))
@@ -228,12 +233,14 @@ impl<F> Visit<F> {
 
     /// The response of this request has begun: others may read it.
     pub fn begin_fill(&mut self, fill: Arc<F>) {
-        let waiting = self.entry(|entry| {
+        let (waiting, number) = self.entry(|entry| {
             let active = entry.active();
             active.fill = Some(Arc::clone(&fill));
-            std::mem::take(&mut active.waiting)
+            active.fills += 1;
+            (std::mem::take(&mut active.waiting), active.fills)
         });
         self.fill = Some(fill);
+        self.fill_number = number;
         wake(waiting);
     }
 
@@ -268,13 +275,34 @@ impl<F> Visit<F> {
             entry.failure = 0;
             entry.set_file(zone, file);
             // As it is dropped now, those who wait are woken.
-            entry.active().updating = None;
+            let active = entry.active();
+            active.updating = None;
+            active.newest_stored = self.fill_number;
         });
     }
 
-    /// Whether the key was purged since this request came: its response must not be stored then.
-    pub fn is_purged(&self) -> bool {
-        self.entry(|entry| entry.active().purges != self.purges)
+    /// Waits for the right to make the response of this request the file. Responses of one key
+    /// take turns, so that an older one never takes the place of a newer one. Ready with whether it
+    /// may: not if that is there already, or if the key was purged since this request came.
+    pub fn poll_store(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.is_storing {
+            return Poll::Ready(true);
+        }
+        let (number, purges) = (self.fill_number, self.purges);
+        let right = self.entry(|entry| {
+            let active = entry.active();
+            if active.newest_stored > number || active.purges != purges {
+                return Poll::Ready(false);
+            }
+            if active.is_storing {
+                active.wake_later(cx.waker());
+                return Poll::Pending;
+            }
+            active.is_storing = true;
+            Poll::Ready(true)
+        });
+        self.is_storing = right == Poll::Ready(true);
+        right
     }
 
     /// A status stands for the response until then (seconds since 1970).
@@ -362,7 +390,10 @@ impl<F> Drop for Visit<F> {
         {
             active.updating = None;
         }
-        if active.updating.is_none() || had_fill {
+        if self.is_storing {
+            active.is_storing = false;
+        }
+        if active.updating.is_none() || had_fill || self.is_storing {
             waiting = std::mem::take(&mut active.waiting);
         }
         if active.visits == 0 {
@@ -389,5 +420,57 @@ impl<F> fmt::Debug for Visit<F> {
             .field("hash", &crate::path::hex(&self.hash))
             .field("updating", &self.is_updating())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Pace, ZoneLimits};
+
+    #[test]
+    fn an_older_response_never_takes_the_place_of_a_newer_one() {
+        let pace = Pace {
+            files: 1,
+            threshold: Duration::ZERO,
+            sleep: Duration::ZERO,
+        };
+        let limits = ZoneLimits {
+            keys_bytes: 1 << 20,
+            inactive: Duration::from_secs(60),
+            max_bytes: None,
+            min_free_bytes: 0,
+            loader: pace,
+            manager: pace,
+        };
+        let directory = std::path::Path::new("/nowhere");
+        let zone: Arc<Zone<u8>> = Arc::new(Zone::new("z", directory, [0; 3], limits));
+        let begin = |number| {
+            let begun = Visit::begin(&zone, [1; 16], 1, 0);
+            let (mut visit, _) = begun.expect("the zone is empty");
+            visit.begin_fill(Arc::new(number));
+            visit
+        };
+        let cx = &mut Context::from_waker(Waker::noop());
+        let file = StoredFile {
+            inode: 1,
+            sectors: 8,
+            body_start: 400,
+        };
+        let [mut first, mut second, mut third] = [begin(1), begin(2), begin(3)];
+        assert_eq!(second.poll_store(cx), Poll::Ready(true));
+        assert_eq!(second.poll_store(cx), Poll::Ready(true));
+        // One at a time.
+        assert_eq!(first.poll_store(cx), Poll::Pending);
+        assert_eq!(third.poll_store(cx), Poll::Pending);
+        second.stored(file);
+        assert_eq!(first.poll_store(cx), Poll::Ready(false));
+        assert_eq!(third.poll_store(cx), Poll::Ready(true));
+        // It fails, and makes room.
+        drop(third);
+        let mut fourth = begin(4);
+        assert_eq!(fourth.poll_store(cx), Poll::Ready(true));
+        fourth.stored(file);
+        assert_eq!(first.poll_store(cx), Poll::Ready(false));
     }
 }

@@ -50,6 +50,9 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         Verdict::NotModified => {
             let response = &mut exchange.response;
             response.status = StatusCode::NOT_MODIFIED;
+            if let Some(passed) = &mut response.passed {
+                passed.reason = None;
+            }
             response.content_type = None;
             response.content_length = None;
             response.content_encoding = None;

@@ -396,16 +396,18 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     }
     let buffering = accel::buffers(&head, settings) && !is_tunnel;
     let kept = match settings.cache {
-        Some(_) => cache::keep(exchange, pass, &head, buffering),
+        Some(_) => {
+            // `no_cache` may depend on what the origin has sent.
+            if let Some(states) = exchange.upstream.as_deref_mut() {
+                states.set_head(Box::new(head.copied()));
+            }
+            cache::keep(exchange, pass, &head, buffering)
+        }
         None => None,
     };
     if let Some(kept) = kept {
-        let copy = head.copied();
-        if let Some(states) = exchange.upstream.as_deref_mut() {
-            states.set_head(head);
-        }
         sticky::note_head(exchange, &mut lease);
-        kept.begin(exchange, copy, conversation, lease);
+        kept.begin(exchange, *head, conversation, lease);
         return Outcome::Answered;
     }
     if let Some(states) = exchange.upstream.as_deref_mut() {

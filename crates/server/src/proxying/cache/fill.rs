@@ -16,6 +16,7 @@ use crate::request_log;
 use bytes::Bytes;
 use sealane_cache::{CacheHeader, Visit};
 use sealane_conf::model::LogLevel;
+use sealane_http::Method;
 use sealane_http::h1::ResponseFraming;
 use sealane_io::chain::OutputChain;
 use sealane_io::open_file::OpenFile;
@@ -35,6 +36,8 @@ pub(crate) struct Fill {
     pub(super) header: CacheHeader,
     /// Its head, which everybody copies.
     pub(super) head: UpstreamHead,
+    /// It answers a HEAD that was sent as such: its body does not come.
+    is_head_only: bool,
     progress: Mutex<Progress>,
 }
 
@@ -113,10 +116,11 @@ impl Progress {
 
 impl Fill {
     /// A response with this head, of which nothing has arrived.
-    pub(super) fn new(header: CacheHeader, head: UpstreamHead) -> Fill {
+    pub(super) fn new(header: CacheHeader, head: UpstreamHead, is_head_only: bool) -> Fill {
         Fill {
             header,
             head,
+            is_head_only,
             progress: Mutex::new(Progress {
                 file: None,
                 written: 0,
@@ -132,6 +136,11 @@ impl Fill {
                 statistics: Statistics::default(),
             }),
         }
+    }
+
+    /// Whether it can be the answer to a request with this method.
+    pub(super) fn answers(&self, method: Method) -> bool {
+        !self.is_head_only || method == Method::Head
     }
 
     /// Whether all of it has arrived.
@@ -478,10 +487,14 @@ impl Filling {
             drop(progress);
             if ended {
                 let has_all = self.expected_bytes.is_none_or(|bytes| bytes == arrived);
-                let is_purged = self.visit.as_ref().is_some_and(|visit| visit.is_purged());
-                if !has_all || is_purged {
-                    self.visit = None;
-                    return false;
+                let visit = self.visit.as_mut().filter(|_| has_all);
+                match visit.map(|visit| visit.poll_store(cx)) {
+                    Some(Poll::Pending) => return false,
+                    Some(Poll::Ready(true)) => {}
+                    Some(Poll::Ready(false)) | None => {
+                        self.visit = None;
+                        return false;
+                    }
                 }
             }
             self.writer.begin(pieces, ended.then_some(arrived));

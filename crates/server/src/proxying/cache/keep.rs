@@ -16,7 +16,7 @@ use crate::subrequest;
 use sealane_cache::{CacheHeader, NO_TIME, StoredLength, Visit};
 use sealane_conf::model::{CacheSettings, NextUpstreamCause};
 use sealane_http::headers::KnownHeader;
-use sealane_http::{StatusCode, date};
+use sealane_http::{Method, StatusCode, date};
 use sealane_io::chain::OutputChain;
 use sealane_io::disk;
 use sealane_sys::time::unix_coarse_s;
@@ -229,7 +229,11 @@ pub(in crate::proxying) fn keep(
     let mut freshness = Freshness::of(head, pass.settings().ignore_headers, now_s);
     let refuses = any(exchange, &settings.no_cache);
     let status = head.parsed.status;
-    let may = super::state(exchange)?.is_cacheable && buffers && !refuses && freshness.allows();
+    let is_cacheable = super::state(exchange)?.is_cacheable;
+    // The origin was not told of conditions; as in nginx, they count though nothing is kept, unless
+    // a field forbids that outright.
+    exchange.response.is_cacheable = is_cacheable && !freshness.is_forbidden();
+    let may = is_cacheable && buffers && !refuses && freshness.allows();
     if freshness.valid_s == 0
         && let Some(time) = settings.valid(status.0)
         && !time.is_zero()
@@ -329,7 +333,8 @@ impl Keeping {
             state.date_s = Some(header.date_s);
         }
         answer::mark(exchange, &head, false);
-        let fill = Arc::new(Fill::new(header, head));
+        let is_head_only = conversation.method() == Method::Head;
+        let fill = Arc::new(Fill::new(header, head, is_head_only));
         let mut reader = FillReader::new(Arc::clone(&fill), true);
         let mut filling = {
             visit.begin_fill(Arc::clone(&fill));

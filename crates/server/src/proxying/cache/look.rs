@@ -333,7 +333,8 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
         Found::File { body_start } => (usize::from(body_start), true),
         Found::Nothing { is_new } | Found::Scarce { is_new } => (0, is_new && state.zone.is_cold()),
     };
-    if let Some(fill) = visit.others_fill() {
+    let method = exchange.request.head.method;
+    if let Some(fill) = visit.others_fill().filter(|fill| fill.answers(method)) {
         // One that has all of its body is as good as stored; others are for those who would have
         // to wait for it.
         if fill.is_complete() && fill.header.valid_s < now_s {
@@ -473,8 +474,11 @@ fn found(
         return None;
     };
     if !super::answer::is_whole(exchange, &head, &stored) {
-        let path = visit.zone().file_path(visit.hash());
-        log_unusable(exchange, &path, &Unusable::Length);
+        // Without any body it may be the response to a HEAD (`cache_convert_head off`).
+        if stored.body_bytes() > 0 {
+            let path = visit.zone().file_path(visit.hash());
+            log_unusable(exchange, &path, &Unusable::Length);
+        }
         visit.note_no_file();
         set_visit(exchange, visit);
         return None;

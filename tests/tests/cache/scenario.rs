@@ -1,0 +1,214 @@
+//! What is tried, and the form in which it is written down.
+//!
+//! ```text
+//! # title                      begins a scenario
+//! ! all                        in each family, not for `proxy_pass` alone; or: ! fastcgi scgi
+//! ! needs 1.23.0               an older nginx does it otherwise
+//! ! ours MISS HIT: reason      our answers differ on purpose, and have these cache statuses
+//! @ location PRE/x { ... }     a line of the server
+//! X_cache_valid 1m;            a line of the location `PRE/`; `X` is the family
+//! < 200 ETag: "a" | = body     what the origin answers; the last answer is repeated
+//! > GET /a Range: bytes=0-1    a request to `PRE/a`; `= text` is a body
+//! > 2 GET /a                   the same by HTTP/2
+//! > & GET /a                   the same, and the next request does not wait for its answer
+//! > until HIT GET /a           repeated until it has this cache status
+//! ~                            waits until what was fresh for one second is stale
+//! ```
+
+use std::time::Duration;
+
+/// How long a response is fresh that is to be stale soon, at most: times are whole seconds.
+pub(crate) const EXPIRY: Duration = Duration::from_millis(2300);
+
+/// The least time for which such a response is fresh.
+pub(crate) const FRESH: Duration = Duration::from_millis(900);
+
+/// The protocols of origins.
+pub(crate) const FAMILIES: [&str; 4] = ["proxy", "fastcgi", "scgi", "uwsgi"];
+
+/// What is tried.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scenario {
+    pub title: String,
+    pub family: String,
+    /// The version of nginx that it needs.
+    pub needs: (u32, u32, u32),
+    /// Why our answers differ, and their cache statuses.
+    pub differs: Option<(String, String)>,
+    /// Lines of the server.
+    pub around: Vec<String>,
+    /// Lines of the location.
+    pub location: Vec<String>,
+    pub answers: Vec<String>,
+    pub steps: Vec<Step>,
+}
+
+/// What is done.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Wait,
+    Ask(Request),
+}
+
+/// A request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Request {
+    pub method: String,
+    /// Behind the prefix of the scenario.
+    pub target: String,
+    pub fields: Vec<(String, String)>,
+    pub body: String,
+    pub is_http2: bool,
+    /// The next request does not wait for the answer.
+    pub is_begun: bool,
+    /// The cache status for which it is repeated.
+    pub until: Option<String>,
+}
+
+/// Reads all scenarios of a text, in every family that they are for.
+pub(crate) fn read(table: &str, text: &str) -> Vec<Scenario> {
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for paragraph in text.split("\n\n") {
+        let lines = paragraph.lines().map(str::trim);
+        let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        if lines.is_empty() {
+            continue;
+        }
+        let mut scenario = Scenario {
+            title: format!("{table}: {}", lines[0].trim_start_matches("# ")),
+            ..Scenario::default()
+        };
+        let mut families = vec!["proxy"];
+        for line in &lines[1..] {
+            let rest = line.get(2..).unwrap_or_default();
+            match line.split(' ').next().unwrap_or_default() {
+                "!" => scenario.remark(rest, &mut families),
+                "@" => scenario.around.push(rest.to_owned()),
+                "<" => scenario.answers.push(rest.to_owned()),
+                ">" => scenario.steps.push(Step::Ask(Request::read(rest))),
+                "~" => scenario.steps.push(Step::Wait),
+                "#" => panic!("an empty line is missing before {line:?}"),
+                _ => scenario.location.push((*line).to_owned()),
+            }
+        }
+        assert!(!scenario.steps.is_empty(), "{paragraph}");
+        for family in families {
+            let family = family.to_owned();
+            scenarios.push(Scenario {
+                family,
+                ..scenario.clone()
+            });
+        }
+    }
+    scenarios
+}
+
+impl Scenario {
+    fn remark<'a>(&mut self, text: &'a str, families: &mut Vec<&'a str>) {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match word {
+            "all" => *families = FAMILIES.to_vec(),
+            "needs" => {
+                let mut numbers = rest
+                    .split('.')
+                    .map(|number| number.parse().expect("a version"));
+                let mut number = || numbers.next().unwrap_or_default();
+                self.needs = (number(), number(), number());
+            }
+            "ours" => {
+                let (statuses, reason) = rest.split_once(": ").expect("a reason");
+                self.differs = Some((statuses.to_owned(), reason.to_owned()));
+            }
+            _ => *families = text.split(' ').collect(),
+        }
+    }
+
+    /// Whether it waits for something to become stale.
+    pub(crate) fn waits(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Wait))
+    }
+
+    /// It in the form in which it is written down.
+    pub(crate) fn show(&self) -> String {
+        let mut out = format!("# {} ({})\n", self.title, self.family);
+        for line in &self.around {
+            out.push_str(&format!("@ {line}\n"));
+        }
+        for line in &self.location {
+            out.push_str(&format!("{line}\n"));
+        }
+        for answer in &self.answers {
+            out.push_str(&format!("< {answer}\n"));
+        }
+        for step in &self.steps {
+            match step {
+                Step::Wait => out.push_str("~\n"),
+                Step::Ask(request) => out.push_str(&format!("> {}\n", request.show())),
+            }
+        }
+        out
+    }
+}
+
+impl Request {
+    /// Reads `[2] [&] [until STATUS] METHOD TARGET [field | field ...]`.
+    pub(crate) fn read(text: &str) -> Request {
+        let mut request = Request::default();
+        let mut rest = text;
+        loop {
+            let (word, behind) = rest.split_once(' ').expect("a method and a target");
+            rest = behind;
+            match word {
+                "2" => request.is_http2 = true,
+                "&" => request.is_begun = true,
+                "until" => {
+                    let (status, behind) = rest.split_once(' ').expect("a status");
+                    request.until = Some(status.to_owned());
+                    rest = behind;
+                }
+                method => {
+                    request.method = method.to_owned();
+                    break;
+                }
+            }
+        }
+        let (target, fields) = rest.split_once(' ').unwrap_or((rest, ""));
+        request.target = target.to_owned();
+        for field in fields.split(" | ").filter(|field| !field.is_empty()) {
+            match field.strip_prefix("= ") {
+                Some(body) => request.body = body.to_owned(),
+                None => {
+                    let (name, value) = field.split_once(':').expect("a colon");
+                    request
+                        .fields
+                        .push((name.to_owned(), value.trim().to_owned()));
+                }
+            }
+        }
+        request
+    }
+
+    fn show(&self) -> String {
+        let mut out = String::new();
+        for (is_so, word) in [(self.is_http2, "2 "), (self.is_begun, "& ")] {
+            out.push_str(if is_so { word } else { "" });
+        }
+        if let Some(status) = &self.until {
+            out.push_str(&format!("until {status} "));
+        }
+        let fields = self
+            .fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"));
+        let mut fields: Vec<String> = fields.collect();
+        if !self.body.is_empty() {
+            fields.push(format!("= {}", self.body));
+        }
+        format!(
+            "{out}{} {} {}",
+            self.method,
+            self.target,
+            fields.join(" | ")
+        )
+    }
+}
