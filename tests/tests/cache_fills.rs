@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `http` with a zone `one` and a server whose locations are given.
 fn http(zone: &str, locations: &str) -> String {
@@ -213,4 +213,44 @@ fn a_response_that_was_asked_for_before_a_purge_is_not_kept() {
     let second = wire::get(port, "/a");
     assert_eq!(verdict(&second), "MISS");
     assert_eq!(origin.requests(), 2);
+}
+
+#[test]
+fn a_miss_has_its_trailers_and_its_pace() {
+    let site = Site::new();
+    let origin = Origin::answering(|asked: &Asked| {
+        Answer::Send(match asked.target().as_str() {
+            "/trailers" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                            5\r\nhello\r\n0\r\nX-Sum: 5d41\r\n\r\n"
+                .to_owned()
+                .into_bytes(),
+            _ => [
+                &b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"[..],
+                &[b'x'; 3000],
+            ]
+            .concat(),
+        })
+    });
+    let port = origin.port();
+    let locations = format!(
+        "location /trailers {{ proxy_pass http://127.0.0.1:{port}; proxy_http_version 1.1;
+             proxy_pass_trailers on; proxy_set_header TE trailers;
+             proxy_set_header Connection TE; }}
+         location /slow {{ proxy_pass http://127.0.0.1:{port}; proxy_limit_rate 1000; }}"
+    );
+    let server = site.serve(&http("", &locations));
+    let port = server.port("plain");
+    let mut connection = wire::Connection::open(port);
+    connection
+        .send("GET /trailers HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nConnection: close\r\n\r\n");
+    let all = String::from_utf8(connection.rest()).expect("text");
+    assert!(
+        all.contains("hello") && all.contains("X-Sum: 5d41"),
+        "{all}"
+    );
+    assert_eq!(wait_for_hit(&server, "/trailers").text(), "hello");
+    let begun = Instant::now();
+    assert_eq!(wire::get(port, "/slow").body.len(), 3000);
+    // No more than the rate, from the beginning on.
+    assert!(begun.elapsed() >= Duration::from_millis(1500));
 }

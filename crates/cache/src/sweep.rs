@@ -65,10 +65,8 @@ impl<F> Sweeper<F> {
             files: pace.files.max(1),
             until: Instant::now() + pace.threshold,
         };
-        loop {
-            let Some(hash) = zone.forget_oldest(|expires_s| i64::from(expires_s) <= now_s) else {
-                break;
-            };
+        let is_old = |expires_s| i64::from(expires_s) <= now_s;
+        while let Some(hash) = zone.forget_oldest(is_old) {
             zone.remove_file(&hash, &mut failed);
             if !budget.spend() {
                 return pace.sleep;

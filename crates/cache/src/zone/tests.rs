@@ -142,12 +142,13 @@ fn a_full_zone_forgets_the_oldest() {
 fn a_purge_outlasts_a_response_that_was_asked_for_before() {
     let zone = zone(10);
     store(&zone, 1, 0);
-    let (visit, _) = begin(&zone, 1, 0);
-    assert!(!visit.is_purged());
+    let mut cx = Context::from_waker(Waker::noop());
+    let (mut before, _) = begin(&zone, 1, 0);
     assert!(matches!(zone.purge(&hash(1)), Ok(Purged::Unknown)));
-    assert!(visit.is_purged());
+    assert_eq!(before.poll_store(&mut cx), Poll::Ready(false));
     assert_eq!(zone.bytes(), 0);
-    assert!(!begin(&zone, 1, 0).0.is_purged());
+    let (mut after, _) = begin(&zone, 1, 0);
+    assert_eq!(after.poll_store(&mut cx), Poll::Ready(true));
 }
 
 /// A directory that is gone with the test.
@@ -238,4 +239,24 @@ fn what_is_old_or_too_much_is_removed() {
     sweeper.step(PACE, 102, never);
     assert_eq!((there(), zone.bytes()), (1, 4096));
     assert!(paths[3].exists(), "it is in use");
+}
+
+#[test]
+fn an_older_response_does_not_replace_a_newer_one() {
+    let zone = zone(10);
+    let mut cx = Context::from_waker(Waker::noop());
+    let file = |inode| StoredFile {
+        inode,
+        sectors: 8,
+        body_start: 500,
+    };
+    let (mut older, _) = begin(&zone, 1, 0);
+    let (mut newer, _) = begin(&zone, 1, 0);
+    older.begin_fill(Arc::new(1));
+    newer.begin_fill(Arc::new(2));
+    assert_eq!(newer.poll_store(&mut cx), Poll::Ready(true));
+    // They take turns.
+    assert_eq!(older.poll_store(&mut cx), Poll::Pending);
+    newer.stored(file(2));
+    assert_eq!(older.poll_store(&mut cx), Poll::Ready(false));
 }

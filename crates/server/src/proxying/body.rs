@@ -19,7 +19,7 @@ use crate::rate::RateLimit;
 use crate::request_log::{self, Text, log_request};
 use bytes::Bytes;
 use sealane_conf::model::UpstreamSettings;
-use sealane_http::headers::{HeaderList, KnownHeader};
+use sealane_http::headers::HeaderList;
 use sealane_io::chain::OutputChain;
 use sealane_io::runtime::{Sleep, sleep};
 use std::pin::Pin;
@@ -62,7 +62,7 @@ pub(crate) struct ProxiedBody {
 }
 
 /// `proxy_limit_rate`: how fast the peer is read.
-struct Pace {
+pub(super) struct Pace {
     rate: RateLimit,
     begun: Instant,
     pause: Option<Pin<Box<Sleep>>>,
@@ -359,7 +359,8 @@ impl ProxiedBody {
 }
 
 impl Pace {
-    fn new(rate: u64) -> Pace {
+    /// At this rate, in bytes per second, from now on.
+    pub(super) fn new(rate: u64) -> Pace {
         Pace {
             rate: RateLimit::per_second(rate),
             begun: Instant::now(),
@@ -368,7 +369,7 @@ impl Pace {
     }
 
     /// How much may be read after `read_bytes`; pending until that is more than nothing.
-    fn poll_allowed(&mut self, cx: &mut Context<'_>, read_bytes: u64) -> Poll<u64> {
+    pub(super) fn poll_allowed(&mut self, cx: &mut Context<'_>, read_bytes: u64) -> Poll<u64> {
         loop {
             if let Some(pause) = &mut self.pause {
                 std::task::ready!(pause.as_mut().poll(cx));
@@ -432,29 +433,12 @@ impl BodySource for ProxiedBody {
         Poll::Pending
     }
 
-    /// As in nginx, fields that are hidden in a head are hidden here; variables still show them.
     fn is_prompt(&self) -> bool {
         self.is_prompt
     }
 
     fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {
-        let trailers = std::mem::take(&mut self.trailers);
-        let mut passed = HeaderList::new();
-        if trailers.is_empty() {
-            return passed;
-        }
-        if let Some(pass) = &exchange.snapshot.location(exchange.location).pass {
-            for (name, value) in trailers.iter() {
-                if response::may_pass(pass.settings(), KnownHeader::from_name(name), name) {
-                    // Checked when they were received.
-                    let _ = passed.push(name, value);
-                }
-            }
-        }
-        if let Some(states) = exchange.upstream.as_deref_mut() {
-            states.trailers = trailers;
-        }
-        passed
+        response::pass_trailers(exchange, std::mem::take(&mut self.trailers))
     }
 
     fn conclude(mut self: Box<Self>, exchange: &mut Exchange, _completed: bool) {

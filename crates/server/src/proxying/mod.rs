@@ -407,7 +407,8 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     };
     if let Some(kept) = kept {
         sticky::note_head(exchange, &mut lease);
-        kept.begin(exchange, *head, conversation, lease);
+        let rate = limit_rate(exchange, settings);
+        kept.begin(exchange, *head, conversation, lease, rate);
         return Outcome::Answered;
     }
     if let Some(states) = exchange.upstream.as_deref_mut() {
@@ -451,11 +452,15 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
 
 /// How much of a response is kept for a slow client, and how fast it is read.
 fn buffering_of(exchange: &Exchange, settings: &UpstreamSettings, is_on: bool) -> Buffering {
-    let rate = settings.limit_rate.as_ref().map_or(0, |rate| {
+    Buffering::new(settings, is_on, limit_rate(exchange, settings))
+}
+
+/// `proxy_limit_rate` in bytes per second; 0 is no limit.
+fn limit_rate(exchange: &Exchange, settings: &UpstreamSettings) -> u64 {
+    settings.limit_rate.as_ref().map_or(0, |rate| {
         // As in nginx, an invalid size does not limit.
         sealane_conf::values::size(&template::evaluate(rate, exchange)).unwrap_or(0)
-    });
-    Buffering::new(settings, is_on, rate)
+    })
 }
 
 /// `proxy_intercept_errors`: whether an `error_page` handles this status. As in nginx, within an

@@ -8,7 +8,7 @@ use sealane_conf::model::UpstreamSettings;
 use sealane_http::Method;
 use sealane_http::date;
 use sealane_http::h1::ResponseFraming;
-use sealane_http::headers::KnownHeader;
+use sealane_http::headers::{HeaderList, KnownHeader};
 
 /// Room for what is added to a peer's header fields (`add_header`), made with theirs.
 const SPARE_FIELDS: usize = 2;
@@ -135,6 +135,27 @@ pub(super) fn may_pass(
     name: &[u8],
 ) -> bool {
     !known.is_some_and(is_framing) && !settings.hidden_headers.contains(name)
+}
+
+/// The trailers of a peer that are passed on. As in nginx, fields that are hidden in a head are
+/// hidden here; variables still show them.
+pub(super) fn pass_trailers(exchange: &mut Exchange, trailers: HeaderList) -> HeaderList {
+    let mut passed = HeaderList::new();
+    if trailers.is_empty() {
+        return passed;
+    }
+    if let Some(pass) = &exchange.snapshot.location(exchange.location).pass {
+        for (name, value) in trailers.iter() {
+            if may_pass(pass.settings(), KnownHeader::from_name(name), name) {
+                // Checked when they were received.
+                let _ = passed.push(name, value);
+            }
+        }
+    }
+    if let Some(states) = exchange.upstream.as_deref_mut() {
+        states.trailers = trailers;
+    }
+    passed
 }
 
 /// Headers about the connection to the peer and the framing on it.

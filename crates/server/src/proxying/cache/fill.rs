@@ -5,9 +5,11 @@
 //! memory, what is written from the file. So one request to the origin serves any number of
 //! clients, and each of them gets the first bytes as soon as they are there.
 
+use super::super::body::Pace;
 use super::super::conversation::Conversation;
 use super::super::failure::Failure;
 use super::super::lease::Leased;
+use super::super::response;
 use super::super::wire::{ResponseEnd, UpstreamHead, WireEvent};
 use super::writer::{Finished, Writer};
 use crate::body_source::{BodySource, Filled, SourceError};
@@ -18,6 +20,7 @@ use sealane_cache::{CacheHeader, Visit};
 use sealane_conf::model::LogLevel;
 use sealane_http::Method;
 use sealane_http::h1::ResponseFraming;
+use sealane_http::headers::HeaderList;
 use sealane_io::chain::OutputChain;
 use sealane_io::open_file::OpenFile;
 use sealane_log::Logger;
@@ -28,7 +31,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// Bytes that wait for the disk before no more are read from the origin.
-const MAX_WAITING_BYTES: u64 = 1 << 20;
+const MAX_WAITING_BYTES: u64 = 256 << 10;
 
 /// A response that is being received, for all who read it.
 pub(crate) struct Fill {
@@ -63,6 +66,8 @@ struct Progress {
     wakers: Vec<Waker>,
     /// The task that receives.
     task: Option<Waker>,
+    /// For the client that has asked the origin; they are not stored.
+    trailers: HeaderList,
     statistics: Statistics,
 }
 
@@ -133,6 +138,7 @@ impl Fill {
                 disk_has_failed: false,
                 wakers: Vec::new(),
                 task: None,
+                trailers: HeaderList::new(),
                 statistics: Statistics::default(),
             }),
         }
@@ -288,6 +294,14 @@ impl BodySource for FillReader {
         Poll::Pending
     }
 
+    fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {
+        if !self.is_first {
+            return HeaderList::new();
+        }
+        let trailers = std::mem::take(&mut self.fill.progress().trailers);
+        response::pass_trailers(exchange, trailers)
+    }
+
     fn conclude(self: Box<Self>, exchange: &mut Exchange, _completed: bool) {
         if self.is_first {
             note_statistics(exchange, self.fill.progress().statistics);
@@ -329,6 +343,8 @@ pub(super) struct Filling {
     visit: Option<Visit<Fill>>,
     writer: Writer,
     expected_bytes: Option<u64>,
+    /// `proxy_limit_rate`.
+    pace: Option<Pace>,
     logger: Logger,
     connection_number: u64,
 }
@@ -340,6 +356,7 @@ impl Filling {
         lease: Leased,
         visit: Visit<Fill>,
         writer: Writer,
+        pace: Option<Pace>,
         exchange: &Exchange,
     ) -> Filling {
         let expected_bytes = match fill.head.parsed.framing(conversation.method()) {
@@ -349,6 +366,7 @@ impl Filling {
         };
         Filling {
             expected_bytes,
+            pace,
             fill,
             conversation: Some(conversation),
             lease: Some(lease),
@@ -365,18 +383,29 @@ impl Filling {
             let Some(conversation) = &mut self.conversation else {
                 return;
             };
-            let waiting = self.fill.progress().waiting_bytes;
+            let (waiting, read) = {
+                let progress = self.fill.progress();
+                (progress.waiting_bytes, progress.statistics.response_length)
+            };
             if waiting >= MAX_WAITING_BYTES {
                 return;
             }
+            let room = MAX_WAITING_BYTES - waiting;
+            let allowed = match &mut self.pace {
+                None => room,
+                Some(pace) => match pace.poll_allowed(cx, read) {
+                    Poll::Ready(allowed) => allowed.min(room),
+                    Poll::Pending => return,
+                },
+            };
             if let Poll::Ready(Err(failure)) = conversation.poll_send(cx) {
                 return self.end(Err(failure));
             }
-            conversation.limit_reads(MAX_WAITING_BYTES - waiting);
+            conversation.limit_reads(allowed);
             match conversation.poll_event(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(WireEvent::Data(piece))) => self.hold(piece),
-                Poll::Ready(Ok(WireEvent::End(ending))) => return self.finish(&ending),
+                Poll::Ready(Ok(WireEvent::End(ending))) => return self.finish(ending),
                 // A final head is followed by its body.
                 Poll::Ready(Ok(WireEvent::Head(_))) => {}
                 Poll::Ready(Err(failure)) => return self.end(Err(failure)),
@@ -393,7 +422,7 @@ impl Filling {
         progress.wake();
     }
 
-    fn finish(&mut self, ending: &ResponseEnd) {
+    fn finish(&mut self, ending: ResponseEnd) {
         let is_sent = self.conversation.as_ref().is_some_and(|all| all.is_sent());
         let reusable = ending.reusable && is_sent;
         if let Some(complaint) = ending.complaint {
@@ -403,6 +432,7 @@ impl Filling {
             );
         }
         self.note_bytes();
+        self.fill.progress().trailers = ending.trailers;
         let conversation = self.conversation.take();
         if let Some(lease) = self.lease.take() {
             let connection = conversation.filter(|_| reusable);

@@ -1,5 +1,6 @@
 //! What becomes of the origin's answer: a response that is kept or not, a 304, a failure.
 
+use super::super::body::Pace;
 use super::super::next::Cause;
 use super::super::wire::UpstreamHead;
 use super::super::{PassRuntime, conversation::Conversation, lease::Leased};
@@ -8,7 +9,7 @@ use super::freshness::Freshness;
 use super::look::{any, variant_of};
 use super::writer::{Start, Writer};
 use super::{CacheState, CacheStatus, answer, form, settings, state_mut};
-use crate::body_source::PendingBody;
+use crate::body_source::{BodySource, PendingBody};
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log::log_request;
@@ -316,13 +317,15 @@ fn prepare(
 }
 
 impl Keeping {
-    /// Begins to receive the response: its body is what the client gets as it arrives.
+    /// Begins to receive the response: its body is what the client gets as it arrives. With a
+    /// `limit_rate` other than 0, no more than so many bytes per second are read.
     pub(in crate::proxying) fn begin(
         self,
         exchange: &mut Exchange,
         head: UpstreamHead,
         conversation: Box<Conversation>,
         lease: Leased,
+        limit_rate: u64,
     ) {
         let Keeping {
             header,
@@ -338,13 +341,15 @@ impl Keeping {
         let mut reader = FillReader::new(Arc::clone(&fill), true);
         let mut filling = {
             visit.begin_fill(Arc::clone(&fill));
-            Filling::new(fill, conversation, lease, visit, writer, exchange)
+            let pace = (limit_rate > 0).then(|| Pace::new(limit_rate));
+            Filling::new(fill, conversation, lease, visit, writer, pace, exchange)
         };
         // The task registers for what follows.
         filling.receive(&mut Context::from_waker(Waker::noop()));
         let mut chain = OutputChain::new();
         if reader.take_at_once(&mut chain) {
             exchange.response.body = chain;
+            exchange.response.trailers = reader.take_trailers(exchange);
             filling.note_statistics(exchange);
         } else {
             exchange.response.source = Some(PendingBody::new(reader));

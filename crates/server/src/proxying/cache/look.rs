@@ -109,10 +109,10 @@ pub(super) fn any(exchange: &Exchange, list: &[Template]) -> bool {
     list.iter().any(|value| template::is_true(value, exchange))
 }
 
-fn zone_of(
-    exchange: &Exchange,
-    settings: &CacheSettings,
-) -> Result<Option<(Arc<CachePath>, Arc<CacheZone>)>, StatusCode> {
+/// Where responses are kept: the configuration, and the zone itself.
+type Place = (Arc<CachePath>, Arc<CacheZone>);
+
+fn zone_of(exchange: &Exchange, settings: &CacheSettings) -> Result<Option<Place>, StatusCode> {
     let path = match &settings.zone {
         ZoneOf::Named(path) => path,
         ZoneOf::Evaluated(name, paths) => {

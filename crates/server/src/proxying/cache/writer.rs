@@ -52,7 +52,7 @@ pub(super) enum Finished {
 
 impl Writer {
     /// How much waits before it is written.
-    pub(super) const PIECE_BYTES: u64 = 128 << 10;
+    pub(super) const PIECE_BYTES: u64 = 64 << 10;
 
     pub(super) fn new(start: Start, path: PathBuf, temp_path: Option<Arc<TempPath>>) -> Writer {
         Writer {

@@ -5,6 +5,7 @@
 use crate::lab::Lab;
 
 mod absent;
+mod cached;
 mod changing;
 mod clients;
 mod doctor;
@@ -61,6 +62,7 @@ const CASES: &[Case] = cases! {
     core downloads::head_and_tiny_files,
     core downloads::a_hundred_requests_on_one_connection,
     core downloads::pipelined_requests,
+    core cached::hits_go_through_the_kernel,
     rest downloads::sixty_four_mebibytes,
     core changing::file_replaced_while_sent,
     core changing::file_truncated_while_sent,
