@@ -62,11 +62,6 @@ impl Freshness {
         !self.is_forbidden && !self.is_refused && !self.is_expired
     }
 
-    /// Whether no field of the response could allow it.
-    pub(super) fn is_forbidden(&self) -> bool {
-        self.is_forbidden
-    }
-
     fn accel_expires(&mut self, value: &[u8], now_s: i64) {
         self.has_accel = true;
         let (value, begin_s) = match value.strip_prefix(b"@") {

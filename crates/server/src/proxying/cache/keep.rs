@@ -16,6 +16,7 @@ use crate::request_log::log_request;
 use crate::subrequest;
 use sealane_cache::{CacheHeader, NO_TIME, StoredLength, Visit};
 use sealane_conf::model::{CacheSettings, NextUpstreamCause};
+use sealane_http::h1::ResponseFraming;
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode, date};
 use sealane_io::chain::OutputChain;
@@ -232,8 +233,10 @@ pub(in crate::proxying) fn keep(
     let status = head.parsed.status;
     let is_cacheable = super::state(exchange)?.is_cacheable;
     // The origin was not told of conditions; as in nginx, they count though nothing is kept, unless
-    // a field forbids that outright.
-    exchange.response.is_cacheable = is_cacheable && !freshness.is_forbidden();
+    // that is because of a field of the response.
+    if is_cacheable && freshness.allows() {
+        answer::mark(exchange, head, false);
+    }
     let may = is_cacheable && buffers && !refuses && freshness.allows();
     if freshness.valid_s == 0
         && let Some(time) = settings.valid(status.0)
@@ -335,8 +338,12 @@ impl Keeping {
         if let Some(state) = state_mut(exchange) {
             state.date_s = Some(header.date_s);
         }
-        answer::mark(exchange, &head, false);
-        let is_head_only = conversation.method() == Method::Head;
+        // One without any length may be empty, as far as a file of it could tell.
+        let is_head_only = conversation.method() == Method::Head
+            && matches!(
+                head.parsed.framing(Method::Get),
+                ResponseFraming::Length(1..)
+            );
         let fill = Arc::new(Fill::new(header, head, is_head_only));
         let mut reader = FillReader::new(Arc::clone(&fill), true);
         let mut filling = {
