@@ -6,6 +6,8 @@
 //! No expectation is written down: what nginx does counts. Where we differ on purpose, a scenario
 //! says why, and what our answers are instead.
 
+#[path = "cache/generated.rs"]
+mod generated;
 #[path = "cache/origins.rs"]
 mod origins;
 #[path = "cache/run.rs"]

@@ -424,7 +424,7 @@ impl Made {
         let bytes = self.body.len();
         let has_length = self.fields.iter().any(|(name, _)| name == "Content-Length");
         match self.framing {
-            Framing::Length if !has_length && self.status != "304" => {
+            Framing::Length if !has_length && !matches!(self.status.as_str(), "204" | "304") => {
                 out.push_str(&format!("Content-Length: {bytes}\r\n"));
             }
             Framing::Cut => out.push_str(&format!("Content-Length: {}\r\n", bytes + 10)),

@@ -356,15 +356,17 @@ impl Side<'_> {
         };
         let cache = response.header("X-Cache").unwrap_or_default().to_owned();
         let response = normalise(&[port], response, request.method == "HEAD");
+        let mut lines: Vec<&str> = response.head.split('\n').collect();
+        if response.status == 416 {
+            // nginx may add fields twice, to the response and to the page in its place.
+            lines.dedup();
+        }
+        let head = lines.join("\n");
         let body = match is_complete {
             true => shown(&response.body),
             false => "cut".to_owned(),
         };
-        Answer {
-            cache,
-            head: response.head,
-            body,
-        }
+        Answer { cache, head, body }
     }
 }
 
