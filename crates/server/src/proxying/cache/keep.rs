@@ -15,7 +15,7 @@ use crate::handlers::Outcome;
 use crate::request_log::log_request;
 use crate::subrequest;
 use sealane_cache::{CacheHeader, NO_TIME, StoredLength, Visit};
-use sealane_conf::model::{CacheSettings, NextUpstreamCause};
+use sealane_conf::model::{CacheSettings, NextUpstreamCause, Pass};
 use sealane_http::h1::ResponseFraming;
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode, date};
@@ -237,7 +237,15 @@ pub(in crate::proxying) fn keep(
     if is_cacheable && freshness.allows() {
         answer::mark(exchange, head, false);
     }
-    let may = is_cacheable && buffers && !refuses && freshness.allows();
+    // Applications are asked HEAD as such. A body that they announce and do not send would take the
+    // place of the one that there is.
+    let lacks_body = exchange.request.head.method == Method::Head
+        && !matches!(pass.pass, Pass::Proxy(_))
+        && matches!(
+            head.parsed.framing(Method::Get),
+            ResponseFraming::Length(1..)
+        );
+    let may = is_cacheable && buffers && !refuses && !lacks_body && freshness.allows();
     if freshness.valid_s == 0
         && let Some(time) = settings.valid(status.0)
         && !time.is_zero()
