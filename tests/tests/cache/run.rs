@@ -277,6 +277,8 @@ fn try_out(sides: &[Side<'_>; 2], places: &Places, number: usize, scenario: &Sce
     loop {
         for (side, seen) in sides.iter().zip(&mut outcome.seen) {
             seen.asked = side.origins.asked(&prefix);
+            // Requests at the same time have no order.
+            seen.asked.sort();
         }
         let [ours, theirs] = &outcome.seen;
         if ours.asked == theirs.asked || Instant::now() > end {
