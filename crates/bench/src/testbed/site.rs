@@ -159,8 +159,13 @@ pub(crate) struct Variant<'a> {
 
 /// The files of the test certificates, each with `.crt` and `.key`.
 const CERTIFICATES: [&str; 4] = ["p256", "p384", "rsa2048", "rsa4096"];
-/// The OCSP responses about two of them.
-const STAPLES: [&str; 2] = ["p256.ocsp", "rsa2048.ocsp"];
+/// The OCSP responses about two of them, and their issuers.
+const STAPLES: [&str; 4] = [
+    "p256.ocsp",
+    "p256-root.crt",
+    "rsa2048.ocsp",
+    "rsa2048-root.crt",
+];
 
 /// The data common to all servers and rounds.
 #[derive(Debug)]

@@ -85,8 +85,10 @@ fn every_template_is_filled_completely() {
         Site::prepare(&scratch, &certificates, false).is_err(),
         "OCSP responses are missing"
     );
-    for name in ["p256.ocsp", "rsa2048.ocsp"] {
-        std::fs::write(certificates.join(name), "").expect("a scratch file");
+    for name in ["p256", "rsa2048"] {
+        for file in [format!("{name}.ocsp"), format!("{name}-root.crt")] {
+            std::fs::write(certificates.join(file), "").expect("a scratch file");
+        }
     }
     let mut site = Site::prepare(&scratch, &certificates, false).expect("certificates are there");
     site.set_origin(([127, 0, 0, 1], 7).into());
