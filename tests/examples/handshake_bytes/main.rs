@@ -81,7 +81,10 @@ fn main() {
 /// length of the two in DER.
 fn make_chain(site: &Site, leaf: &str, authority: &str) -> usize {
     let timestamps: Vec<u8> = Random::new(17).bytes(240);
-    let digits: String = timestamps.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = timestamps
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     site.write(
         "extensions",
         EXTENSIONS.replace("TIMESTAMPS", &format!("0481f0{digits}")),
@@ -111,10 +114,15 @@ fn make_chain(site: &Site, leaf: &str, authority: &str) -> usize {
             "x509 -req -in DIR/{name}.csr -CA DIR/{issuer}.pem -CAkey DIR/{issuer}.key -days 30 \
              -extfile DIR/extensions -extensions {name} -out DIR/{name}.pem"
         ));
-        openssl(&format!("x509 -in DIR/{name}.pem -outform DER -out DIR/{name}.der"));
+        openssl(&format!(
+            "x509 -in DIR/{name}.pem -outform DER -out DIR/{name}.der"
+        ));
     }
     let read = |name: &str| std::fs::read(site.path(name)).expect("openssl has written it");
-    site.write("chain.pem", [read("leaf.pem"), read("intermediate.pem")].concat());
+    site.write(
+        "chain.pem",
+        [read("leaf.pem"), read("intermediate.pem")].concat(),
+    );
     read("leaf.der").len() + read("intermediate.der").len()
 }
 

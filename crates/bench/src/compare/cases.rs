@@ -550,8 +550,7 @@ impl Case {
                 plan.clients = clients;
                 plan.threads = 2;
                 if let Some(tls) = plan.tls.as_mut() {
-                    tls.staple =
-                        [CaseSite::Stapled, CaseSite::Tls12Stapled].contains(&self.site);
+                    tls.staple = [CaseSite::Stapled, CaseSite::Tls12Stapled].contains(&self.site);
                     tls.tickets = connection != Connection::SessionId;
                     tls.resumption = match connection {
                         Connection::KeepAlive | Connection::Full | Connection::Http2 { .. } => {

@@ -182,12 +182,7 @@ impl Comparison {
     }
 
     /// One more measurement of each server, sampled by perf and not included in the figures.
-    fn profile(
-        &self,
-        case: &Case,
-        stage: Stage<'_>,
-        directory: &Path,
-    ) -> Result<(), Error> {
+    fn profile(&self, case: &Case, stage: Stage<'_>, directory: &Path) -> Result<(), Error> {
         if matches!(case.measure, Measure::MemoryPerIdleConnection { .. }) {
             return Ok(());
         }
@@ -231,9 +226,7 @@ impl Comparison {
         plan.cpus.clone_from(&cpus.generator);
         plan.threads = plan.threads.min(cpus.generator.len().max(1));
         let measurement = match case.measure {
-            Measure::CpuPerOperation { .. } => {
-                measure_cpu(case, &plan, stage, &running, counter)?
-            }
+            Measure::CpuPerOperation { .. } => measure_cpu(case, &plan, stage, &running, counter)?,
             Measure::MemoryPerIdleConnection { .. } => {
                 let outcome = load::hold_idle(&plan, running.processes(), Duration::from_secs(1))?;
                 Measurement {
@@ -286,9 +279,7 @@ fn measure_cpu(
         });
     }
     let hits = match (case.cache_use(), &asked) {
-        (Some(cache_use), Some(asked)) => {
-            Some(hit_rate(cache_use, outcome.operations, asked)?)
-        }
+        (Some(cache_use), Some(asked)) => Some(hit_rate(cache_use, outcome.operations, asked)?),
         _ => None,
     };
     let per_operation = |count: u64| count as f64 / outcome.operations.max(1) as f64;

@@ -166,7 +166,12 @@ impl CaseResult {
     }
 
     /// A server's figures beside those of the case that this one is paired with.
-    fn ratio_to_base(&self, base: &CaseResult, server: usize, label: &ServerLabel) -> Option<Ratio> {
+    fn ratio_to_base(
+        &self,
+        base: &CaseResult,
+        server: usize,
+        label: &ServerLabel,
+    ) -> Option<Ratio> {
         let summary = ratios(&self.measurements[server], &base.measurements[server])?;
         let target = cases::pair_of(self.name).and_then(|pair| pair.target);
         let target = target.filter(|_| label.is_sealane());

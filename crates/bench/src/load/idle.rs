@@ -124,8 +124,7 @@ async fn open(
     let gate = Rc::new(Semaphore::new(OPENING_AT_ONCE));
     let tasks: Vec<_> = (0..count)
         .map(|number| {
-            let mut client =
-                Client::new(Arc::clone(plan), number, tls.clone(), Rc::clone(scratch));
+            let mut client = Client::new(Arc::clone(plan), number, tls.clone(), Rc::clone(scratch));
             let (gate, stall_limit) = (Rc::clone(&gate), plan.stall_limit);
             tokio::task::spawn_local(async move {
                 let _permit = gate

@@ -96,7 +96,14 @@ mod tests {
     fn the_ends_of_the_distribution() {
         let zipf = Zipf::of(3);
         // 6, 3 and 2 of 11 parts.
-        for (point, number) in [(0.0, 1), (0.54, 1), (0.55, 2), (0.81, 2), (0.82, 3), (1.0, 3)] {
+        for (point, number) in [
+            (0.0, 1),
+            (0.54, 1),
+            (0.55, 2),
+            (0.81, 2),
+            (0.82, 3),
+            (1.0, 3),
+        ] {
             assert_eq!(zipf.at(point), number, "{point}");
         }
         assert_eq!(Zipf::of(0).at(0.7), 1);
@@ -114,7 +121,11 @@ mod tests {
         // The sum of 1/n up to 1000 is 7.4855. The sequence is always the same.
         for (number, wanted) in [(1, 13_359.0), (2, 6_680.0), (10, 1_336.0), (100, 133.6)] {
             let difference = f64::from(counts[number]) - wanted;
-            assert!(difference.abs() < 5.0 * f64::sqrt(wanted), "{number}: {}", counts[number]);
+            assert!(
+                difference.abs() < 5.0 * f64::sqrt(wanted),
+                "{number}: {}",
+                counts[number]
+            );
         }
         assert_eq!(counts[0], 0);
     }

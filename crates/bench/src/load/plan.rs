@@ -101,7 +101,10 @@ impl Plan {
 
 /// `request` with `key` at the end of its path.
 pub(super) fn write_with_key(request: &[u8], key: u64, output: &mut Vec<u8>) {
-    let target = request.iter().enumerate().filter(|(_, byte)| **byte == b' ');
+    let target = request
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b' ');
     // The second space of a request line is behind the target.
     let end = target.map(|(at, _)| at).nth(1).unwrap_or(request.len());
     output.clear();

@@ -314,7 +314,8 @@ fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<()>>, Error> {
             // The first threads take the remainder.
             let clients =
                 crew.plan.clients / threads + usize::from(index < crew.plan.clients % threads);
-            let first = crew.plan.clients / threads * index + index.min(crew.plan.clients % threads);
+            let first =
+                crew.plan.clients / threads * index + index.min(crew.plan.clients % threads);
             let cpu = crew
                 .plan
                 .cpus
