@@ -252,7 +252,7 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "h2-idle", title: "memory per idle HTTP/2 connection, TLS 1.3", site: CaseSite::Http2, file: File::Small, measure: IDLE_HTTP2, unit: Unit::KibibytesPerConnection, target: below(0.50) },
     Case { name: "proxied-1k", title: "1 KiB from an origin, keep-alive, TLS 1.3", site: CaseSite::Proxied, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.80) },
     Case { name: "cache-miss-1k", title: "1 KiB that is not cached yet, keep-alive, TLS 1.3", site: CaseSite::Cached(CacheUse::Misses), file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(1.00) },
-    Case { name: "zipf", title: "1 KiB from a cache for a part of the keys, TLS 1.3", site: CaseSite::Cached(CacheUse::Zipf), file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
+    Case { name: "zipf", title: "1 KiB by keys of a Zipf distribution, from a cache or the origin, TLS 1.3", site: CaseSite::Cached(CacheUse::Zipf), file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
     Case { name: "s2-rsa", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, RSA key exchange", site: CaseSite::Offload(OffloadSuite::Rsa), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below_in_batches(0.45) },
     Case { name: "s2-ecdhe-rsa", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, ECDHE-RSA", site: CaseSite::Offload(OffloadSuite::EcdheRsa), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below_in_batches(0.45) },
     Case { name: "s2-ecdsa-p384", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, ECDHE-ECDSA, secp384r1", site: CaseSite::Offload(OffloadSuite::EcdsaP384), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below(0.45) },
@@ -292,8 +292,8 @@ pub(super) const S3_NAME: &str = "s3";
 
 /// The cases of a study of HTTPS tuning, with keep-alive and with one connection per request:
 /// nothing tuned, tickets with a session cache, the same with ECDHE; plus resumption in TLS 1.3 and
-/// early data, which came later. Its last row has an OCSP response along with the certificate, which
-/// only full handshakes send.
+/// early data, which came later. The study's last row has an OCSP response along with the
+/// certificate, which only full handshakes send.
 pub(super) const S3: &[&str] = &[
     "tls12-1k-untuned",
     "tls12-full-untuned",
@@ -489,7 +489,7 @@ impl Case {
                     format!("/cached/{}", self.file.name())
                 }
                 CaseSite::Cached(CacheUse::Misses) => format!("/cached/{}/", self.file.name()),
-                CaseSite::Cached(CacheUse::Zipf) => format!("/few/{}/", self.file.name()),
+                CaseSite::Cached(CacheUse::Zipf) => format!("/limited/{}/", self.file.name()),
                 _ => format!("/{}", self.file.name()),
             },
         };

@@ -140,9 +140,9 @@ fn every_template_is_filled_completely() {
     }
     site.clear_caches("one").expect("nothing to clear");
     let caches = scratch.join("one/cache");
-    std::fs::create_dir(caches.join("few")).expect("a scratch directory");
+    std::fs::create_dir(caches.join("limited")).expect("a scratch directory");
     site.clear_caches("one").expect("a directory to clear");
-    assert!(caches.is_dir() && !caches.join("few").exists());
+    assert!(caches.is_dir() && !caches.join("limited").exists());
     std::fs::remove_dir_all(&scratch).expect("cleaning up");
 }
 
