@@ -72,6 +72,49 @@ fn full_handshakes_by_suite() {
 }
 
 #[test]
+fn responses_from_a_cache() {
+    let site = Site::new();
+    let cases = ["cache-hit-1k", "cache-h2-1k", "cache-miss-1k", "zipf"];
+    let mut arguments = vec!["--keys", "500"];
+    arguments.extend(cases.iter().flat_map(|case| ["--case", case]));
+    let report = bench(&site, "compare", &arguments);
+    let results = report["cases"].as_array().expect("a list of cases");
+    assert_eq!(results.len(), cases.len());
+    for result in results {
+        let name = result["name"].as_str().expect("a name");
+        let measurement = &result["measurements"][0][0];
+        let hits = number(&measurement["hits"]);
+        assert!(number(&measurement["operations"]) > 0.0, "{result}");
+        match name {
+            "cache-miss-1k" => assert_eq!(hits, 0.0, "{result}"),
+            // Each number of 500 at most once from the origin in 500 requests, and some again.
+            "zipf" => assert!(hits > 0.0 && hits < 1.0, "{result}"),
+            _ => assert_eq!(hits, 1.0, "{result}"),
+        }
+    }
+    assert_eq!(results[3]["name"], "zipf");
+    assert_eq!(results[3]["measurements"][0][0]["operations"], 500);
+}
+
+#[test]
+fn handshakes_with_an_ocsp_response() {
+    let site = Site::new();
+    let cases = [
+        "tls13-full-stapled",
+        "tls12-full-stapled",
+        "tls12-ticket-stapled",
+    ];
+    let arguments: Vec<_> = cases.iter().flat_map(|case| ["--case", case]).collect();
+    let report = bench(&site, "compare", &arguments);
+    for (result, name) in report["cases"].as_array().expect("cases").iter().zip(cases) {
+        let negotiated = &result["measurements"][0][0]["negotiated"];
+        assert_eq!(result["name"], name);
+        // It belongs to the certificate, which only full handshakes send.
+        assert_eq!(negotiated["stapled"], negotiated["resumed"] == false);
+    }
+}
+
+#[test]
 fn a_server_that_does_not_know_its_directives_fails_the_run() {
     let site = Site::new();
     let certificates = site.path("certificates").display().to_string();

@@ -179,6 +179,12 @@ impl ClientContextBuilder {
         unsafe { sys::SSL_CTX_set_session_cache_mode(self.builder.as_ptr(), mode) };
     }
 
+    /// Asks for an OCSP response along with the server's certificate (RFC 6066 section 8).
+    pub fn ask_for_ocsp_response(&mut self) {
+        // SAFETY: the context is valid.
+        unsafe { sys::SSL_CTX_enable_ocsp_stapling(self.builder.as_ptr()) };
+    }
+
     /// Whether the server's certificate is checked, against the roots of
     /// [`add_trusted`](Self::add_trusted) and the name of the connection.
     pub fn set_verify(&mut self, verify: Verify) {
@@ -313,6 +319,14 @@ impl ClientConnection {
     /// before the handshake.
     pub fn expect_name(&mut self, name: PeerName) {
         self.0.peer.get_or_insert_default().name = Some(name);
+    }
+
+    /// Length of the OCSP response that came along with the server's certificate; 0 without one.
+    pub fn ocsp_response_bytes(&self) -> usize {
+        let (mut response, mut length) = (ptr::null(), 0);
+        // SAFETY: the SSL is valid; what libssl points to is not read.
+        unsafe { sys::SSL_get0_ocsp_response(self.0.as_ptr(), &mut response, &mut length) };
+        length
     }
 
     /// Why the server's certificate was refused, after a handshake that failed.

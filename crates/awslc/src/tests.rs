@@ -511,3 +511,26 @@ fn certificates_are_compressed_for_clients_that_ask() {
     assert_eq!(asked_for(&[Zstd as u16]), [], "sent as it is");
     assert_eq!(asked_for(&[]), []);
 }
+
+#[test]
+fn an_ocsp_response_comes_to_clients_that_ask() {
+    let made = make(&rcgen::PKCS_ECDSA_P256_SHA256);
+    let context = server_builder(&made).build().expect("memory");
+    let received = |asks: bool, response: Option<&[u8]>| {
+        let mut asking = ClientContext::builder().expect("memory");
+        if asks {
+            asking.ask_for_ocsp_response();
+        }
+        let asking = asking.build().expect("memory");
+        let mut client = ClientConnection::new(&asking, Some("a.test")).expect("memory");
+        let mut server = Connection::server(&context).expect("memory");
+        if let Some(response) = response {
+            server.set_ocsp_response(response).expect("memory");
+        }
+        handshake(&mut client, &mut server).expect("both agree");
+        client.ocsp_response_bytes()
+    };
+    assert_eq!(received(true, Some(b"a response")), 10);
+    assert_eq!(received(false, Some(b"a response")), 0);
+    assert_eq!(received(true, None), 0);
+}

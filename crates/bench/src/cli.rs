@@ -74,6 +74,9 @@ struct TargetArgs {
     /// Disable tickets, so that TLS 1.2 resumes by session id
     #[arg(long)]
     no_tickets: bool,
+    /// Ask for an OCSP response along with the certificate, and fail without one
+    #[arg(long)]
+    staple: bool,
     /// Process id of the server; its children are included
     #[arg(long)]
     pid: Option<u32>,
@@ -193,6 +196,9 @@ struct CompareArgs {
     /// Count each server's user-space instructions with perf, in one more measurement per case
     #[arg(long)]
     instructions: bool,
+    /// How many responses the case zipf asks for
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    keys: u32,
     /// Sample each server with perf in one more measurement per case, into this directory
     #[arg(long, value_name = "DIRECTORY")]
     profile: Option<PathBuf>,
@@ -315,6 +321,7 @@ fn run_compare(args: CompareArgs) -> Result<(), Error> {
         server_cpu: args.server_cpu,
         server_cores: args.server_cores,
         instructions: args.instructions,
+        keys: args.keys,
         profile: args.profile,
     };
     let report = comparison.run()?;
@@ -453,6 +460,7 @@ impl TargetArgs {
             || self.suite.is_some()
             || self.group.is_some()
             || self.key_type.is_some()
+            || self.staple
             || self.offer != Offer::Pinned;
         match plan.tls.as_mut() {
             Some(tls) => {
@@ -464,6 +472,7 @@ impl TargetArgs {
                     key_type: self.key_type,
                     resumption: Resumption::Full,
                     tickets: !self.no_tickets,
+                    staple: self.staple,
                 }
             }
             None if pins => {

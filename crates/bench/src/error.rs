@@ -27,12 +27,21 @@ pub enum Error {
     /// A handshake succeeded, but not with the pinned parameters.
     Negotiated {
         /// What differs: "protocol", "suite", "group", "key type", "resumption",
-        /// "early data".
+        /// "early data", "stapling".
         what: &'static str,
         /// The pinned value.
         wanted: String,
         /// What the server chose.
         got: String,
+    },
+    /// A cache asked the origin more or less often than the run requires.
+    Cached {
+        /// The requests that should have reached the origin.
+        wanted: u64,
+        /// Those that did.
+        got: u64,
+        /// The requests of the run.
+        operations: u64,
     },
     /// An HTTP/2 response is malformed or unexpected.
     Http2(String),
@@ -72,6 +81,14 @@ impl fmt::Display for Error {
                     "negotiated {what} is {got}, but the run requires {wanted}"
                 )
             }
+            Self::Cached {
+                wanted,
+                got,
+                operations,
+            } => write!(
+                f,
+                "{got} of {operations} requests reached the origin, but the run requires {wanted}"
+            ),
             Self::Http2(what) => write!(f, "unexpected over HTTP/2: {what}"),
             Self::Response(error) => write!(f, "unexpected response: {error}"),
             Self::Closed(what) => write!(f, "the server closed the connection {what}"),

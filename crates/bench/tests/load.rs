@@ -449,6 +449,6 @@ fn a_meter_sees_the_measurement_and_nothing_else() {
         seen: Vec::new(),
     };
     let plan = plan(&origin, "http", ConnectionUse::KeepAlive);
-    load::run_metered(&plan, None, Some(&mut witness)).unwrap_or_else(|error| panic!("{error}"));
+    load::run_metered(&plan, None, &mut [&mut witness]).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(witness.seen, [CLIENTS, CLIENTS + 100]);
 }

@@ -6,7 +6,10 @@ use serde::Serialize;
 
 use crate::{
     Error, Expected, Url,
-    load::{ConnectionUse, Http2Plan, KeyType, Limit, Offer, Plan, Protocol, Resumption, TlsPlan},
+    load::{
+        ConnectionUse, Http2Plan, KeyType, Keys, Limit, Offer, Plan, Protocol, Resumption, TlsPlan,
+        Zipf,
+    },
     testbed::{File, Kind, Listener, Ports},
 };
 
@@ -48,7 +51,7 @@ const fn below_in_batches(ratio: f64) -> Option<Target> {
 }
 
 /// The listener, and the parameters that the client pins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaseSite {
     Plain,
     Tls13(KeyType),
@@ -64,6 +67,14 @@ pub(super) enum CaseSite {
     Http2,
     /// Like `Tls13`, for responses from an origin.
     Proxied,
+    /// Like `Proxied`, with a cache in front of the origin.
+    Cached(CacheUse),
+    /// Like `Http2`, for responses that are cached.
+    Http2Cached,
+    /// Like `Tls13(KeyType::P256)`, with an OCSP response along with the certificate.
+    Stapled,
+    /// Like `Tls12`, with an OCSP response along with the certificate.
+    Tls12Stapled,
     /// Like `Tls13`, on a server without `open_file_cache`, as nginx is by default.
     Uncached,
     /// What browsers offer, to a server with nginx's default groups and suites.
@@ -83,6 +94,17 @@ pub(super) enum OffloadSuite {
     EcdsaP384,
     /// ECDHE and ECDSA on P-256.
     EcdsaP256,
+}
+
+/// What a cache does with the requests of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CacheUse {
+    /// It has the response to all of them.
+    Hits,
+    /// Each is the first for its key.
+    Misses,
+    /// As many keys as the comparison is told, by Zipf's law, in a cache that is empty at first.
+    Zipf,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -199,15 +221,21 @@ const US: Unit = Unit::MicrosecondsPerOperation;
 pub(super) const ALL: &[Case] = &[
     Case { name: "tls13-1k", title: "1 KiB keep-alive, TLS 1.3", site: TLS13_P256, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.70) },
     Case { name: "tls13-1k-uncached", title: "1 KiB keep-alive, TLS 1.3, without open_file_cache", site: CaseSite::Uncached, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.70) },
+    Case { name: "cache-hit-1k", title: "1 KiB from the cache, keep-alive, TLS 1.3", site: CaseSite::Cached(CacheUse::Hits), file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.70) },
     Case { name: "tls13-100k", title: "100 KiB keep-alive, TLS 1.3", site: TLS13_P256, file: File::Medium, measure: KEEP_ALIVE_LARGE, unit: US, target: below(0.45) },
+    Case { name: "cache-hit-100k", title: "100 KiB from the cache, keep-alive, TLS 1.3", site: CaseSite::Cached(CacheUse::Hits), file: File::Medium, measure: KEEP_ALIVE_LARGE, unit: US, target: below(0.50) },
     Case { name: "tls13-1g", title: "1 GiB AES-256-GCM, TLS 1.3", site: TLS13_P256, file: File::Large, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.55) },
+    Case { name: "cache-hit-1g", title: "1 GiB from the cache, TLS 1.3", site: CaseSite::Cached(CacheUse::Hits), file: File::Large, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.60) },
     Case { name: "browser-full-p256", title: "connection as browsers make it, full, P-256", site: BROWSER, file: File::Small, measure: FULL, unit: US, target: below(0.60) },
     Case { name: "browser-ticket", title: "connection as browsers make it, resumed by ticket", site: BROWSER, file: File::Small, measure: TICKET, unit: US, target: below(0.55) },
     Case { name: "tls13-full-p256", title: "connection, TLS 1.3 full, P-256", site: TLS13_P256, file: File::Small, measure: FULL, unit: US, target: below(0.55) },
+    Case { name: "tls13-full-stapled", title: "connection, TLS 1.3 full, P-256, with an OCSP response", site: CaseSite::Stapled, file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "tls13-full-rsa", title: "connection, TLS 1.3 full, RSA-2048", site: TLS13_RSA, file: File::Small, measure: FULL, unit: US, target: below(0.72) },
     Case { name: "tls12-full-rsa", title: "connection, TLS 1.2 full, ECDHE-RSA", site: CaseSite::Tls12, file: File::Small, measure: FULL, unit: US, target: None },
+    Case { name: "tls12-full-stapled", title: "connection, TLS 1.2 full, ECDHE-RSA, with an OCSP response", site: CaseSite::Tls12Stapled, file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "tls13-ticket", title: "connection, TLS 1.3 resumed by ticket", site: TLS13_P256, file: File::Small, measure: TICKET, unit: US, target: below(0.55) },
     Case { name: "tls12-ticket", title: "connection, TLS 1.2 resumed by ticket", site: CaseSite::Tls12, file: File::Small, measure: TICKET, unit: US, target: below(0.60) },
+    Case { name: "tls12-ticket-stapled", title: "connection, TLS 1.2 resumed by ticket, stapling", site: CaseSite::Tls12Stapled, file: File::Small, measure: TICKET, unit: US, target: None },
     Case { name: "tls12-session-id", title: "connection, TLS 1.2 resumed by session id", site: CaseSite::Tls12, file: File::Small, measure: SESSION_ID, unit: US, target: below(0.60) },
     Case { name: "tls13-early-data", title: "connection, TLS 1.3 resumed, request in early data", site: CaseSite::EarlyData, file: File::Small, measure: EARLY_DATA, unit: US, target: None },
     Case { name: "tls12-1k-untuned", title: "1 KiB keep-alive, TLS 1.2, nothing tuned", site: CaseSite::Tls12Untuned, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
@@ -215,12 +243,16 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "tls12-1k-static-rsa", title: "1 KiB keep-alive, TLS 1.2, RSA key exchange", site: CaseSite::Tls12StaticRsa, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
     Case { name: "tls12-ticket-static-rsa", title: "connection, TLS 1.2 resumed by ticket, RSA key exchange", site: CaseSite::Tls12StaticRsa, file: File::Small, measure: TICKET, unit: US, target: below(0.70) },
     Case { name: "tls12-1k", title: "1 KiB keep-alive, TLS 1.2, ECDHE", site: CaseSite::Tls12, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
+    Case { name: "tls12-1k-stapled", title: "1 KiB keep-alive, TLS 1.2, ECDHE, stapling", site: CaseSite::Tls12Stapled, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
     Case { name: "plain-1k", title: "1 KiB keep-alive, plain HTTP", site: CaseSite::Plain, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.85) },
     Case { name: "tls13-idle", title: "memory per idle connection, TLS 1.3", site: TLS13_P256, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: below(0.35) },
     Case { name: "h2-1k", title: "1 KiB over HTTP/2, 10 at a time, TLS 1.3", site: CaseSite::Http2, file: File::Small, measure: HTTP2_SMALL, unit: US, target: below(0.24) },
+    Case { name: "cache-h2-1k", title: "1 KiB from the cache over HTTP/2, 10 at a time, TLS 1.3", site: CaseSite::Http2Cached, file: File::Small, measure: HTTP2_SMALL, unit: US, target: below(0.30) },
     Case { name: "h2-1m", title: "1 MiB over HTTP/2, 4 at a time, TLS 1.3", site: CaseSite::Http2, file: File::Mebibyte, measure: HTTP2_LARGE, unit: US, target: below(0.85) },
     Case { name: "h2-idle", title: "memory per idle HTTP/2 connection, TLS 1.3", site: CaseSite::Http2, file: File::Small, measure: IDLE_HTTP2, unit: Unit::KibibytesPerConnection, target: below(0.50) },
     Case { name: "proxied-1k", title: "1 KiB from an origin, keep-alive, TLS 1.3", site: CaseSite::Proxied, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.80) },
+    Case { name: "cache-miss-1k", title: "1 KiB that is not cached yet, keep-alive, TLS 1.3", site: CaseSite::Cached(CacheUse::Misses), file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(1.00) },
+    Case { name: "zipf", title: "1 KiB by keys of a Zipf distribution, from a cache or the origin, TLS 1.3", site: CaseSite::Cached(CacheUse::Zipf), file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
     Case { name: "s2-rsa", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, RSA key exchange", site: CaseSite::Offload(OffloadSuite::Rsa), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below_in_batches(0.45) },
     Case { name: "s2-ecdhe-rsa", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, ECDHE-RSA", site: CaseSite::Offload(OffloadSuite::EcdheRsa), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below_in_batches(0.45) },
     Case { name: "s2-ecdsa-p384", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, ECDHE-ECDSA, secp384r1", site: CaseSite::Offload(OffloadSuite::EcdsaP384), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below(0.45) },
@@ -260,7 +292,8 @@ pub(super) const S3_NAME: &str = "s3";
 
 /// The cases of a study of HTTPS tuning, with keep-alive and with one connection per request:
 /// nothing tuned, tickets with a session cache, the same with ECDHE; plus resumption in TLS 1.3 and
-/// early data, which came later.
+/// early data, which came later. The study's last row has an OCSP response along with the
+/// certificate, which only full handshakes send.
 pub(super) const S3: &[&str] = &[
     "tls12-1k-untuned",
     "tls12-full-untuned",
@@ -269,13 +302,95 @@ pub(super) const S3: &[&str] = &[
     "tls12-1k",
     "tls12-ticket",
     "tls12-session-id",
+    "tls12-1k-stapled",
+    "tls12-ticket-stapled",
+    "tls12-full-rsa",
+    "tls12-full-stapled",
     "tls13-1k",
+    "tls13-full-p256",
+    "tls13-full-stapled",
     "tls13-ticket",
     "tls13-early-data",
 ];
 
+/// The name of [`CACHE`] on the command line.
+pub(super) const CACHE_NAME: &str = "cache";
+
+/// Responses from a cache, beside the same ones from files and, where they are not cached yet, from
+/// the origin.
+pub(super) const CACHE: &[&str] = &[
+    "tls13-1k",
+    "cache-hit-1k",
+    "tls13-100k",
+    "cache-hit-100k",
+    "tls13-1g",
+    "cache-hit-1g",
+    "h2-1k",
+    "cache-h2-1k",
+    "proxied-1k",
+    "cache-miss-1k",
+    "zipf",
+];
+
+/// A case that is compared with another one of the same server; they are measured by turns.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) name: &'static str,
+    /// Comes before it in [`ALL`].
+    pub(super) base: &'static str,
+    /// The ratio that Sealane's stays below.
+    pub(super) target: Option<f64>,
+}
+
+const fn pair(name: &'static str, base: &'static str, target: Option<f64>) -> Pair {
+    Pair { name, base, target }
+}
+
+/// What an OCSP response adds to a handshake, and a cache to the file or the origin behind it.
+pub(super) const PAIRS: &[Pair] = &[
+    pair("tls12-1k-stapled", "tls12-1k", None),
+    pair("tls12-ticket-stapled", "tls12-ticket", None),
+    pair("tls12-full-stapled", "tls12-full-rsa", Some(1.05)),
+    pair("tls13-full-stapled", "tls13-full-p256", Some(1.05)),
+    pair("cache-hit-1k", "tls13-1k", None),
+    pair("cache-hit-100k", "tls13-100k", None),
+    pair("cache-hit-1g", "tls13-1g", None),
+    pair("cache-h2-1k", "h2-1k", None),
+    pair("cache-miss-1k", "proxied-1k", None),
+];
+
+/// What a case is compared with.
+pub(super) fn pair_of(name: &str) -> Option<&'static Pair> {
+    PAIRS.iter().find(|pair| pair.name == name)
+}
+
+/// The cases, with those that are compared with each other in one group.
+pub(super) fn by_turns(cases: &[&'static Case]) -> Vec<Vec<&'static Case>> {
+    let mut groups: Vec<Vec<&'static Case>> = Vec::new();
+    for &case in cases {
+        let base = pair_of(case.name).map(|pair| pair.base);
+        let has_base = |group: &&mut Vec<&Case>| {
+            let mut names = group.iter().map(|member| member.name);
+            names.any(|name| Some(name) == base)
+        };
+        match groups.iter_mut().find(has_base) {
+            Some(group) => group.push(case),
+            None => groups.push(vec![case]),
+        }
+    }
+    groups
+}
+
 /// Names for groups of cases.
-pub(super) const GROUPS: &[(&str, &[&str])] = &[(S2_NAME, S2), (S3_NAME, S3), (SCALE_NAME, SCALE)];
+pub(super) const GROUPS: &[(&str, &[&str])] = &[
+    (S2_NAME, S2),
+    (S3_NAME, S3),
+    (CACHE_NAME, CACHE),
+    (SCALE_NAME, SCALE),
+];
+
+/// Requests for each key of a case by Zipf's law.
+const REQUESTS_PER_KEY: u64 = 10;
 
 /// The named cases in the order of the table. Without names all except those of [`S2`], which are
 /// meaningful only for servers with and without offload, and of [`SCALE`], which are read beside
@@ -311,7 +426,17 @@ pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
 impl Case {
     /// Whether an origin must respond.
     pub(super) fn is_proxied(&self) -> bool {
-        matches!(self.site, CaseSite::Proxied)
+        let origin = [CaseSite::Proxied, CaseSite::Http2Cached].contains(&self.site);
+        origin || matches!(self.site, CaseSite::Cached(_))
+    }
+
+    /// What the cache does, if there is one.
+    pub(super) fn cache_use(&self) -> Option<CacheUse> {
+        match self.site {
+            CaseSite::Cached(cache_use) => Some(cache_use),
+            CaseSite::Http2Cached => Some(CacheUse::Hits),
+            _ => None,
+        }
     }
 
     pub(super) fn needs_large_file(&self) -> bool {
@@ -324,6 +449,15 @@ impl Case {
             (Kind::H2o, CaseSite::Browser(_)) => Some(
                 "it chooses HTTP/2 whenever a client offers it, and this case requests over HTTP/1.1",
             ),
+            (_, CaseSite::Cached(_) | CaseSite::Http2Cached) if kind != Kind::Nginx => {
+                Some("it has no cache of responses in files")
+            }
+            (Kind::H2o, CaseSite::Stapled | CaseSite::Tls12Stapled) => {
+                Some("it takes no OCSP response from a file")
+            }
+            (Kind::Haproxy, CaseSite::Stapled | CaseSite::Tls12Stapled) => {
+                Some("it finds OCSP responses by the name of the certificate, for all ports")
+            }
             (Kind::H2o, CaseSite::EarlyData) => Some("it accepts no early data"),
             (Kind::Haproxy, CaseSite::Uncached) => {
                 Some("it responds from memory and has no files to open")
@@ -336,7 +470,14 @@ impl Case {
     }
 
     /// The run of the generator against a server on `ports`.
-    pub(super) fn plan(&self, ports: &Ports, measurement: Duration, quick: bool) -> Plan {
+    /// Cases by Zipf's law ask for `keys` responses.
+    pub(super) fn plan(
+        &self,
+        ports: &Ports,
+        measurement: Duration,
+        quick: bool,
+        keys: u32,
+    ) -> Plan {
         let (tls, port) = self.site.choose(ports);
         let url = Url {
             tls: tls.is_some(),
@@ -344,6 +485,11 @@ impl Case {
             port,
             path: match self.site {
                 CaseSite::Proxied => "/proxied".into(),
+                CaseSite::Cached(CacheUse::Hits) | CaseSite::Http2Cached => {
+                    format!("/cached/{}", self.file.name())
+                }
+                CaseSite::Cached(CacheUse::Misses) => format!("/cached/{}/", self.file.name()),
+                CaseSite::Cached(CacheUse::Zipf) => format!("/limited/{}/", self.file.name()),
                 _ => format!("/{}", self.file.name()),
             },
         };
@@ -365,7 +511,13 @@ impl Case {
             connection_use,
         );
         plan.tls = tls;
-        plan.http2 = matches!(self.site, CaseSite::Http2).then(|| Http2Plan {
+        plan.keys = match self.cache_use() {
+            Some(CacheUse::Misses) => Some(Keys::Distinct),
+            Some(CacheUse::Zipf) => Some(Keys::Zipf(Zipf::of(keys))),
+            Some(CacheUse::Hits) | None => None,
+        };
+        let is_http2 = [CaseSite::Http2, CaseSite::Http2Cached].contains(&self.site);
+        plan.http2 = is_http2.then(|| Http2Plan {
             streams: match self.measure {
                 Measure::CpuPerOperation {
                     connection: Connection::Http2 { streams },
@@ -376,12 +528,16 @@ impl Case {
             authority: url.host_header(),
             path: url.path.clone(),
         });
+        let is_zipf = self.cache_use() == Some(CacheUse::Zipf);
         plan.limit = if self.needs_large_file() {
             Limit::Operations(if quick { 1 } else { 2 })
+        } else if is_zipf {
+            // In the same time the faster server would have more hits.
+            Limit::Operations(u64::from(keys) * if quick { 1 } else { REQUESTS_PER_KEY })
         } else {
             Limit::Duration(measurement)
         };
-        plan.warm_up = if self.needs_large_file() {
+        plan.warm_up = if self.needs_large_file() || is_zipf {
             Duration::ZERO
         } else {
             measurement / 4
@@ -394,6 +550,7 @@ impl Case {
                 plan.clients = clients;
                 plan.threads = 2;
                 if let Some(tls) = plan.tls.as_mut() {
+                    tls.staple = [CaseSite::Stapled, CaseSite::Tls12Stapled].contains(&self.site);
                     tls.tickets = connection != Connection::SessionId;
                     tls.resumption = match connection {
                         Connection::KeepAlive | Connection::Full | Connection::Http2 { .. } => {
@@ -437,6 +594,10 @@ impl CaseSite {
             Self::Tls13(key_type) => (Protocol::Tls13, TLS13, key_type, Listener::P256),
             Self::EarlyData => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Early),
             Self::Http2 => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Http2),
+            Self::Http2Cached => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Http2),
+            Self::Cached(_) => (Protocol::Tls13, TLS13, KeyType::P256, Listener::P256),
+            Self::Stapled => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Stapled),
+            Self::Tls12Stapled => (Protocol::Tls12, TLS12, KeyType::Rsa, Listener::StapledRsa),
             Self::Proxied => (Protocol::Tls13, TLS13, KeyType::P256, Listener::P256),
             Self::Tls12 => (Protocol::Tls12, TLS12, KeyType::Rsa, Listener::Rsa2048),
             Self::Tls12Untuned => (Protocol::Tls12, TLS12, KeyType::Rsa, Listener::Untuned),

@@ -21,9 +21,12 @@ pub use report::Report;
 use crate::{
     Error,
     load::{self, Meter, Plan},
-    testbed::{Cpus, File, Running, Server, ServerCores, Site, order, origin},
+    testbed::{
+        Cpus, Running, Server, ServerCores, Site, order,
+        origin::{Origin, OriginRequests},
+    },
 };
-use cases::{Case, Measure};
+use cases::{CacheUse, Case, Measure};
 use instructions::InstructionCounter;
 use profile::Profiler;
 use report::{CaseResult, Measurement};
@@ -51,6 +54,8 @@ pub struct Comparison {
     pub server_cores: Vec<usize>,
     /// Also count instructions, in a separate measurement after the rounds.
     pub instructions: bool,
+    /// How many responses the cases by Zipf's law ask for.
+    pub keys: u32,
     /// Directory for a profile of each server in each case, taken in a separate measurement after
     /// the rounds.
     pub profile: Option<PathBuf>,
@@ -86,14 +91,22 @@ impl Comparison {
             &self.certificates,
             cases.iter().any(|case| case.needs_large_file()),
         )?;
+        let mut origin = None;
         if cases.iter().any(|case| case.is_proxied()) {
             let cpus = divisions.first().map(|cpus| cpus.generator.as_slice());
-            site.set_origin(origin::start(File::Small, cpus.unwrap_or_default())?);
+            let started = Origin::start(cpus.unwrap_or_default())?;
+            site.set_origin(started.address);
+            origin = Some(started);
         }
         let mut report = Report::new(&self.servers, self.rounds, self.quick)?;
-        for case in cases {
+        for group in cases::by_turns(&cases) {
             for cpus in &divisions {
-                report.cases.push(self.rounds_of(case, &site, cpus)?);
+                let stage = Stage {
+                    site: &site,
+                    cpus,
+                    origin: origin.as_ref(),
+                };
+                report.cases.extend(self.rounds_of(&group, stage)?);
             }
         }
         Ok(report)
@@ -114,42 +127,52 @@ impl Comparison {
             .collect()
     }
 
-    /// All rounds of one case on one division of the cores.
-    fn rounds_of(&self, case: &Case, site: &Site, cpus: &Cpus) -> Result<CaseResult, Error> {
+    /// All rounds of some cases, by turns, on one division of the cores.
+    fn rounds_of(&self, group: &[&Case], stage: Stage<'_>) -> Result<Vec<CaseResult>, Error> {
         let started = Instant::now();
-        let obstacles = self.servers.iter().map(|server| case.obstacle(server.kind));
-        let mut result = CaseResult::new(case, &cpus.server, obstacles.collect());
+        let mut results: Vec<_> = group
+            .iter()
+            .map(|case| {
+                let obstacles = self.servers.iter().map(|server| case.obstacle(server.kind));
+                CaseResult::new(case, &stage.cpus.server, obstacles.collect())
+            })
+            .collect();
         for round in 0..self.rounds {
-            for index in order(round, self.servers.len()) {
-                let server = &self.servers[index];
-                if case.obstacle(server.kind).is_some() {
-                    continue;
+            for (case, result) in group.iter().zip(&mut results) {
+                for index in order(round, self.servers.len()) {
+                    let server = &self.servers[index];
+                    if case.obstacle(server.kind).is_some() {
+                        continue;
+                    }
+                    let measurement = self
+                        .measure(case, server, stage, Extra::Nothing)
+                        .map_err(|error| error.of(case, server))?;
+                    result.add(index, measurement);
                 }
-                let measurement = self
-                    .measure(case, server, site, cpus, Extra::Nothing)
-                    .map_err(|error| error.of(case, server))?;
-                result.add(index, measurement);
             }
         }
-        let is_cpu = matches!(case.measure, Measure::CpuPerOperation { .. });
-        if self.instructions && is_cpu {
-            for (index, server) in self.able(case) {
-                let measurement = self
-                    .measure(case, server, site, cpus, Extra::Instructions)
-                    .map_err(|error| error.of(case, server))?;
-                result.set_instructions(index, measurement.instructions);
+        for (case, result) in group.iter().zip(&mut results) {
+            let is_cpu = matches!(case.measure, Measure::CpuPerOperation { .. });
+            if self.instructions && is_cpu {
+                for (index, server) in self.able(case) {
+                    let measurement = self
+                        .measure(case, server, stage, Extra::Instructions)
+                        .map_err(|error| error.of(case, server))?;
+                    result.set_instructions(index, measurement.instructions);
+                }
+            }
+            if let Some(directory) = &self.profile {
+                self.profile(case, stage, directory)?;
             }
         }
-        if let Some(directory) = &self.profile {
-            self.profile(case, site, cpus, directory)?;
-        }
+        let names: Vec<_> = group.iter().map(|case| case.name).collect();
         eprintln!(
             "{:24} {} rounds in {:.0} s",
-            case.name,
+            names.join(", "),
             self.rounds,
             started.elapsed().as_secs_f64()
         );
-        Ok(result)
+        Ok(results)
     }
 
     /// The servers that can do the case, with their numbers.
@@ -159,25 +182,19 @@ impl Comparison {
     }
 
     /// One more measurement of each server, sampled by perf and not included in the figures.
-    fn profile(
-        &self,
-        case: &Case,
-        site: &Site,
-        cpus: &Cpus,
-        directory: &Path,
-    ) -> Result<(), Error> {
+    fn profile(&self, case: &Case, stage: Stage<'_>, directory: &Path) -> Result<(), Error> {
         if matches!(case.measure, Measure::MemoryPerIdleConnection { .. }) {
             return Ok(());
         }
         fs::create_dir_all(directory)
             .map_err(|source| Error::io(format!("create {}", directory.display()), source))?;
         for (_, server) in self.able(case) {
-            let cores = cpus.server.len();
+            let cores = stage.cpus.server.len();
             let base = directory.join(match cores {
                 1 => format!("{}-{}", case.name, server.name),
                 _ => format!("{}-{cores}-{}", case.name, server.name),
             });
-            self.measure(case, server, site, cpus, Extra::Profile(&base))
+            self.measure(case, server, stage, Extra::Profile(&base))
                 .map_err(|error| error.of(case, server))?;
         }
         Ok(())
@@ -188,11 +205,11 @@ impl Comparison {
         &self,
         case: &Case,
         server: &Server,
-        site: &Site,
-        cpus: &Cpus,
+        stage: Stage<'_>,
         extra: Extra<'_>,
     ) -> Result<Measurement, Error> {
-        let running = Running::start(server, site, &cpus.server)?;
+        let cpus = stage.cpus;
+        let running = Running::start(server, stage.site, &cpus.server)?;
         let mut profiler = None;
         let mut counter = None;
         match extra {
@@ -201,60 +218,21 @@ impl Comparison {
                 profiler = Some(Profiler::attach(running.processes(), base)?);
             }
             Extra::Instructions => {
-                let directory = site.prefix(&server.name)?;
+                let directory = stage.site.prefix(&server.name)?;
                 counter = Some(InstructionCounter::attach(running.processes(), &directory)?);
             }
         }
-        let mut plan: Plan = case.plan(&running.ports, self.measurement, self.quick);
+        let mut plan = case.plan(&running.ports, self.measurement, self.quick, self.keys);
         plan.cpus.clone_from(&cpus.generator);
         plan.threads = plan.threads.min(cpus.generator.len().max(1));
         let measurement = match case.measure {
-            Measure::CpuPerOperation { .. } => {
-                let meter = counter.as_mut().map(|counter| counter as &mut dyn Meter);
-                let outcome = load::run_metered(&plan, Some(running.processes()), meter)?;
-                let instructions = counter.map(InstructionCounter::finish).transpose()?;
-                // Refused early data costs another round trip, which is a different case.
-                if let Some(count) = outcome.early_data
-                    && count.rejected > 0
-                {
-                    return Err(Error::Negotiated {
-                        what: "early data",
-                        wanted: "acceptance".into(),
-                        got: format!("{} of {} refused", count.rejected, outcome.operations),
-                    });
-                }
-                Measurement {
-                    value: outcome.server_ns_per_operation().unwrap_or(f64::NAN)
-                        / case.unit.nanoseconds(),
-                    busy: outcome.server_cpu.map(|cpu| {
-                        let available_ns =
-                            outcome.elapsed.as_nanos() as f64 * cpus.server.len() as f64;
-                        cpu.total_ns as f64 / available_ns
-                    }),
-                    rate_per_s: Some(outcome.rate_per_s()),
-                    instructions: instructions
-                        .map(|count| count as f64 / outcome.operations.max(1) as f64),
-                    system_share: outcome.server_cpu.map(|cpu| {
-                        cpu.system_ns as f64 / (cpu.user_ns + cpu.system_ns).max(1) as f64
-                    }),
-                    memory_kib: outcome
-                        .server_memory
-                        .map(|memory| memory.pss_bytes as f64 / 1024.0),
-                    operations: outcome.operations,
-                    negotiated: outcome.negotiated,
-                }
-            }
+            Measure::CpuPerOperation { .. } => measure_cpu(case, &plan, stage, &running, counter)?,
             Measure::MemoryPerIdleConnection { .. } => {
                 let outcome = load::hold_idle(&plan, running.processes(), Duration::from_secs(1))?;
                 Measurement {
-                    value: outcome.pss_bytes_per_connection() / 1024.0,
-                    busy: None,
-                    rate_per_s: None,
-                    instructions: None,
-                    system_share: None,
-                    memory_kib: None,
                     operations: outcome.connections as u64,
-                    negotiated: outcome.negotiated,
+                    negotiated: outcome.negotiated.clone(),
+                    ..Measurement::of(outcome.pss_bytes_per_connection() / 1024.0)
                 }
             }
         };
@@ -262,7 +240,85 @@ impl Comparison {
             eprintln!("profile: {}", profiler.finish()?.display());
         }
         running.stop()?;
+        stage.site.clear_caches(&server.name)?;
         Ok(measurement)
+    }
+}
+
+/// The common surroundings of the measurements of a comparison.
+#[derive(Clone, Copy)]
+struct Stage<'a> {
+    site: &'a Site,
+    cpus: &'a Cpus,
+    /// The origin of cases that are proxied.
+    origin: Option<&'a Origin>,
+}
+
+/// Loads a started server.
+fn measure_cpu(
+    case: &Case,
+    plan: &Plan,
+    stage: Stage<'_>,
+    running: &Running,
+    mut counter: Option<InstructionCounter>,
+) -> Result<Measurement, Error> {
+    let mut asked = stage.origin.map(Origin::meter);
+    let mut meters: Vec<&mut dyn Meter> = Vec::new();
+    meters.extend(counter.as_mut().map(|counter| counter as _));
+    meters.extend(asked.as_mut().map(|asked| asked as _));
+    let outcome = load::run_metered(plan, Some(running.processes()), &mut meters)?;
+    let instructions = counter.map(InstructionCounter::finish).transpose()?;
+    // Refused early data costs another round trip, which is a different case.
+    if let Some(count) = outcome.early_data
+        && count.rejected > 0
+    {
+        return Err(Error::Negotiated {
+            what: "early data",
+            wanted: "acceptance".into(),
+            got: format!("{} of {} refused", count.rejected, outcome.operations),
+        });
+    }
+    let hits = match (case.cache_use(), &asked) {
+        (Some(cache_use), Some(asked)) => Some(hit_rate(cache_use, outcome.operations, asked)?),
+        _ => None,
+    };
+    let per_operation = |count: u64| count as f64 / outcome.operations.max(1) as f64;
+    let value = outcome.server_ns_per_operation().unwrap_or(f64::NAN) / case.unit.nanoseconds();
+    Ok(Measurement {
+        busy: outcome.server_cpu.map(|cpu| {
+            let available_ns = outcome.elapsed.as_nanos() as f64 * stage.cpus.server.len() as f64;
+            cpu.total_ns as f64 / available_ns
+        }),
+        rate_per_s: Some(outcome.rate_per_s()),
+        instructions: instructions.map(per_operation),
+        system_share: outcome
+            .server_cpu
+            .map(|cpu| cpu.system_ns as f64 / (cpu.user_ns + cpu.system_ns).max(1) as f64),
+        memory_kib: outcome
+            .server_memory
+            .map(|memory| memory.pss_bytes as f64 / 1024.0),
+        hits,
+        operations: outcome.operations,
+        negotiated: outcome.negotiated,
+        ..Measurement::of(value)
+    })
+}
+
+/// The share of the operations that did not reach the origin. It must be all or none of them in a
+/// case of hits or misses.
+fn hit_rate(cache_use: CacheUse, operations: u64, asked: &OriginRequests) -> Result<f64, Error> {
+    let wanted = match cache_use {
+        CacheUse::Hits => Some(0),
+        CacheUse::Misses => Some(operations),
+        CacheUse::Zipf => None,
+    };
+    match wanted {
+        Some(wanted) if wanted != asked.during => Err(Error::Cached {
+            wanted,
+            got: asked.during,
+            operations,
+        }),
+        _ => Ok(1.0 - asked.during as f64 / operations.max(1) as f64),
     }
 }
 

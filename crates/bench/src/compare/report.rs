@@ -36,11 +36,28 @@ pub(super) struct Measurement {
     pub(super) rate_per_s: Option<f64>,
     /// User-space instructions per operation, if counted.
     pub(super) instructions: Option<f64>,
+    /// Share of the operations that a cache answered, if there was one.
+    pub(super) hits: Option<f64>,
     pub(super) operations: u64,
     pub(super) negotiated: Option<Negotiated>,
 }
 
 impl Measurement {
+    /// A figure in the case's unit, and nothing else.
+    pub(super) fn of(value: f64) -> Self {
+        Self {
+            value,
+            busy: None,
+            system_share: None,
+            memory_kib: None,
+            rate_per_s: None,
+            instructions: None,
+            hits: None,
+            operations: 0,
+            negotiated: None,
+        }
+    }
+
     /// User time in the case's unit.
     pub(super) fn user(&self) -> Option<f64> {
         self.system_share.map(|share| self.value * (1.0 - share))
@@ -119,12 +136,7 @@ impl CaseResult {
         (ours, our_label): (usize, &ServerLabel),
         (theirs, their_label): (usize, &ServerLabel),
     ) -> Option<Ratio> {
-        let ratios: Vec<_> = self.measurements[ours]
-            .iter()
-            .zip(&self.measurements[theirs])
-            .map(|(ours, theirs)| ours.value / theirs.value)
-            .collect();
-        let summary = Summary::of(&ratios)?;
+        let summary = ratios(&self.measurements[ours], &self.measurements[theirs])?;
         let is_judged = |target: &Target| {
             let needs = target.needs.unwrap_or_default();
             their_label.is_reference() && our_label.was_given(needs)
@@ -153,6 +165,22 @@ impl CaseResult {
         Summary::of(&ratios).map(|summary| summary.median)
     }
 
+    /// A server's figures beside those of the case that this one is paired with.
+    fn ratio_to_base(
+        &self,
+        base: &CaseResult,
+        server: usize,
+        label: &ServerLabel,
+    ) -> Option<Ratio> {
+        let summary = ratios(&self.measurements[server], &base.measurements[server])?;
+        let target = cases::pair_of(self.name).and_then(|pair| pair.target);
+        let target = target.filter(|_| label.is_sealane());
+        Some(Ratio {
+            summary,
+            verdict: target.map(|target| (target, summary.median <= target)),
+        })
+    }
+
     /// What a server negotiated.
     fn negotiated(&self, server: usize) -> Option<&Negotiated> {
         let first = self.measurements[server].first();
@@ -168,6 +196,16 @@ impl CaseResult {
         let values: Vec<_> = self.measurements[server].iter().filter_map(field).collect();
         Summary::of(&values).map(|summary| summary.median)
     }
+}
+
+/// The ratios of figures of the same rounds.
+fn ratios(ours: &[Measurement], theirs: &[Measurement]) -> Option<Summary> {
+    let ratios: Vec<_> = ours
+        .iter()
+        .zip(theirs)
+        .map(|(ours, theirs)| ours.value / theirs.value)
+        .collect();
+    Summary::of(&ratios)
 }
 
 impl Report {
@@ -204,11 +242,48 @@ impl Report {
             for index in 0..self.servers.len() {
                 text += &self.table_line(case, index);
             }
+            text += &self.base_lines(case);
             for (server, obstacle) in self.servers.iter().zip(&case.obstacles) {
                 if let Some(obstacle) = obstacle {
                     let _ = writeln!(text, "  {} is left out: {obstacle}", server.name);
                 }
             }
+        }
+        text
+    }
+
+    /// The case that `case` is paired with, on the same cores, if it was measured.
+    fn base_of(&self, case: &CaseResult) -> Option<&CaseResult> {
+        let base = cases::pair_of(case.name)?.base;
+        let mut all = self.cases.iter();
+        all.find(|other| other.name == base && other.server_cpus == case.server_cpus)
+    }
+
+    /// Each server's ratio to the case that this one is paired with.
+    fn base_lines(&self, case: &CaseResult) -> String {
+        let mut text = String::new();
+        let Some(base) = self.base_of(case) else {
+            return text;
+        };
+        for (index, server) in self.servers.iter().enumerate() {
+            let Some(ratio) = case.ratio_to_base(base, index, server) else {
+                continue;
+            };
+            let (name, base_name) = (&server.name, base.name);
+            let _ = write!(
+                text,
+                "  {name}: {} / {base_name}: {}",
+                case.name,
+                ratio_text(&ratio.summary)
+            );
+            if let Some((target, met)) = ratio.verdict {
+                let _ = write!(text, ", target {target:.2}: {}", verdict(met));
+            }
+            let counts = (case.instructions[index], base.instructions[index]);
+            if let (Some(ours), Some(theirs)) = counts {
+                let _ = write!(text, ", instructions {:.2}", ours / theirs);
+            }
+            text.push('\n');
         }
         text
     }
@@ -244,6 +319,9 @@ impl Report {
             && let Some(memory) = case.median_of(index, |measurement| measurement.memory_kib)
         {
             let _ = write!(line, ", {} MiB", number(memory / 1024.0));
+        }
+        if let Some(hits) = case.median_of(index, |measurement| measurement.hits) {
+            let _ = write!(line, ", {:.1} % hits", hits * 100.0);
         }
         let first = case.first_negotiated();
         if let Some(other) = case.negotiated(index).filter(|&other| Some(other) != first) {
@@ -345,6 +423,7 @@ impl Report {
             }
             text += &self.notes(&[0]);
         }
+        text += &self.base_table();
         for (index, peer) in self.servers.iter().enumerate().skip(1) {
             for subject in self.subjects_against(index) {
                 let ours = &self.servers[subject];
@@ -363,6 +442,39 @@ impl Report {
         text
     }
 
+    /// A Markdown table of the cases that are paired with others, for every server.
+    fn base_table(&self) -> String {
+        let mut lines = String::new();
+        for case in &self.cases {
+            let Some(base) = self.base_of(case) else {
+                continue;
+            };
+            for (index, server) in self.servers.iter().enumerate() {
+                let Some(ratio) = case.ratio_to_base(base, index, server) else {
+                    continue;
+                };
+                let target = ratio.verdict.map_or_else(String::new, |(target, met)| {
+                    format!("{target:.2}: {}", verdict(met))
+                });
+                let _ = writeln!(
+                    lines,
+                    "| {} | {} | {} | {} | {} | {target} |",
+                    case.title,
+                    base.title,
+                    case.server_cpus.len(),
+                    heading(server),
+                    ratio_text(&ratio.summary)
+                );
+            }
+        }
+        match lines.is_empty() {
+            true => lines,
+            false => format!(
+                "\n| case | compared with | cores | server | ratio (range) | target |\n|---|---|---|---|---|---|\n{lines}"
+            ),
+        }
+    }
+
     /// What a table of `servers` needs to be read: which figures are missing and why, and where the
     /// second server negotiated something else than the first.
     fn notes(&self, servers: &[usize]) -> String {
@@ -373,6 +485,15 @@ impl Report {
                 if let Some(obstacle) = case.obstacles[server] {
                     let name = name(server);
                     let _ = writeln!(notes, "- {}: {name} is left out: {obstacle}", case.title);
+                }
+            }
+            for &server in servers {
+                // All or none are in the title.
+                let hits = case.median_of(server, |measurement| measurement.hits);
+                if let Some(hits) = hits.filter(|hits| *hits > 0.0 && *hits < 1.0) {
+                    let percent = hits * 100.0;
+                    let name = name(server);
+                    let _ = writeln!(notes, "- {}: {name} has {percent:.1} % hits", case.title);
                 }
             }
             if let &[ours, theirs] = servers

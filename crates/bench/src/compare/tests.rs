@@ -7,14 +7,12 @@ use crate::{
 
 fn measurement(value: f64) -> Measurement {
     Measurement {
-        value,
         busy: Some(0.9),
         rate_per_s: Some(1000.0),
-        instructions: None,
         system_share: Some(0.5),
         memory_kib: Some(8192.0),
         operations: 1,
-        negotiated: None,
+        ..Measurement::of(value)
     }
 }
 
@@ -143,12 +141,125 @@ fn peers_are_left_out_of_what_they_cannot_do() {
     assert_eq!(left_out(Kind::Nginx), [""; 0]);
     assert_eq!(
         left_out(Kind::H2o),
-        ["browser-full-p256", "browser-ticket", "tls13-early-data"]
+        [
+            "cache-hit-1k",
+            "cache-hit-100k",
+            "cache-hit-1g",
+            "browser-full-p256",
+            "browser-ticket",
+            "tls13-full-stapled",
+            "tls12-full-stapled",
+            "tls12-ticket-stapled",
+            "tls13-early-data",
+            "tls12-1k-stapled",
+            "cache-h2-1k",
+            "cache-miss-1k",
+            "zipf",
+        ]
     );
     assert_eq!(
         left_out(Kind::Haproxy),
-        ["tls13-1k-uncached", "tls13-100k", "tls13-1g", "h2-1m"]
+        [
+            "tls13-1k-uncached",
+            "cache-hit-1k",
+            "tls13-100k",
+            "cache-hit-100k",
+            "tls13-1g",
+            "cache-hit-1g",
+            "tls13-full-stapled",
+            "tls12-full-stapled",
+            "tls12-ticket-stapled",
+            "tls12-1k-stapled",
+            "h2-1m",
+            "cache-h2-1k",
+            "cache-miss-1k",
+            "zipf",
+        ]
     );
+}
+
+#[test]
+fn pairs_are_measured_by_turns() {
+    for pair in cases::PAIRS {
+        let position = |name: &str| {
+            let position = cases::ALL.iter().position(|case| case.name == name);
+            position.unwrap_or_else(|| panic!("{name} is no case"))
+        };
+        assert!(position(pair.base) < position(pair.name), "{pair:?}");
+        assert!(cases::pair_of(pair.base).is_none(), "{pair:?} in a chain");
+    }
+    let names = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let groups = cases::by_turns(&cases::select(&names).expect("known names"));
+        let of_group = |group: &Vec<&Case>| group.iter().map(|case| case.name).collect();
+        groups.iter().map(of_group).collect::<Vec<Vec<_>>>()
+    };
+    assert_eq!(
+        names(&["cache-hit-1k", "tls13-1k", "tls13-100k"]),
+        [vec!["tls13-1k", "cache-hit-1k"], vec!["tls13-100k"]]
+    );
+    assert_eq!(names(&["cache-hit-1k"]), [["cache-hit-1k"]], "alone");
+}
+
+#[test]
+fn a_pair_is_judged_for_sealane() {
+    let mut report = Report::new(&[], 2, false).expect("no server to ask for its version");
+    report.servers = vec![
+        label("sealane", "sealane 0.1.0", ""),
+        label("reference", "nginx 1.30.0", ""),
+    ];
+    for (name, ours, theirs) in [
+        ("tls13-full-p256", [10.0, 20.0], [20.0, 40.0]),
+        ("tls13-full-stapled", [10.4, 20.8], [24.0, 48.0]),
+    ] {
+        let mut result = CaseResult::new(case(name), &[3], vec![None; 2]);
+        for (index, values) in [ours, theirs].into_iter().enumerate() {
+            for value in values {
+                result.add(index, measurement(value));
+            }
+        }
+        result.set_instructions(0, Some(ours[0]));
+        report.cases.push(result);
+    }
+    let (table, markdown) = (report.table(), report.markdown());
+    let case_name = "tls13-full-stapled / tls13-full-p256";
+    for (text, expected) in [
+        (
+            &table,
+            format!(
+                "  sealane: {case_name}: 1.04 (1.04..1.04), target 1.05: met, instructions 1.04\n"
+            ),
+        ),
+        (
+            &table,
+            format!("  reference: {case_name}: 1.20 (1.20..1.20)\n"),
+        ),
+        (
+            &markdown,
+            "| 1 | sealane 0.1.0 | 1.04 (1.04..1.04) | 1.05: met |\n".into(),
+        ),
+        (
+            &markdown,
+            "| 1 | nginx 1.30.0 | 1.20 (1.20..1.20) |  |\n".into(),
+        ),
+    ] {
+        assert_eq!(text.matches(&expected).count(), 1, "{expected}\nin\n{text}");
+    }
+}
+
+#[test]
+fn hits_and_misses_must_be_what_the_case_is_about() {
+    let origin = Origin::start(&[]).expect("loopback has a free port");
+    let mut asked = origin.meter();
+    let mut rate = |cache_use, during| {
+        asked.during = during;
+        hit_rate(cache_use, 10, &asked).ok()
+    };
+    assert_eq!(rate(CacheUse::Hits, 0), Some(1.0));
+    assert_eq!(rate(CacheUse::Hits, 1), None);
+    assert_eq!(rate(CacheUse::Misses, 10), Some(0.0));
+    assert_eq!(rate(CacheUse::Misses, 9), None);
+    assert_eq!(rate(CacheUse::Zipf, 3), Some(0.7));
 }
 
 fn negotiated(group: &'static str) -> Negotiated {
@@ -158,6 +269,7 @@ fn negotiated(group: &'static str) -> Negotiated {
         group: Some(group),
         key_type: Some("P-256"),
         resumed: false,
+        stapled: false,
     }
 }
 

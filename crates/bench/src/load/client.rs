@@ -7,6 +7,8 @@ use crate::{
     load::{
         ConnectionUse, Negotiated, Plan, Resumption,
         http2::{Batch, Http2},
+        keys::KeySequence,
+        plan::write_with_key,
         stream::{Scratch, Stream},
         tls::{EarlyData, TlsSettings},
     },
@@ -20,6 +22,9 @@ pub(super) struct Client {
     tls: Option<Rc<TlsSettings>>,
     scratch: Rc<RefCell<Scratch>>,
     reader: ResponseReader,
+    /// The next request, if they differ.
+    request: Vec<u8>,
+    keys: Option<KeySequence>,
     stream: Option<Stream>,
     http2: Option<Http2>,
     session: Option<Session>,
@@ -57,13 +62,18 @@ impl EarlyDataCount {
 }
 
 impl Client {
+    /// Client `number` of `plan`, from 0 on.
     pub(super) fn new(
         plan: Arc<Plan>,
+        number: usize,
         tls: Option<Rc<TlsSettings>>,
         scratch: Rc<RefCell<Scratch>>,
     ) -> Self {
         let reader = ResponseReader::new(plan.expected);
+        let keys = plan.keys.clone();
         Self {
+            request: plan.request.clone(),
+            keys: keys.map(|keys| KeySequence::new(keys, number, plan.clients)),
             plan,
             tls,
             scratch,
@@ -88,9 +98,12 @@ impl Client {
             Some(stream) => stream,
             None => self.connect().await?,
         };
-        stream.send(&self.plan.request).await?;
+        if let Some(keys) = &mut self.keys {
+            write_with_key(&self.plan.request, keys.next(), &mut self.request);
+        }
+        stream.send(&self.request).await?;
         let completed = stream
-            .receive(&self.plan.request, &mut self.reader, &self.scratch)
+            .receive(&self.request, &mut self.reader, &self.scratch)
             .await?;
         self.body_bytes += completed.body_bytes;
         let first_byte = stream.first_byte();

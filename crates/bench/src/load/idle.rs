@@ -123,8 +123,8 @@ async fn open(
 ) -> Result<Vec<Client>, Error> {
     let gate = Rc::new(Semaphore::new(OPENING_AT_ONCE));
     let tasks: Vec<_> = (0..count)
-        .map(|_| {
-            let mut client = Client::new(Arc::clone(plan), tls.clone(), Rc::clone(scratch));
+        .map(|number| {
+            let mut client = Client::new(Arc::clone(plan), number, tls.clone(), Rc::clone(scratch));
             let (gate, stall_limit) = (Rc::clone(&gate), plan.stall_limit);
             tokio::task::spawn_local(async move {
                 let _permit = gate

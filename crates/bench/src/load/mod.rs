@@ -12,6 +12,7 @@
 mod client;
 mod http2;
 mod idle;
+mod keys;
 mod plan;
 mod probe;
 mod run;
@@ -21,6 +22,7 @@ mod tls;
 pub use client::EarlyDataCount;
 pub use http2::Http2Plan;
 pub use idle::{IdleOutcome, hold_idle};
+pub use keys::{Keys, Zipf};
 pub use plan::{ConnectionUse, Limit, Plan};
 pub use probe::{Probe, ProbeRecord, ProbeSettings, Sample};
 pub(crate) use run::pin_this_thread;

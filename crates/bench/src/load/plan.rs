@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use crate::{
-    load::{Http2Plan, TlsPlan},
+    load::{Http2Plan, Keys, TlsPlan},
     response::Expected,
     url::Url,
 };
@@ -39,6 +39,8 @@ pub struct Plan {
     pub server_name: Option<String>,
     /// The request as sent on the wire.
     pub request: Vec<u8>,
+    /// What is appended to the path, in HTTP/1.1; `None` if all requests are the same.
+    pub keys: Option<Keys>,
     /// What every response must be.
     pub expected: Expected,
     /// Keep-alive, or one connection per request.
@@ -82,6 +84,7 @@ impl Plan {
             address,
             server_name: (!is_address).then(|| url.host.clone()),
             request: request(url, connection_use),
+            keys: None,
             expected,
             connection_use,
             http2: None,
@@ -96,6 +99,20 @@ impl Plan {
     }
 }
 
+/// `request` with `key` at the end of its path.
+pub(super) fn write_with_key(request: &[u8], key: u64, output: &mut Vec<u8>) {
+    let target = request
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b' ');
+    // The second space of a request line is behind the target.
+    let end = target.map(|(at, _)| at).nth(1).unwrap_or(request.len());
+    output.clear();
+    output.extend_from_slice(&request[..end]);
+    output.extend_from_slice(key.to_string().as_bytes());
+    output.extend_from_slice(&request[end..]);
+}
+
 /// A small request, as load generators send it; browsers send four times as many bytes.
 fn request(url: &Url, connection_use: ConnectionUse) -> Vec<u8> {
     let close = match connection_use {
@@ -108,4 +125,16 @@ fn request(url: &Url, connection_use: ConnectionUse) -> Vec<u8> {
         url.host_header()
     )
     .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_ends_the_path() {
+        let mut output = b"of the request before".to_vec();
+        write_with_key(b"GET /k/ HTTP/1.1\r\nHost: a b\r\n\r\n", 17, &mut output);
+        assert_eq!(output, b"GET /k/17 HTTP/1.1\r\nHost: a b\r\n\r\n");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    ops::Range,
     rc::Rc,
     sync::{
         Arc,
@@ -141,18 +142,18 @@ pub trait Meter {
 ///
 /// The first deviation of any client: see [`Error`].
 pub fn run(plan: &Plan, server: Option<ProcessTree>) -> Result<Outcome, Error> {
-    run_metered(plan, server, None)
+    run_metered(plan, server, &mut [])
 }
 
-/// Like [`run`], with a meter that counts during the measurement.
+/// Like [`run`], with meters that count during the measurement.
 ///
 /// # Errors
 ///
-/// As for [`run`], and what the meter fails with.
+/// As for [`run`], and what a meter fails with.
 pub fn run_metered(
     plan: &Plan,
     server: Option<ProcessTree>,
-    meter: Option<&mut dyn Meter>,
+    meters: &mut [&mut dyn Meter],
 ) -> Result<Outcome, Error> {
     if plan.clients == 0 || plan.threads == 0 {
         return Err(Error::Usage(
@@ -181,7 +182,7 @@ pub fn run_metered(
     let threads = start_threads(&crew)?;
     drop(crew);
 
-    let outcome = measure(plan, server, meter, &phase, &reported);
+    let outcome = measure(plan, server, meters, &phase, &reported);
     // Clients leave on `Finish`, also after an error.
     phase.send_replace(Phase::Finish);
     for thread in threads {
@@ -195,7 +196,7 @@ pub fn run_metered(
 fn measure(
     plan: &Plan,
     server: Option<ProcessTree>,
-    mut meter: Option<&mut dyn Meter>,
+    meters: &mut [&mut dyn Meter],
     phase: &watch::Sender<Phase>,
     reported: &mpsc::Receiver<Report>,
 ) -> Result<Outcome, Error> {
@@ -206,7 +207,7 @@ fn measure(
             .saturating_add(plan.warm_up.max(early_data_warm_up(plan))),
     )?;
     thread::sleep(SETTLE);
-    if let Some(meter) = meter.as_deref_mut() {
+    for meter in meters.iter_mut() {
         meter.begin()?;
     }
     let before = Reading::take(server)?;
@@ -229,7 +230,7 @@ fn measure(
         .map(|tree| tree.memory())
         .transpose()
         .map_err(|source| Error::io("read memory from /proc", source))?;
-    if let Some(meter) = meter {
+    for meter in meters {
         meter.end()?;
     }
     let early_data = resumption(plan) == Resumption::EarlyData;
@@ -313,6 +314,8 @@ fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<()>>, Error> {
             // The first threads take the remainder.
             let clients =
                 crew.plan.clients / threads + usize::from(index < crew.plan.clients % threads);
+            let first =
+                crew.plan.clients / threads * index + index.min(crew.plan.clients % threads);
             let cpu = crew
                 .plan
                 .cpus
@@ -320,20 +323,21 @@ fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<()>>, Error> {
                 .copied();
             thread::Builder::new()
                 .name(format!("clients-{index}"))
-                .spawn(move || work(&crew, clients, cpu))
+                .spawn(move || work(&crew, first..first + clients, cpu))
                 .map_err(|source| Error::io("start a generator thread", source))
         })
         .collect()
 }
 
-/// One event loop and its clients.
-fn work(crew: &Crew, clients: usize, cpu: Option<usize>) {
+/// One event loop and its clients, by their numbers.
+fn work(crew: &Crew, clients: Range<usize>, cpu: Option<usize>) {
     match prepare(crew, cpu) {
         Ok((runtime, tls)) => {
             let scratch = Rc::new(Scratch::new());
             let tasks = LocalSet::new();
-            for _ in 0..clients {
-                tasks.spawn_local(attend(crew.clone(), tls.clone(), Rc::clone(&scratch)));
+            for number in clients {
+                let (tls, scratch) = (tls.clone(), Rc::clone(&scratch));
+                tasks.spawn_local(attend(crew.clone(), number, tls, scratch));
             }
             runtime.block_on(tasks);
         }
@@ -384,11 +388,16 @@ pub(crate) fn pin_this_thread(cpus: &[usize]) -> Result<(), Error> {
 }
 
 /// The main function of a client. An error ends it and, through its report, the run.
-async fn attend(crew: Crew, tls: Option<Rc<TlsSettings>>, scratch: Rc<RefCell<Scratch>>) {
+async fn attend(
+    crew: Crew,
+    number: usize,
+    tls: Option<Rc<TlsSettings>>,
+    scratch: Rc<RefCell<Scratch>>,
+) {
     let reports = crew.reports.clone();
     let mut finished = crew.phase.clone();
     tokio::select! {
-        result = measured_client(crew, tls, scratch) => if let Err(error) = result {
+        result = measured_client(crew, number, tls, scratch) => if let Err(error) = result {
             // The run may already have ended because of another client's error.
             let _ = reports.send(Report::Failed(error));
         },
@@ -398,6 +407,7 @@ async fn attend(crew: Crew, tls: Option<Rc<TlsSettings>>, scratch: Rc<RefCell<Sc
 
 async fn measured_client(
     crew: Crew,
+    number: usize,
     tls: Option<Rc<TlsSettings>>,
     scratch: Rc<RefCell<Scratch>>,
 ) -> Result<(), Error> {
@@ -407,7 +417,7 @@ async fn measured_client(
         reports,
         left,
     } = crew;
-    let mut client = Client::new(Arc::clone(&plan), tls, scratch);
+    let mut client = Client::new(Arc::clone(&plan), number, tls, scratch);
     warm_up(&plan, &mut client).await?;
     let (connections, body_bytes) = (client.connections, client.body_bytes);
     let early_data = client.early_data;

@@ -144,6 +144,8 @@ pub struct TlsPlan {
     pub resumption: Resumption,
     /// Whether tickets are used; without them TLS 1.2 resumes by session id.
     pub tickets: bool,
+    /// Whether an OCSP response is asked for. Then every full handshake must bring one.
+    pub staple: bool,
 }
 
 impl Default for TlsPlan {
@@ -156,6 +158,7 @@ impl Default for TlsPlan {
             key_type: None,
             resumption: Resumption::Full,
             tickets: true,
+            staple: false,
         }
     }
 }
@@ -173,6 +176,8 @@ pub struct Negotiated {
     pub key_type: Option<&'static str>,
     /// A session was resumed.
     pub resumed: bool,
+    /// An OCSP response came along.
+    pub stapled: bool,
 }
 
 impl fmt::Display for Negotiated {
@@ -181,7 +186,8 @@ impl fmt::Display for Negotiated {
         for part in [self.group, self.key_type].into_iter().flatten() {
             write!(f, " {part}")?;
         }
-        f.write_str(if self.resumed { " resumed" } else { " full" })
+        f.write_str(if self.resumed { " resumed" } else { " full" })?;
+        f.write_str(if self.stapled { " stapled" } else { "" })
     }
 }
 
@@ -269,6 +275,13 @@ impl TlsSettings {
                 got: words(got.resumed).into(),
             });
         }
+        if self.plan.staple && !got.resumed && !got.stapled {
+            return Err(Error::Negotiated {
+                what: "stapling",
+                wanted: "an OCSP response".into(),
+                got: "none".into(),
+            });
+        }
         Ok(())
     }
 }
@@ -317,6 +330,9 @@ fn context(
         builder.set_alpn(&[b"h2"])?;
     }
     builder.set_tickets_enabled(plan.tickets);
+    if plan.staple {
+        builder.ask_for_ocsp_response();
+    }
     builder.build()
 }
 
@@ -332,6 +348,9 @@ fn browser_context(plan: &TlsPlan) -> Result<ClientContext, LibraryError> {
     builder.set_groups(&groups)?;
     builder.set_alpn(&[b"h2", b"http/1.1"])?;
     builder.set_tickets_enabled(plan.tickets);
+    if plan.staple {
+        builder.ask_for_ocsp_response();
+    }
     builder.build()
 }
 
@@ -465,6 +484,8 @@ impl Tls {
             group: self.connection.group().map(|group| group.name),
             key_type: scheme.and_then(KeyType::of_signature).map(KeyType::name),
             resumed: self.connection.is_session_reused(),
+            stapled: !self.connection.is_session_reused()
+                && self.connection.ocsp_response_bytes() > 0,
         })
     }
 }
@@ -484,6 +505,7 @@ mod tests {
             group: Some("X25519"),
             key_type: Some("P-256"),
             resumed: false,
+            stapled: false,
         }
     }
 
@@ -515,6 +537,24 @@ mod tests {
             ..negotiated()
         };
         assert_eq!(deviation(full_plan(), &resumed, true), None);
+    }
+
+    #[test]
+    fn a_staple_that_is_asked_for_must_come() {
+        let asking = TlsPlan {
+            staple: true,
+            ..full_plan()
+        };
+        let got = |resumed, stapled| Negotiated {
+            resumed,
+            stapled,
+            ..negotiated()
+        };
+        let full = got(false, false);
+        assert_eq!(deviation(asking.clone(), &full, false), Some("stapling"));
+        assert_eq!(deviation(asking.clone(), &got(false, true), false), None);
+        // Nothing is certified again.
+        assert_eq!(deviation(asking, &got(true, false), true), None);
     }
 
     #[test]

@@ -204,7 +204,7 @@ impl Storm {
         storm.warm_up = self.measurement / 6;
         storm.limit = Limit::Duration(self.measurement);
         let mut neighbours = Neighbours::on(&cpus.server);
-        let outcome = load::run_metered(&storm, Some(running.processes()), Some(&mut neighbours));
+        let outcome = load::run_metered(&storm, Some(running.processes()), &mut [&mut neighbours]);
         // The first to fail has the reason, and usually that is the storm.
         let record = probe.finish();
         let outcome = outcome?;

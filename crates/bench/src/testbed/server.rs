@@ -210,6 +210,7 @@ impl Running {
     /// Starts `server` on the cores `cpus`, with a worker for each, and waits until it is ready.
     pub(crate) fn start(server: &Server, site: &Site, cpus: &[usize]) -> Result<Self, Error> {
         let prefix = site.prefix(&server.name)?;
+        site.clear_caches(&server.name)?;
         let ports = Ports::free()?;
         let configuration = prefix.join(server.kind.file_name());
         fs::write(

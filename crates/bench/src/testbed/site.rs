@@ -22,6 +22,14 @@ pub(crate) enum File {
 }
 
 impl File {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Tiny,
+        Self::Small,
+        Self::Medium,
+        Self::Mebibyte,
+        Self::Large,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tiny => "10",
@@ -61,10 +69,14 @@ pub(crate) enum Listener {
     Uncached,
     /// P-256 with nginx's default groups and suites.
     Browser,
+    /// P-256 with an OCSP response.
+    Stapled,
+    /// RSA-2048 with an OCSP response.
+    StapledRsa,
 }
 
 impl Listener {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Plain,
         Self::P256,
         Self::P384,
@@ -75,6 +87,8 @@ impl Listener {
         Self::Http2,
         Self::Uncached,
         Self::Browser,
+        Self::Stapled,
+        Self::StapledRsa,
     ];
 
     /// The placeholder for its port in the configuration.
@@ -90,6 +104,8 @@ impl Listener {
             Self::Http2 => "@HTTP2_PORT@",
             Self::Uncached => "@UNCACHED_PORT@",
             Self::Browser => "@BROWSER_PORT@",
+            Self::Stapled => "@STAPLED_PORT@",
+            Self::StapledRsa => "@STAPLED_RSA_PORT@",
         }
     }
 }
@@ -143,6 +159,13 @@ pub(crate) struct Variant<'a> {
 
 /// The files of the test certificates, each with `.crt` and `.key`.
 const CERTIFICATES: [&str; 4] = ["p256", "p384", "rsa2048", "rsa4096"];
+/// The OCSP responses about two of them, and their issuers.
+const STAPLES: [&str; 4] = [
+    "p256.ocsp",
+    "p256-root.crt",
+    "rsa2048.ocsp",
+    "rsa2048-root.crt",
+];
 
 /// The data common to all servers and rounds.
 #[derive(Debug)]
@@ -169,7 +192,8 @@ impl Site {
         fs::create_dir_all(&files)
             .map_err(|source| Error::io(format!("create {}", files.display()), source))?;
         let wanted = |name: &&str| [format!("{name}.crt"), format!("{name}.key")];
-        for name in CERTIFICATES.iter().flat_map(wanted) {
+        let staples = STAPLES.map(str::to_owned);
+        for name in CERTIFICATES.iter().flat_map(wanted).chain(staples) {
             let path = certificates.join(name);
             if !path.is_file() {
                 return Err(Error::Usage(format!(
@@ -179,9 +203,8 @@ impl Site {
                 )));
             }
         }
-        let mut wanted = vec![File::Tiny, File::Small, File::Medium, File::Mebibyte];
-        wanted.extend(large_file.then_some(File::Large));
-        for file in wanted {
+        let is_wanted = |file: &File| large_file || *file != File::Large;
+        for file in File::ALL.into_iter().filter(is_wanted) {
             let path = files.join(file.name());
             provide(&path, file.bytes())
                 .map_err(|source| Error::io(format!("create {}", path.display()), source))?;
@@ -194,7 +217,7 @@ impl Site {
         })
     }
 
-    /// Passes requests for `/proxied` to this origin.
+    /// Passes what is not served from files to this origin.
     pub(crate) fn set_origin(&mut self, origin: SocketAddr) {
         self.origin = Some(origin);
     }
@@ -205,6 +228,17 @@ impl Site {
         fs::create_dir_all(&prefix)
             .map_err(|source| Error::io(format!("create {}", prefix.display()), source))?;
         Ok(prefix)
+    }
+
+    /// Makes the directory of one server's caches, without what an earlier run has left there.
+    pub(crate) fn clear_caches(&self, server: &str) -> Result<(), Error> {
+        let caches = self.prefix(server)?.join("cache");
+        let failed = |source| Error::io(format!("clear {}", caches.display()), source);
+        match fs::remove_dir_all(&caches) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        fs::create_dir(&caches).map_err(failed)
     }
 
     /// The configuration of one server.

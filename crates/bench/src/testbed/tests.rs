@@ -81,6 +81,15 @@ fn every_template_is_filled_completely() {
             std::fs::write(path, "").expect("a scratch file");
         }
     }
+    assert!(
+        Site::prepare(&scratch, &certificates, false).is_err(),
+        "OCSP responses are missing"
+    );
+    for name in ["p256", "rsa2048"] {
+        for file in [format!("{name}.ocsp"), format!("{name}-root.crt")] {
+            std::fs::write(certificates.join(file), "").expect("a scratch file");
+        }
+    }
     let mut site = Site::prepare(&scratch, &certificates, false).expect("certificates are there");
     site.set_origin(([127, 0, 0, 1], 7).into());
     let ports = Ports::free().expect("loopback has free ports");
@@ -122,13 +131,18 @@ fn every_template_is_filled_completely() {
     ] {
         assert!(nginx.contains(expected), "{expected} is missing in {nginx}");
     }
-    // RSA-2048, RSA-4096, and what is not tuned.
-    assert_eq!(nginx.matches("some_rsa_directive 2;").count(), 3);
+    // RSA-2048, with and without an OCSP response, RSA-4096, and what is not tuned.
+    assert_eq!(nginx.matches("some_rsa_directive 2;").count(), 4);
     for (name, bytes) in [("10", 10), ("1k", 1 << 10), ("100k", 100 << 10)] {
         let path = scratch.join("files").join(name);
         let metadata = std::fs::metadata(path).expect("created");
         assert_eq!(metadata.len(), bytes, "{name}");
     }
+    site.clear_caches("one").expect("nothing to clear");
+    let caches = scratch.join("one/cache");
+    std::fs::create_dir(caches.join("limited")).expect("a scratch directory");
+    site.clear_caches("one").expect("a directory to clear");
+    assert!(caches.is_dir() && !caches.join("limited").exists());
     std::fs::remove_dir_all(&scratch).expect("cleaning up");
 }
 
@@ -162,7 +176,7 @@ fn all_kinds_get_the_same_suites_and_groups() {
             1,
         ),
         // All except plain HTTP, what browsers meet, and what is not tuned.
-        (Kind::Haproxy, format!(" curves {groups}"), 7),
+        (Kind::Haproxy, format!(" curves {groups}"), 9),
     ] {
         let found = kind.template().matches(&setting).count();
         assert_eq!(found, count, "{setting} for {kind:?}");
