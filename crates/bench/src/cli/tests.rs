@@ -30,7 +30,7 @@ fn the_definition_is_consistent() {
 fn load_with_everything_pinned() {
     let args = load_args(
         "bench load https://[::1]:8443/1k --protocol 1.3 --suite TLS_AES_256_GCM_SHA384 --group X25519 \
-         --key-type p256 --status 206 --length 1024 -c 8 -t 2 -s 0.5 --pid 7 --cpus 0,2 --no-tickets",
+         --key-type p256 --status 206 --length 1024 -c 8 -t 2 -s 0.5 --pid 7 --cpus 0,2 --no-tickets --staple",
     );
     let plan = args
         .target
@@ -47,8 +47,8 @@ fn load_with_everything_pinned() {
     assert_eq!(plan.cpus, [0, 2]);
     let tls = plan.tls.expect("https");
     assert_eq!(
-        (tls.protocol, tls.key_type, tls.tickets),
-        (Some(Protocol::Tls13), Some(KeyType::P256), false)
+        (tls.protocol, tls.key_type, tls.tickets, tls.staple),
+        (Some(Protocol::Tls13), Some(KeyType::P256), false, true)
     );
     assert_eq!(
         (args.clients, args.threads, args.seconds),
@@ -81,6 +81,7 @@ fn what_contradicts_itself_is_refused() {
         "bench load https://h/ --early-data --resume",
         "bench compare --certificates c --work w",
         "bench compare --certificates c --work w --server no-path",
+        "bench compare --certificates c --work w --server a=/bin/a --keys 0",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }

@@ -170,8 +170,8 @@ fn peers_are_left_out_of_what_they_cannot_do() {
             "tls12-full-stapled",
             "tls12-ticket-stapled",
             "tls12-1k-stapled",
-            "h2-1m",
             "cache-h2-1k",
+            "h2-1m",
             "cache-miss-1k",
             "zipf",
         ]
