@@ -159,11 +159,6 @@ impl<F> Visit<F> {
         self.entry(|entry| entry.active().fill.clone())
     }
 
-    /// Whether this request is the one that asks the origin.
-    pub fn is_updating(&self) -> bool {
-        self.updating.is_some()
-    }
-
     /// Becomes the request that asks the origin, unless another one is and has been for less than
     /// its `age`. Returns whether this one is it.
     pub fn lock(&mut self, now: Instant, age: Duration) -> bool {
@@ -418,7 +413,7 @@ impl<F> fmt::Debug for Visit<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Visit")
             .field("hash", &crate::path::hex(&self.hash))
-            .field("updating", &self.is_updating())
+            .field("updating", &self.updating.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -83,7 +83,7 @@ fn every_node_answers_what_any_of_them_has_ordered() {
     if !has_go(24) {
         return;
     }
-    let cluster = Cluster::new();
+    let cluster = Cluster::new(3);
     let first = &cluster.sites[0];
     first.write("seal.key", "0123456789abcdef0123456789abcdef");
     let nodes = cluster.sites.iter();

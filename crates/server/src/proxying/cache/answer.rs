@@ -3,7 +3,7 @@
 use super::super::wire::UpstreamHead;
 use super::super::{PassRuntime, accel, response};
 use super::fill::{Fill, FillReader};
-use super::stored::Stored;
+use super::stored::StoredResponse;
 use crate::body_source::PendingBody;
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
@@ -13,7 +13,7 @@ use sealane_http::headers::KnownHeader;
 use std::sync::Arc;
 
 /// Whether a file has the body that its head announces.
-pub(super) fn is_whole(exchange: &Exchange, head: &UpstreamHead, stored: &Stored) -> bool {
+pub(super) fn is_whole(exchange: &Exchange, head: &UpstreamHead, stored: &StoredResponse) -> bool {
     let announced = match head.parsed.framing(Method::Get) {
         ResponseFraming::Length(bytes) => bytes,
         ResponseFraming::None => 0,
@@ -29,7 +29,7 @@ pub(super) fn from_file(
     exchange: &mut Exchange,
     pass: &PassRuntime,
     head: Box<UpstreamHead>,
-    stored: Stored,
+    stored: StoredResponse,
 ) -> Outcome {
     if let Some(outcome) = begin(exchange, pass, head, Some(stored.header.date_s)) {
         return outcome;

@@ -11,7 +11,7 @@ use super::super::failure::Failure;
 use super::super::lease::Leased;
 use super::super::response;
 use super::super::wire::{ResponseEnd, UpstreamHead, WireEvent};
-use super::writer::{Finished, Writer};
+use super::writer::{Writer, WrittenAs};
 use crate::body_source::{BodySource, Filled, SourceError};
 use crate::exchange::Exchange;
 use crate::request_log;
@@ -41,11 +41,11 @@ pub(crate) struct Fill {
     pub(super) head: UpstreamHead,
     /// It answers a HEAD that was sent as such: its body does not come.
     is_head_only: bool,
-    progress: Mutex<Progress>,
+    progress: Mutex<FillProgress>,
 }
 
 /// How far it is.
-struct Progress {
+struct FillProgress {
     /// The file, once there is one.
     file: Option<Arc<OpenFile>>,
     /// Bytes of the body that are in the file.
@@ -87,7 +87,7 @@ struct Statistics {
     bytes_received: u64,
 }
 
-impl Progress {
+impl FillProgress {
     /// Bytes of the body that have arrived.
     fn arrived(&self) -> u64 {
         self.waiting_at + self.waiting_bytes
@@ -126,7 +126,7 @@ impl Fill {
             header,
             head,
             is_head_only,
-            progress: Mutex::new(Progress {
+            progress: Mutex::new(FillProgress {
                 file: None,
                 written: 0,
                 waiting_at: 0,
@@ -160,7 +160,7 @@ impl Fill {
         progress.end.is_none() && progress.moved.elapsed() < within
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, FillProgress> {
         // A panic elsewhere leaves it consistent: each change is a few assignments.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,7 +215,7 @@ impl FillReader {
     }
 
     /// Appends what has arrived, up to `max_bytes`.
-    fn take(&mut self, progress: &Progress, out: &mut OutputChain, max_bytes: u64) {
+    fn take(&mut self, progress: &FillProgress, out: &mut OutputChain, max_bytes: u64) {
         let mut left = max_bytes;
         if self.at < progress.written
             && let Some(file) = &progress.file
@@ -538,7 +538,7 @@ impl Filling {
                 progress.trim();
                 progress.wake();
                 drop(progress);
-                if let Finished::Stored(file) = done.finished
+                if let WrittenAs::File(file) = done.finished
                     && let Some(visit) = self.visit.take()
                 {
                     visit.stored(file);

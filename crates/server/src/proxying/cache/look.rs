@@ -2,7 +2,7 @@
 
 use super::super::{PassRuntime, Target};
 use super::fill::Fill;
-use super::stored::{Stored, Unusable};
+use super::stored::{StoredResponse, Unusable};
 use super::{CacheState, CacheStatus, CacheZone, form, purge, settings, update};
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
@@ -110,9 +110,9 @@ pub(super) fn any(exchange: &Exchange, list: &[Template]) -> bool {
 }
 
 /// Where responses are kept: the configuration, and the zone itself.
-type Place = (Arc<CachePath>, Arc<CacheZone>);
+type ZoneInUse = (Arc<CachePath>, Arc<CacheZone>);
 
-fn zone_of(exchange: &Exchange, settings: &CacheSettings) -> Result<Option<Place>, StatusCode> {
+fn zone_of(exchange: &Exchange, settings: &CacheSettings) -> Result<Option<ZoneInUse>, StatusCode> {
     let path = match &settings.zone {
         ZoneOf::Named(path) => path,
         ZoneOf::Evaluated(name, paths) => {
@@ -191,7 +191,7 @@ fn forbid(exchange: &mut Exchange) {
 /// What one look at a key has found.
 enum Sight {
     /// A file, with the request's part in its key.
-    File(Visit<Fill>, Box<Stored>),
+    File(Visit<Fill>, Box<StoredResponse>),
     /// A response that is being received.
     Filling(Arc<Fill>),
     /// A response that is stale already, and about to be stored.
@@ -352,7 +352,7 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
     }
     if is_there {
         let path = state.zone.file_path(&state.hash);
-        match Stored::read(&path, &state.key, first_bytes).await {
+        match StoredResponse::read(&path, &state.key, first_bytes).await {
             Ok(stored) => match fits(exchange, state, is_variant, &stored.header) {
                 Fit::Fits => return Sight::File(visit, Box::new(stored)),
                 Fit::Other(hash) => {
@@ -383,7 +383,7 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
 }
 
 /// While the zone is cold, files are met that the index does not know.
-fn note_found(visit: &Visit<Fill>, zone: &CacheZone, stored: &Stored) {
+fn note_found(visit: &Visit<Fill>, zone: &CacheZone, stored: &StoredResponse) {
     if zone.is_cold()
         && let Ok(metadata) = sealane_sys::file::stat_fd(std::os::fd::AsFd::as_fd(&*stored.file))
     {
@@ -459,7 +459,7 @@ fn found(
     pass: &PassRuntime,
     settings: &CacheSettings,
     mut visit: Visit<Fill>,
-    stored: Box<Stored>,
+    stored: Box<StoredResponse>,
 ) -> Option<Outcome> {
     let Some(head) = form::decode(&pass.pass, &stored.head) else {
         let path = visit.zone().file_path(visit.hash());

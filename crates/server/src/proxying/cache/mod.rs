@@ -46,7 +46,7 @@ use sealane_http::Method;
 use sealane_http::date::ImfDate;
 use sealane_http::headers::KnownHeader;
 use std::sync::Arc;
-use stored::Stored;
+use stored::StoredResponse;
 
 /// A zone of cached responses.
 pub(crate) type CacheZone = Zone<Fill>;
@@ -64,7 +64,7 @@ pub(crate) struct CacheState {
     is_cacheable: bool,
     visit: Option<Visit<Fill>>,
     /// A response that is not fresh any more.
-    stale: Option<Box<Stored>>,
+    stale: Option<Box<StoredResponse>>,
     /// The stale response may be served if the origin fails, whatever the configuration says
     /// (`stale-if-error`).
     allows_stale: bool,

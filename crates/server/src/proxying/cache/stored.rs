@@ -16,7 +16,7 @@ const FIRST_BYTES: usize = 4 << 10;
 
 /// A response in a file.
 #[derive(Debug, Clone)]
-pub(super) struct Stored {
+pub(super) struct StoredResponse {
     pub(super) header: CacheHeader,
     /// The head, as it is kept.
     pub(super) head: Vec<u8>,
@@ -36,7 +36,7 @@ pub(super) enum Unusable {
     Failed(&'static str, Errno),
 }
 
-impl Stored {
+impl StoredResponse {
     /// Reads the file of a key. `first_bytes` is where its body begins, or 0.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Stored {
         path: &Path,
         key: &CacheKey,
         first_bytes: usize,
-    ) -> Result<Stored, Unusable> {
+    ) -> Result<StoredResponse, Unusable> {
         let mut name = path.as_os_str().as_bytes().to_vec();
         name.push(0);
         let opened = match open_now(&name, None) {
@@ -74,7 +74,7 @@ impl Stored {
         }
         let header = header.map_err(Unusable::Mismatch)?;
         let (head_start, body_start) = (header.header_start, header.body_start);
-        let stored = Stored {
+        let stored = StoredResponse {
             head: beginning[usize::from(head_start)..usize::from(body_start)].to_vec(),
             header,
             file,

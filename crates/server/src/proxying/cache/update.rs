@@ -1,7 +1,7 @@
 //! `cache_background_update`: a stale response is served, and updated meanwhile.
 
 use super::fill::Fill;
-use super::stored::Stored;
+use super::stored::StoredResponse;
 use super::{CacheState, CacheStatus};
 use crate::exchange::Exchange;
 use crate::subrequest;
@@ -17,7 +17,7 @@ pub(super) fn take_state(exchange: &mut Exchange) -> Option<Box<CacheState>> {
 }
 
 /// Begins to update a response; the visit is the right to do it.
-pub(super) fn begin(exchange: &mut Exchange, visit: Visit<Fill>, stale: Box<Stored>) {
+pub(super) fn begin(exchange: &mut Exchange, visit: Visit<Fill>, stale: Box<StoredResponse>) {
     let Some(state) = super::state(exchange) else {
         return;
     };

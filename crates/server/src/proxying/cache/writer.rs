@@ -34,20 +34,20 @@ pub(super) struct Start {
     pub(super) head: Vec<u8>,
 }
 
-type Work = Pin<Box<dyn Future<Output = Result<(TempFile, u64, Finished), String>> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Result<(TempFile, u64, WrittenAs), String>> + Send>>;
 
 /// What has been done.
-pub(super) struct Done {
+pub(super) struct Written {
     pub(super) file: Arc<OpenFile>,
     /// Bytes of the body that are in the file.
     pub(super) written: u64,
-    pub(super) finished: Finished,
+    pub(super) finished: WrittenAs,
 }
 
 /// Whether the file has its name.
-pub(super) enum Finished {
-    Not,
-    Stored(StoredFile),
+pub(super) enum WrittenAs {
+    Part,
+    File(StoredFile),
 }
 
 impl Writer {
@@ -92,7 +92,7 @@ impl Writer {
     ///
     /// # Errors
     /// What failed, in nginx's words.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, String>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Written, String>> {
         let Some(work) = &mut self.work else {
             return Poll::Pending;
         };
@@ -103,7 +103,7 @@ impl Writer {
             Err(error) => return Poll::Ready(Err(error)),
         };
         self.written = written;
-        let done = Done {
+        let done = Written {
             file: file.shared(),
             written,
             finished,
@@ -124,7 +124,7 @@ struct Job {
 }
 
 impl Job {
-    fn run(self) -> Result<(TempFile, Finished), String> {
+    fn run(self) -> Result<(TempFile, WrittenAs), String> {
         let mut start = self.start;
         if let Some(bytes) = self.complete {
             start.header.length = StoredLength::of(bytes);
@@ -152,13 +152,13 @@ impl Job {
             file.append_blocking(piece).map_err(text)?;
         }
         if self.complete.is_none() {
-            return Ok((file, Finished::Not));
+            return Ok((file, WrittenAs::Part));
         }
         file.rename_blocking(&self.path).map_err(text)?;
         let metadata = fs::metadata(&self.path)
             .map_err(|error| format!("stat() \"{}\" failed ({error})", self.path.display()))?;
         let stored = StoredFile::new(&metadata, start.header.body_start);
-        Ok((file, Finished::Stored(stored)))
+        Ok((file, WrittenAs::File(stored)))
     }
 }
 
