@@ -308,11 +308,12 @@ impl Side<'_> {
                 let handle = scope.spawn(move || self.ask_until(prefix, &request));
                 // In this order: those that wait for others do so behind the first.
                 let end = Instant::now() + PATIENCE;
-                while !handle.is_finished()
-                    && !(is_begun && self.origins.asked(prefix).len() > before)
-                    && !(is_begun && pending.iter().any(|other| !other.is_finished()))
-                    && Instant::now() < end
-                {
+                let may_go_on = || {
+                    let is_asked = || self.origins.asked(prefix).len() > before;
+                    let waits_for_others = || pending.iter().any(|other| !other.is_finished());
+                    handle.is_finished() || is_begun && (is_asked() || waits_for_others())
+                };
+                while !may_go_on() && Instant::now() < end {
                     thread::sleep(Duration::from_micros(200));
                 }
                 pending.push(handle);
