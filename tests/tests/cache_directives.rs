@@ -5,7 +5,7 @@ use sealane_tests::comparison::nginx_version;
 use sealane_tests::reload::{Reload, reload};
 use sealane_tests::{Program, Server, Site, command, nginx_binary, sealane_binary, wire};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 
 /// A version of nginx that is older than what every line below needs.
@@ -248,6 +248,13 @@ fn a_directory_of_somebody_else_is_refused_with_what_to_do() {
     fs::create_dir(site.path("cache")).expect("new");
     let text = "user nobody nogroup; events { } http { proxy_cache_path cache keys_zone=a:1m;
         server { listen 127.0.0.1:%plain%; } }";
+    // Where only root can have made it, it becomes the user's, as in nginx.
+    assert_eq!(answer(&site, &sealane_binary(), text).0, 0);
+    let nobody = fs::metadata(site.path("cache")).expect("there").uid();
+    assert_ne!(nobody, 0);
+    // Where the user can have put it, it may be anybody's.
+    chown(site.path(""), Some(nobody), None).expect("it is ours");
+    chown(site.path("cache"), Some(0), None).expect("it is ours");
     let (status, said) = answer(&site, &sealane_binary(), text);
     assert_eq!(status, 1);
     let words = "[emerg] \"SITE/cache\" is for cached responses but belongs to user 0: let it \

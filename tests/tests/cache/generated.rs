@@ -204,7 +204,7 @@ fn reason(outcome: &Outcome) -> Option<&'static str> {
         return Some("a response is kept though the client that it was asked for gets 412");
     }
     let is_head = |step: &Step| matches!(step, Step::Ask(request) if request.method == "HEAD");
-    if outcome.scenario.family == "fastcgi" && outcome.scenario.steps.iter().any(is_head) {
+    if outcome.scenario.family != "proxy" && outcome.scenario.steps.iter().any(is_head) {
         return Some("what a HEAD brought without its body is not kept; nginx answers GET with it");
     }
     let is_refused = |head: &str| [" 304", " 412"].iter().any(|status| head.contains(status));

@@ -401,7 +401,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
             if let Some(states) = exchange.upstream.as_deref_mut() {
                 states.set_head(Box::new(head.copied()));
             }
-            cache::keep(exchange, pass, &head, buffering)
+            cache::keep(exchange, pass, &head, conversation.method(), buffering)
         }
         None => None,
     };

@@ -224,6 +224,7 @@ pub(in crate::proxying) fn keep(
     exchange: &mut Exchange,
     pass: &PassRuntime,
     head: &UpstreamHead,
+    method: Method,
     buffers: bool,
 ) -> Option<Box<Keeping>> {
     let settings = settings(pass)?;
@@ -237,14 +238,14 @@ pub(in crate::proxying) fn keep(
     if is_cacheable && freshness.allows() {
         answer::mark(exchange, head, false);
     }
-    // Applications are asked HEAD as such. A body that they announce and do not send would take the
-    // place of the one that there is.
-    let lacks_body = exchange.request.head.method == Method::Head
-        && !matches!(pass.pass, Pass::Proxy(_))
-        && matches!(
-            head.parsed.framing(Method::Get),
-            ResponseFraming::Length(1..)
-        );
+    // A body that was announced and not sent would take the place of the one that there is; and
+    // without a length nothing would tell the response from one to GET with an empty body.
+    let lacks_body = method == Method::Head
+        && match (&pass.pass, head.parsed.framing(Method::Get)) {
+            (_, ResponseFraming::None | ResponseFraming::Length(0)) => false,
+            (Pass::Proxy(_), ResponseFraming::Length(_)) => false,
+            _ => true,
+        };
     let may = is_cacheable && buffers && !refuses && !lacks_body && freshness.allows();
     if freshness.valid_s == 0
         && let Some(time) = settings.valid(status.0)
