@@ -240,12 +240,14 @@ pub(in crate::proxying) fn keep(
     }
     // A body that was announced and not sent would take the place of the one that there is; and
     // without a length nothing would tell the response from one to GET with an empty body.
-    let lacks_body = method == Method::Head
-        && match (&pass.pass, head.parsed.framing(Method::Get)) {
-            (_, ResponseFraming::None | ResponseFraming::Length(0)) => false,
-            (Pass::Proxy(_), ResponseFraming::Length(_)) => false,
-            _ => true,
-        };
+    let announced = head.parsed.framing(Method::Get);
+    let has_none = matches!(
+        announced,
+        ResponseFraming::None | ResponseFraming::Length(0)
+    );
+    let is_told_apart =
+        matches!(pass.pass, Pass::Proxy(_)) && matches!(announced, ResponseFraming::Length(_));
+    let lacks_body = method == Method::Head && !has_none && !is_told_apart;
     let may = is_cacheable && buffers && !refuses && !lacks_body && freshness.allows();
     if freshness.valid_s == 0
         && let Some(time) = settings.valid(status.0)
