@@ -23,12 +23,14 @@ impl<F> Zone<F> {
     /// The path of the file, and why it cannot be removed.
     pub fn purge(&self, hash: &Hash) -> Result<Purged, (PathBuf, io::Error)> {
         let mut waiting = Vec::new();
+        let mut was_there = false;
         let mut shard = self.shard(hash);
         if let Some(entry) = shard.get_mut(hash) {
+            was_there = entry.exists;
             entry.forget_file(self);
             entry.failure = 0;
             if let Some(active) = &mut entry.active {
-                active.fill = None;
+                was_there |= active.fill.take().is_some();
                 active.purges = active.purges.wrapping_add(1);
                 waiting = std::mem::take(&mut active.waiting);
             }
@@ -40,7 +42,10 @@ impl<F> Zone<F> {
         let path = self.file_path(hash);
         match fs::remove_file(&path) {
             Ok(()) => Ok(Purged::Gone),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Purged::Unknown),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(match was_there {
+                true => Purged::Gone,
+                false => Purged::Unknown,
+            }),
             Err(error) => Err((path, error)),
         }
     }

@@ -239,13 +239,6 @@ impl<F> Visit<F> {
         wake(waiting);
     }
 
-    /// Others must not begin to read this response any more: it cannot be stored.
-    pub fn withdraw_fill(&mut self) {
-        if let Some(fill) = self.fill.take() {
-            self.entry(|entry| entry.drop_fill(&fill));
-        }
-    }
-
     /// A file was found although the key was not known.
     pub fn note_file(&self, file: StoredFile) {
         let zone = &self.zone;
@@ -264,16 +257,25 @@ impl<F> Visit<F> {
     }
 
     /// The response has its file. Whoever waited can have it now.
+    ///
+    /// If the key was purged while the file got its name, the file goes again.
     pub fn stored(self, file: StoredFile) {
         let zone = &self.zone;
-        self.entry(|entry| {
-            entry.failure = 0;
-            entry.set_file(zone, file);
-            // As it is dropped now, those who wait are woken.
+        let is_purged = self.entry(|entry| {
             let active = entry.active();
+            // As it is dropped now, those who wait are woken.
             active.updating = None;
-            active.newest_stored = self.fill_number;
+            let is_purged = active.purges != self.purges;
+            if !is_purged {
+                active.newest_stored = self.fill_number;
+                entry.failure = 0;
+                entry.set_file(zone, file);
+            }
+            is_purged
         });
+        if is_purged {
+            zone.doom(self.hash);
+        }
     }
 
     /// Waits for the right to make the response of this request the file. Responses of one key

@@ -144,11 +144,21 @@ fn a_purge_outlasts_a_response_that_was_asked_for_before() {
     store(&zone, 1, 0);
     let mut cx = Context::from_waker(Waker::noop());
     let (mut before, _) = begin(&zone, 1, 0);
+    assert!(matches!(zone.purge(&hash(1)), Ok(Purged::Gone)));
     assert!(matches!(zone.purge(&hash(1)), Ok(Purged::Unknown)));
     assert_eq!(before.poll_store(&mut cx), Poll::Ready(false));
     assert_eq!(zone.bytes(), 0);
     let (mut after, _) = begin(&zone, 1, 0);
     assert_eq!(after.poll_store(&mut cx), Poll::Ready(true));
+    // A purge while the file gets its name.
+    assert!(matches!(zone.purge(&hash(1)), Ok(Purged::Unknown)));
+    after.stored(StoredFile {
+        inode: 8,
+        sectors: 8,
+        body_start: 500,
+    });
+    assert_eq!(zone.take_doomed(), [hash(1)]);
+    assert_eq!(begin(&zone, 1, 0).1, Found::Nothing { is_new: false });
 }
 
 /// A directory that is gone with the test.

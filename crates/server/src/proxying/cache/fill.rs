@@ -547,14 +547,12 @@ impl Filling {
                 true
             }
             Poll::Ready(Err(error)) => {
+                // Nobody else begins to read it, from before the line is there.
+                self.visit = None;
                 self.log(
                     LogLevel::Crit,
                     format_args!("{error} while reading upstream: the response is not cached"),
                 );
-                if let Some(visit) = &mut self.visit {
-                    visit.withdraw_fill();
-                }
-                self.visit = None;
                 let mut progress = self.fill.progress();
                 progress.disk_has_failed = true;
                 progress.trim();
