@@ -176,7 +176,6 @@ impl<F> Zone<F> {
         if !entry.exists && !entry.is_visited() {
             entry.uses = entry.uses.max(1);
             entry.exists = true;
-            entry.inode = file.inode;
             entry.sectors = file.sectors;
             self.resize(0, file.sectors);
         }

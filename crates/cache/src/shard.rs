@@ -17,8 +17,6 @@ pub(crate) struct Entry<F> {
     pub(crate) expires_s: u32,
     /// Until when `failure` holds.
     pub(crate) failure_until_s: u32,
-    /// The inode of its file.
-    pub(crate) inode: u64,
     /// Room that the file takes, in sectors of 512 bytes.
     pub(crate) sectors: u32,
     newer: u32,
@@ -30,8 +28,6 @@ pub(crate) struct Entry<F> {
     pub(crate) uses: u16,
     /// There is a file.
     pub(crate) exists: bool,
-    /// A file is being removed.
-    pub(crate) deleting: bool,
     /// What requests that are under way need.
     pub(crate) active: Option<Box<Active<F>>>,
 }
@@ -105,7 +101,6 @@ impl<F> Shard<F> {
             hash,
             expires_s: 0,
             failure_until_s: 0,
-            inode: 0,
             sectors: 0,
             newer: NONE,
             older: NONE,
@@ -113,7 +108,6 @@ impl<F> Shard<F> {
             failure: 0,
             uses: 0,
             exists: false,
-            deleting: false,
             active: None,
         };
         let at = match self.free.pop() {

@@ -54,8 +54,6 @@ pub enum Found {
 /// A complete file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredFile {
-    /// Its inode.
-    pub inode: u64,
     /// Room that it takes, in sectors of 512 bytes.
     pub sectors: u32,
     /// Where the body begins.
@@ -70,7 +68,6 @@ impl StoredFile {
     /// The facts about an open file.
     pub fn new(metadata: &std::fs::Metadata, body_start: u16) -> StoredFile {
         StoredFile {
-            inode: metadata.ino(),
             sectors: u32::try_from(metadata.blocks()).unwrap_or(u32::MAX),
             body_start,
         }
@@ -162,27 +159,18 @@ impl<F> Visit<F> {
     /// Becomes the request that asks the origin, unless another one is and has been for less than
     /// its `age`. Returns whether this one is it.
     pub fn lock(&mut self, now: Instant, age: Duration) -> bool {
-        let until = now + age;
-        let has_it = self.entry(|entry| {
-            let active = entry.active();
-            let is_free = active.updating.is_none_or(|until| until <= now);
-            if is_free {
-                active.updating = Some(until);
-            }
-            is_free
-        });
-        if has_it {
-            self.updating = Some(until);
-        }
-        has_it
+        self.lock_until(now + age, |held| held.is_none_or(|until| until <= now))
     }
 
     /// The same for a stale response: there others do not wait, so no age ends it.
     pub fn lock_stale(&mut self, now: Instant) -> bool {
-        let until = now + Duration::from_secs(1 << 31);
+        self.lock_until(now + Duration::from_secs(1 << 31), |held| held.is_none())
+    }
+
+    fn lock_until(&mut self, until: Instant, is_free: impl Fn(Option<Instant>) -> bool) -> bool {
         let has_it = self.entry(|entry| {
             let active = entry.active();
-            let is_free = active.updating.is_none();
+            let is_free = is_free(active.updating);
             if is_free {
                 active.updating = Some(until);
             }
@@ -321,7 +309,6 @@ impl<F> Entry<F> {
     fn set_file(&mut self, zone: &Zone<F>, file: StoredFile) {
         zone.resize(self.sectors, file.sectors);
         self.exists = true;
-        self.inode = file.inode;
         self.sectors = file.sectors;
         self.body_start = file.body_start;
     }
@@ -329,7 +316,6 @@ impl<F> Entry<F> {
     pub(crate) fn forget_file(&mut self, zone: &Zone<F>) {
         zone.resize(self.sectors, 0);
         self.exists = false;
-        self.inode = 0;
         self.sectors = 0;
         self.body_start = 0;
     }
@@ -395,7 +381,7 @@ impl<F> Drop for Visit<F> {
         }
         if active.visits == 0 {
             entry.active = None;
-            if !entry.exists && entry.failure == 0 && self.caches_at_once && !entry.deleting {
+            if !entry.exists && entry.failure == 0 && self.caches_at_once {
                 shard.remove(at);
                 self.zone.keys.fetch_sub(1, Ordering::Relaxed);
             }
@@ -450,7 +436,6 @@ mod tests {
         };
         let cx = &mut Context::from_waker(Waker::noop());
         let file = StoredFile {
-            inode: 1,
             sectors: 8,
             body_start: 400,
         };

@@ -243,17 +243,30 @@ fn permit(exchange: &Exchange, uri: &[u8], kind: SubrequestKind) -> Option<Subre
 
 /// The same request again, in the same location (`slice`); `None` if it has too many subrequests.
 pub(crate) fn again(exchange: &Exchange) -> Option<Exchange> {
+    // The client may go meanwhile.
+    same_again(
+        exchange,
+        SubrequestKind::Slice,
+        None,
+        exchange.client.clone(),
+    )
+}
+
+fn same_again(
+    exchange: &Exchange,
+    kind: SubrequestKind,
+    body: Option<ReceivedBody>,
+    client: ClientLink,
+) -> Option<Exchange> {
     let request = &exchange.request;
-    let kind = SubrequestKind::Slice;
     let mut again = Subrequest {
         kind,
         permit: permit(exchange, &request.uri, kind)?,
         uri: &request.uri,
         args: request.args.as_deref(),
         method: request.head.method,
-        body: None,
-        // The client may go meanwhile.
-        client: exchange.client.clone(),
+        body,
+        client,
     }
     .of(exchange);
     again.location = exchange.location;
@@ -270,22 +283,8 @@ pub(crate) fn copy_in_background(exchange: &Exchange) -> Option<Exchange> {
     if !has_room(exchange, &request.uri, "updating") {
         return None;
     }
-    let kind = SubrequestKind::Update;
-    let mut copy = Subrequest {
-        kind,
-        permit: permit(exchange, &request.uri, kind)?,
-        uri: &request.uri,
-        args: request.args.as_deref(),
-        method: request.head.method,
-        body: request.received.clone(),
-        client: ClientLink::default(),
-    }
-    .of(exchange);
-    copy.location = exchange.location;
-    copy.request.values = request.values.all();
-    copy.request.internal = request.internal;
-    copy.request.uri_replaced = request.uri_replaced;
-    Some(copy)
+    let (kind, body) = (SubrequestKind::Update, request.received.clone());
+    same_again(exchange, kind, body, ClientLink::default())
 }
 
 /// Runs it, after what is being done now. Nobody reads its response.

@@ -172,13 +172,14 @@ async fn open_by(
             }
         }
     }
-    let mut result = open_at_once_or_from_disk(path, rule).await;
+    let name = path.nul_terminated();
+    let mut result = open_at_once_or_from_disk(name, rule).await;
     if result
         .as_ref()
         .is_err_and(|errno| errno.is_out_of_descriptors())
         && cache.shed(SHED_ENTRIES) > 0
     {
-        result = open_at_once_or_from_disk(path, rule).await;
+        result = open_at_once_or_from_disk(name, rule).await;
     }
     match &settings {
         Some(settings) => cache.store(settings, key, now, result),
@@ -193,18 +194,22 @@ async fn open_by(
 /// the current requests, few enough to leave a warm cache.
 pub(crate) const SHED_ENTRIES: usize = 32;
 
-async fn open_at_once_or_from_disk(
-    path: &FilePath,
+/// Opens a path (with its NUL), without waiting if that takes no disk access.
+///
+/// # Errors
+/// The errno of opening the file.
+pub(crate) async fn open_at_once_or_from_disk(
+    name: &[u8],
     rule: Option<LinkRule>,
 ) -> Result<Opened, Errno> {
-    match open_now(path.nul_terminated(), rule) {
+    match open_now(name, rule) {
         Some(result) => result,
-        None => Box::pin(open_from_disk(path, rule)).await,
+        None => Box::pin(open_from_disk(name, rule)).await,
     }
 }
 
-async fn open_from_disk(path: &FilePath, rule: Option<LinkRule>) -> Result<Opened, Errno> {
-    let name = path.nul_terminated().to_vec();
+async fn open_from_disk(name: &[u8], rule: Option<LinkRule>) -> Result<Opened, Errno> {
+    let name = name.to_vec();
     disk::run(move || open_blocking(&name, rule)).await
 }
 

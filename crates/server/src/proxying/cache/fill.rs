@@ -99,6 +99,16 @@ impl FillProgress {
         }
     }
 
+    /// Somebody has read on, or reads no more. Without a disk that makes room.
+    fn note_read(&mut self) {
+        if self.disk_has_failed {
+            self.trim();
+            if let Some(task) = self.task.take() {
+                task.wake();
+            }
+        }
+    }
+
     /// Drops what is in the file, or, without one, what everybody has read.
     fn trim(&mut self) {
         let until = match self.disk_has_failed {
@@ -263,11 +273,8 @@ impl BodySource for FillReader {
         self.take(&progress, out, max_bytes);
         let has_some = self.at > before;
         progress.readers[self.number] = Some(self.at);
-        if has_some && progress.disk_has_failed {
-            progress.trim();
-            if let Some(task) = progress.task.take() {
-                task.wake();
-            }
+        if has_some {
+            progress.note_read();
         }
         let has_all = self.at == progress.arrived();
         match &progress.end {
@@ -324,12 +331,7 @@ impl Drop for FillReader {
     fn drop(&mut self) {
         let mut progress = self.fill.progress();
         progress.readers[self.number] = None;
-        if progress.disk_has_failed {
-            progress.trim();
-            if let Some(task) = progress.task.take() {
-                task.wake();
-            }
-        }
+        progress.note_read();
     }
 }
 

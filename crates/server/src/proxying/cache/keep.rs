@@ -53,19 +53,21 @@ pub(in crate::proxying) fn failed(
     }
     // As in nginx, these statuses can stand for a response, too.
     let can_stand = status == StatusCode::BAD_GATEWAY || status == StatusCode::GATEWAY_TIMEOUT;
-    if can_stand {
-        let valid = settings.valid(status.0).filter(|time| !time.is_zero());
+    if can_stand && let Some(until_s) = configured_until(settings, status, unix_coarse_s()) {
         let state = state_mut(exchange)?;
-        if let Some(time) = valid.filter(|_| state.is_cacheable) {
-            stand_for_response(state, status, unix_coarse_s() + seconds(time));
+        if state.is_cacheable {
+            stand_for_response(state, status, until_s);
         }
     }
     state_mut(exchange)?.visit = None;
     None
 }
 
-fn seconds(time: std::time::Duration) -> i64 {
-    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
+/// Until when a response with this status is fresh, as `cache_valid` has it; `None` if it is not.
+fn configured_until(settings: &CacheSettings, status: StatusCode, now_s: i64) -> Option<i64> {
+    let time = settings.valid(status.0).filter(|time| !time.is_zero())?;
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    Some(now_s.saturating_add(seconds))
 }
 
 fn stand_for_response(state: &mut CacheState, status: StatusCode, until_s: i64) {
@@ -127,10 +129,9 @@ async fn confirm(
         freshness = Freshness::of(&kept, ignored, now_s);
     }
     if freshness.valid_s == 0
-        && let Some(time) = settings.valid(kept.parsed.status.0)
-        && !time.is_zero()
+        && let Some(until_s) = configured_until(settings, kept.parsed.status, now_s)
     {
-        freshness.valid_s = now_s.saturating_add(seconds(time));
+        freshness.valid_s = until_s;
     }
     if freshness.valid_s != 0 {
         stored.header.valid_s = freshness.valid_s;
@@ -191,10 +192,7 @@ pub(in crate::proxying) fn intercepted(
     if state.is_cacheable && freshness.allows() {
         let status = head.parsed.status;
         let until_s = match freshness.valid_s {
-            0 => settings
-                .valid(status.0)
-                .filter(|time| !time.is_zero())
-                .map(|time| now_s.saturating_add(seconds(time))),
+            0 => configured_until(settings, status, now_s),
             time => Some(time),
         };
         if let Some(until_s) = until_s {
@@ -250,10 +248,9 @@ pub(in crate::proxying) fn keep(
     let lacks_body = method == Method::Head && !has_none && !is_told_apart;
     let may = is_cacheable && buffers && !refuses && !lacks_body && freshness.allows();
     if freshness.valid_s == 0
-        && let Some(time) = settings.valid(status.0)
-        && !time.is_zero()
+        && let Some(until_s) = configured_until(settings, status, now_s)
     {
-        freshness.valid_s = now_s.saturating_add(seconds(time));
+        freshness.valid_s = until_s;
     }
     let kept = match may && freshness.valid_s != 0 {
         true => prepare(exchange, pass, head, freshness, now_s),

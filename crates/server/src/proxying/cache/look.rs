@@ -384,12 +384,9 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
 
 /// While the zone is cold, files are met that the index does not know.
 fn note_found(visit: &Visit<Fill>, zone: &CacheZone, stored: &StoredResponse) {
-    if zone.is_cold()
-        && let Ok(metadata) = sealane_sys::file::stat_fd(std::os::fd::AsFd::as_fd(&*stored.file))
-    {
+    if zone.is_cold() {
         let file = sealane_cache::StoredFile {
-            inode: metadata.inode,
-            sectors: u32::try_from(metadata.size.div_ceil(4096) * 8).unwrap_or(u32::MAX),
+            sectors: u32::try_from(stored.file.size().div_ceil(4096) * 8).unwrap_or(u32::MAX),
             body_start: stored.header.body_start,
         };
         visit.note_file(file);

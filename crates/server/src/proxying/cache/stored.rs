@@ -1,6 +1,7 @@
 //! Responses that are read from cache files.
 
-use crate::open_file_cache::{Errno, OpenFile, Opened, open_blocking, open_now};
+use crate::handlers::open_at_once_or_from_disk;
+use crate::open_file_cache::{Errno, OpenFile, Opened};
 use sealane_cache::{CacheHeader, CacheKey, FIXED_BYTES, Mismatch};
 use sealane_io::disk;
 use sealane_sys::file;
@@ -48,11 +49,7 @@ impl StoredResponse {
     ) -> Result<StoredResponse, Unusable> {
         let mut name = path.as_os_str().as_bytes().to_vec();
         name.push(0);
-        let opened = match open_now(&name, None) {
-            Some(opened) => opened,
-            None => disk::run(move || open_blocking(&name, None)).await,
-        };
-        let file = match opened {
+        let file = match open_at_once_or_from_disk(&name, None).await {
             Ok(Opened::File(file, _)) => file,
             Ok(Opened::Directory | Opened::Other) => {
                 return Err(Unusable::Mismatch(Mismatch::TooSmall));

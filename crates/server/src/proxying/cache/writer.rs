@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 /// Writes one response.
 pub(super) struct Writer {
     /// What the file begins with; the length of the body comes in when it is known.
-    start: Start,
+    start: Arc<Start>,
     /// Where it will be.
     path: PathBuf,
     /// Where it is written; `None` is beside its place.
@@ -26,7 +26,6 @@ pub(super) struct Writer {
 }
 
 /// The beginning of a file.
-#[derive(Clone)]
 pub(super) struct Start {
     pub(super) header: CacheHeader,
     pub(super) key: CacheKey,
@@ -56,7 +55,7 @@ impl Writer {
 
     pub(super) fn new(start: Start, path: PathBuf, temp_path: Option<Arc<TempPath>>) -> Writer {
         Writer {
-            start,
+            start: Arc::new(start),
             path,
             temp_path,
             file: None,
@@ -75,7 +74,7 @@ impl Writer {
         let added: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let job = Job {
             file: self.file.take(),
-            start: self.start.clone(),
+            start: Arc::clone(&self.start),
             path: self.path.clone(),
             temp_path: self.temp_path.clone(),
             pieces,
@@ -116,7 +115,7 @@ impl Writer {
 /// What a disk thread does at a time.
 struct Job {
     file: Option<TempFile>,
-    start: Start,
+    start: Arc<Start>,
     path: PathBuf,
     temp_path: Option<Arc<TempPath>>,
     pieces: Vec<Bytes>,
@@ -125,14 +124,15 @@ struct Job {
 
 impl Job {
     fn run(self) -> Result<(TempFile, WrittenAs), String> {
-        let mut start = self.start;
+        let start = &*self.start;
+        let mut header = start.header.clone();
         if let Some(bytes) = self.complete {
-            start.header.length = StoredLength::of(bytes);
+            header.length = StoredLength::of(bytes);
         }
         let mut file = match self.file {
             Some(mut file) => {
                 if self.complete.is_some() {
-                    let fixed = start.header.fixed(&start.key);
+                    let fixed = header.fixed(&start.key);
                     file.overwrite_blocking(0, &fixed).map_err(text)?;
                 }
                 file
@@ -143,7 +143,7 @@ impl Job {
                     None => TempFile::create_beside_blocking(&self.path),
                 };
                 let mut file = created.map_err(text)?;
-                let bytes = start.header.encode(&start.key, &start.head);
+                let bytes = header.encode(&start.key, &start.head);
                 file.append_blocking(&bytes).map_err(text)?;
                 file
             }
@@ -157,7 +157,7 @@ impl Job {
         file.rename_blocking(&self.path).map_err(text)?;
         let metadata = fs::metadata(&self.path)
             .map_err(|error| format!("stat() \"{}\" failed ({error})", self.path.display()))?;
-        let stored = StoredFile::new(&metadata, start.header.body_start);
+        let stored = StoredFile::new(&metadata, header.body_start);
         Ok((file, WrittenAs::File(stored)))
     }
 }
