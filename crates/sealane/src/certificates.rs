@@ -17,6 +17,7 @@ pub(crate) use self::kept::KeptStaples;
 use self::acme::{CommandDesk, Keepers, Records};
 use self::clients::Clients;
 use self::stapling::{Kept, Settings};
+use crate::control_thread;
 use crate::journal::{Journal, note};
 use crate::materials;
 use sealane_conf::model::Http;
@@ -168,17 +169,7 @@ fn start(
     requests: mpsc::Receiver<StatusRequest>,
     keepers: Keepers,
 ) -> io::Result<mpsc::UnboundedSender<Work>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()?;
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
-    thread.spawn(move || {
-        let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-        runtime.block_on(run(receiver, requests, master, keepers))
-    })?;
-    Ok(sender)
+    control_thread::start(THREAD_NAME, |work| run(work, requests, master, keepers))
 }
 
 /// Looks after certificates until all senders are gone.

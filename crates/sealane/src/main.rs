@@ -17,6 +17,7 @@
 //! | `program.rs` | the binary that an upgrade executes |
 //! | `reload/` | another configuration while the server runs |
 //! | `control.rs`, `worker_process.rs` | the worker process and its channel to the master |
+//! | `control_thread.rs` | threads of the worker process with an event loop of their own |
 //! | `certificates.rs` | OCSP responses, for staples and about clients |
 //! | `signaller.rs` | `-s` |
 //! | `bench.rs` | `sealane bench`: where the load generator is |
@@ -32,6 +33,7 @@ mod bench;
 mod certificates;
 mod command;
 mod control;
+mod control_thread;
 mod cpus;
 mod crash;
 mod daemon;

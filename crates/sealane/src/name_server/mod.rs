@@ -13,6 +13,7 @@ mod zones;
 use self::answer::{MAX_QUERY_BYTES, respond};
 use self::rate::{RateLimit, Verdict};
 use self::zones::Zones;
+use crate::control_thread;
 use crate::journal::{Journal, note};
 use crate::sockets;
 use sealane_conf::model::Http;
@@ -99,7 +100,7 @@ impl NameServerThread {
             .extend(new.iter().map(|(address, _)| address.clone()));
         let work = match &self.work {
             Some(work) => work,
-            None => self.work.insert(start()?),
+            None => self.work.insert(control_thread::start(THREAD_NAME, run)?),
         };
         let sent = work.send(Work {
             answering: Answering {
@@ -118,20 +119,6 @@ impl NameServerThread {
         self.work = None;
         self.known.clear();
     }
-}
-
-fn start() -> io::Result<mpsc::UnboundedSender<Work>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()?;
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
-    thread.spawn(move || {
-        let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-        runtime.block_on(run(receiver))
-    })?;
-    Ok(sender)
 }
 
 /// Serves until the sender is gone.

@@ -16,6 +16,7 @@ use self::keeper::KeptServer;
 use self::names::NameResolver;
 
 use self::dns::Dns;
+use crate::control_thread;
 use crate::journal::{Journal, note};
 use sealane_conf::model;
 use std::io;
@@ -97,7 +98,7 @@ impl ResolverThread {
         let work = match &self.work {
             Some(work) => work,
             None if resolvers.all.is_empty() => return Ok(()),
-            None => self.work.insert(start()?),
+            None => self.work.insert(control_thread::start(THREAD_NAME, run)?),
         };
         let sent = work.send(Work {
             resolvers: resolvers.all.clone(),
@@ -106,20 +107,6 @@ impl ResolverThread {
         });
         sent.map_err(|_| io::Error::other("the thread has ended; see the alert before"))
     }
-}
-
-fn start() -> io::Result<mpsc::UnboundedSender<Work>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()?;
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
-    thread.spawn(move || {
-        let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-        runtime.block_on(run(receiver))
-    })?;
-    Ok(sender)
 }
 
 /// Answers requests and keeps peers until all senders are gone.

@@ -5,6 +5,7 @@ use super::ring_keeper::{JOIN_TIMEOUT, Keeper, KeptRing, SharedRing, restore};
 use super::state::write_state_file;
 use super::{RemoteStore, Rest, answer_requests};
 use crate::control;
+use crate::control_thread;
 use crate::journal::{Journal, note};
 use sealane_log::OsError;
 use sealane_server::Snapshot;
@@ -153,19 +154,8 @@ impl StoreThread {
 }
 
 fn start(sink: StateSink, journal: &Journal) -> io::Result<mpsc::UnboundedSender<Work>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()?;
-    let (sender, receiver) = mpsc::unbounded_channel();
     let keeper = Keeper::new(Vec::new(), sink, journal.clone());
-    std::thread::Builder::new()
-        .name(THREAD_NAME.to_owned())
-        .spawn(move || {
-            let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-            runtime.block_on(run(keeper, receiver))
-        })?;
-    Ok(sender)
+    control_thread::start(THREAD_NAME, |work| run(keeper, work))
 }
 
 /// Runs until all senders are gone.
