@@ -53,7 +53,7 @@ enum Question {
 }
 
 impl NameResolver {
-    /// A resolver that is not started yet: lookups wait for [`super::start`].
+    /// A resolver that is not started yet: lookups wait for [`super::ResolverThread`].
     pub(super) fn new(conf: Arc<model::Resolver>, timeout: Duration) -> NameResolver {
         let (questions, queue) = mpsc::channel(MAX_QUEUED);
         NameResolver {
