@@ -175,9 +175,7 @@ impl<F> Zone<F> {
         entry.expires_s = expires_s;
         if !entry.exists && !entry.is_visited() {
             entry.uses = entry.uses.max(1);
-            entry.exists = true;
-            entry.sectors = file.sectors;
-            self.resize(0, file.sectors);
+            entry.set_file(self, file);
         }
         true
     }

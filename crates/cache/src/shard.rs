@@ -19,6 +19,8 @@ pub(crate) struct Entry<F> {
     pub(crate) failure_until_s: u32,
     /// Room that the file takes, in sectors of 512 bytes.
     pub(crate) sectors: u32,
+    /// Which of the zone's files it is: every file that is stored or found gets a number.
+    pub(crate) file_number: u32,
     newer: u32,
     older: u32,
     pub(crate) body_start: u16,
@@ -102,6 +104,7 @@ impl<F> Shard<F> {
             expires_s: 0,
             failure_until_s: 0,
             sectors: 0,
+            file_number: 0,
             newer: NONE,
             older: NONE,
             body_start: 0,

@@ -36,6 +36,8 @@ pub enum Found {
     File {
         /// Where the body begins in it: as much has to be read.
         body_start: u16,
+        /// Requests for the key so far, this one included, as far as they matter.
+        uses: u16,
     },
     /// There is none, and the response may be cached.
     Nothing {
@@ -122,6 +124,7 @@ impl<F> Visit<F> {
         let found = match entry.failure {
             0 if entry.exists => Found::File {
                 body_start: entry.body_start,
+                uses: entry.uses,
             },
             0 if enough => Found::Nothing { is_new },
             0 => Found::Scarce { is_new },
@@ -149,6 +152,12 @@ impl<F> Visit<F> {
     /// The key's hash.
     pub fn hash(&self) -> &Hash {
         &self.hash
+    }
+
+    /// Which of the zone's files the key has now; `None` if it has none. A copy of the response
+    /// in memory is good as long as [`Zone::hit`] says the same.
+    pub fn file_number(&self) -> Option<u32> {
+        self.entry(|entry| entry.exists.then_some(entry.file_number))
     }
 
     /// A response that another request is receiving.
@@ -306,9 +315,10 @@ impl<F> Visit<F> {
 }
 
 impl<F> Entry<F> {
-    fn set_file(&mut self, zone: &Zone<F>, file: StoredFile) {
+    pub(crate) fn set_file(&mut self, zone: &Zone<F>, file: StoredFile) {
         zone.resize(self.sectors, file.sectors);
         self.exists = true;
+        self.file_number = zone.next_file_number();
         self.sectors = file.sectors;
         self.body_start = file.body_start;
     }
@@ -333,6 +343,24 @@ impl<F> Entry<F> {
 }
 
 impl<F> Zone<F> {
+    /// A request that may be answered from memory: the number of the key's file. The request is
+    /// counted, and the key becomes the newest. `None` if there is no file, or if a response
+    /// for the key is under way: then nothing is counted, and a [`Visit`] has to find out.
+    pub fn hit(&self, hash: &Hash, now_s: i64) -> Option<u32> {
+        let mut shard = self.shard(hash);
+        let at = shard.find(hash)?;
+        let entry = shard.at(at);
+        let is_filled = entry.active.as_ref().is_some_and(|all| all.fill.is_some());
+        if !entry.exists || entry.failure != 0 || is_filled {
+            return None;
+        }
+        entry.uses = entry.uses.saturating_add(1);
+        entry.expires_s = self.expires_s(now_s);
+        let number = entry.file_number;
+        shard.touch(at);
+        Some(number)
+    }
+
     /// Whether there is room for one more key; if need be, the oldest goes.
     ///
     /// # Errors

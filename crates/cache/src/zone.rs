@@ -27,6 +27,7 @@ pub struct Zone<F> {
     shards: Box<[Mutex<Shard<F>>]>,
     pub(crate) keys: AtomicUsize,
     pub(crate) sectors: AtomicU64,
+    files: AtomicU32,
     max_keys: AtomicUsize,
     inactive_s: AtomicU32,
     max_bytes: AtomicU64,
@@ -80,6 +81,7 @@ impl<F> Zone<F> {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             keys: AtomicUsize::new(0),
             sectors: AtomicU64::new(0),
+            files: AtomicU32::new(0),
             max_keys: AtomicUsize::new(0),
             inactive_s: AtomicU32::new(0),
             max_bytes: AtomicU64::new(0),
@@ -252,6 +254,11 @@ impl<F> Zone<F> {
         // A panic elsewhere leaves entries consistent: each change is a few assignments.
         let shard = self.shards[index].lock();
         shard.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the next file.
+    pub(crate) fn next_file_number(&self) -> u32 {
+        self.files.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
     /// The file of an entry takes another amount of room.

@@ -30,6 +30,17 @@ pub struct FileVersion {
     len: u8,
 }
 
+/// Which file it is, and when it was changed last: as long as both are the same, so are the bytes,
+/// as far as the file system tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileState {
+    dev: u64,
+    inode: u64,
+    size: u64,
+    mtime_s: i64,
+    mtime_ns: u32,
+}
+
 /// Which symbolic links a path may pass through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRule {
@@ -128,13 +139,31 @@ impl OpenFile {
         }
     }
 
+    /// Which file it is, and in which state it was when it was opened.
+    pub fn state(&self) -> FileState {
+        FileState::of(&self.stat)
+    }
+
     /// Whether both are the same file in the same state.
     pub fn is_unchanged(&self, other: &OpenFile) -> bool {
-        same_state(&self.stat, &other.stat)
+        self.state() == other.state()
     }
 
     /// Reads the whole file from the page cache.
     pub fn read_stable(&self) -> Read {
+        self.read_whole(|bytes, room, position| {
+            file::read_cached_at(self.as_fd(), bytes, room, position).is_ok()
+        })
+    }
+
+    /// Reads the whole file, from the disk if need be. Blocks.
+    pub fn read_stable_blocking(&self) -> Read {
+        self.read_whole(|bytes, room, position| {
+            file::read_at(self.as_fd(), bytes, room, position).is_ok_and(|read| read > 0)
+        })
+    }
+
+    fn read_whole(&self, mut read: impl FnMut(&mut Vec<u8>, usize, u64) -> bool) -> Read {
         let Ok(size) = usize::try_from(self.stat.size) else {
             return Read::NotCached;
         };
@@ -142,13 +171,14 @@ impl OpenFile {
         let mut complete = true;
         while complete && bytes.len() < size {
             let (room, position) = (size - bytes.len(), bytes.len() as u64);
-            complete = file::read_cached_at(self.as_fd(), &mut bytes, room, position).is_ok();
+            complete = read(&mut bytes, room, position);
         }
         // Checked after reading, so that any write in the meantime shows.
         match file::stat_fd(self.as_fd()) {
-            Ok(after) if same_state(&self.stat, &after) && complete => Read::Done(bytes.into()),
-            Ok(after) if same_state(&self.stat, &after) => Read::NotCached,
-            _ => Read::Changed,
+            Ok(after) if FileState::of(&after) != self.state() => Read::Changed,
+            Ok(_) if complete => Read::Done(bytes.into()),
+            Ok(_) => Read::NotCached,
+            Err(_) => Read::Changed,
         }
     }
 
@@ -241,9 +271,16 @@ impl fmt::Display for Errno {
     }
 }
 
-fn same_state(a: &Stat, b: &Stat) -> bool {
-    let key = |s: &Stat| (s.dev, s.inode, s.size, s.mtime_s, s.mtime_ns);
-    key(a) == key(b)
+impl FileState {
+    fn of(stat: &Stat) -> FileState {
+        FileState {
+            dev: stat.dev,
+            inode: stat.inode,
+            size: stat.size,
+            mtime_s: stat.mtime_s,
+            mtime_ns: stat.mtime_ns,
+        }
+    }
 }
 
 /// Opens a path (NUL-terminated bytes) if that takes no disk access; returns `None` otherwise. With

@@ -193,13 +193,13 @@ impl Snapshot {
 
     /// The directories of cached responses.
     pub fn cache_directories(&self) -> CacheDirectories {
-        CacheDirectories(self.cache_zones.clone())
+        CacheDirectories::of(&self.cache_zones)
     }
 
     /// The zone of a `*_cache_path`.
     pub(crate) fn cache_zone(&self, path: &CachePath) -> Option<&Arc<CacheZone>> {
         let mut zones = self.cache_zones.iter();
-        zones.find(|zone| zone.is_of(&path.zone, &path.path, path.levels))
+        zones.find(|zone| *zone.name() == *path.zone)
     }
 
     /// The location with this index.

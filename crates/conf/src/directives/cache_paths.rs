@@ -22,6 +22,10 @@ const PACE: CachePace = CachePace {
     sleep: Duration::from_millis(50),
 };
 
+/// Memory for the responses of one zone that are asked for most, and the longest of them.
+const MEMORY_BYTES: u64 = 32 << 20;
+const MEMORY_MAX_OBJECT_BYTES: u64 = 128 << 10;
+
 const INACTIVE: Duration = Duration::from_secs(10 * 60);
 
 /// `*_cache_path`.
@@ -41,6 +45,8 @@ pub(super) fn cache_path(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         inactive: INACTIVE,
         max_bytes: None,
         min_free_bytes: 0,
+        memory_bytes: MEMORY_BYTES,
+        memory_max_object_bytes: MEMORY_MAX_OBJECT_BYTES,
         loader: PACE,
         manager: PACE,
         location: b.place.clone().expect("a directive has a place"),
@@ -101,6 +107,8 @@ fn parameter(cache: &mut CachePath, c: &Call<'_>, index: usize, word: &[u8]) -> 
         b"inactive=" => cache.inactive = values::seconds(value).ok_or_else(invalid)?,
         b"max_size=" => cache.max_bytes = Some(bytes()?),
         b"min_free=" => cache.min_free_bytes = bytes()?,
+        b"memory=" => cache.memory_bytes = bytes()?,
+        b"memory_max_object=" => cache.memory_max_object_bytes = bytes()?,
         b"loader_files=" => cache.loader.files = files()?,
         b"loader_threshold=" => cache.loader.threshold = time()?,
         b"loader_sleep=" => cache.loader.sleep = time()?,

@@ -27,6 +27,10 @@ pub struct CachePath {
     pub max_bytes: Option<u64>,
     /// `min_free`: bytes that the file system must have left; default 0.
     pub min_free_bytes: u64,
+    /// `memory` in bytes: room for the responses that are asked for most; 0 for none.
+    pub memory_bytes: u64,
+    /// `memory_max_object`: longer responses stay on the disk.
+    pub memory_max_object_bytes: u64,
     /// `loader_files`, `loader_threshold`, `loader_sleep`: how the files that are there at the
     /// start are read; default 100, 200 ms, 50 ms.
     pub loader: CachePace,

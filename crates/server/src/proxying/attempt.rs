@@ -44,7 +44,7 @@ pub(super) struct Outbound {
 
 /// A peer's response: its head, and the conversation in which the body follows.
 pub(super) struct PeerResponse {
-    pub(super) head: Box<UpstreamHead>,
+    pub(super) head: Arc<UpstreamHead>,
     pub(super) conversation: Box<Conversation>,
     pub(super) lease: Leased,
 }
@@ -252,7 +252,7 @@ async fn ask_peer(
     outbound: &Outbound,
     lease: &mut Leased,
     delivery: &mut Delivery,
-) -> Result<(Box<UpstreamHead>, Box<Conversation>), AttemptError> {
+) -> Result<(Arc<UpstreamHead>, Box<Conversation>), AttemptError> {
     let begun = last_attempt(exchange).map_or_else(Instant::now, |attempt| attempt.started);
     let (connection, connect_time) = match lease.take_idle(begun) {
         Some(connection) => {
@@ -335,7 +335,7 @@ async fn await_head(
     exchange: &mut Exchange,
     pass: &PassRuntime,
     conversation: &mut Conversation,
-) -> Result<Box<UpstreamHead>, AttemptError> {
+) -> Result<Arc<UpstreamHead>, AttemptError> {
     let settings = pass.settings();
     let watches = !settings.ignore_client_abort;
     let mut hint_bytes = 0;
@@ -510,7 +510,7 @@ fn note_failure(exchange: &Exchange, lease: Leased, doing: Doing) {
 
 impl UpstreamStates {
     /// The head of the response that is passed on.
-    pub(super) fn set_head(&mut self, head: Box<UpstreamHead>) {
+    pub(super) fn set_head(&mut self, head: Arc<UpstreamHead>) {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = head.parsed.status.0;
         }

@@ -71,6 +71,7 @@ use sealane_http::outgoing::InvalidRequest;
 use sealane_http::{Method, StatusCode};
 use sealane_io::buffers;
 use sealane_io::chain::OutputChain;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use store::StoredBody;
 use wire::{FastCgi, Gateway, Http1, Http2, Memcached, Wire, WireEvent};
@@ -399,7 +400,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
         Some(_) => {
             // `no_cache` may depend on what the origin has sent.
             if let Some(states) = exchange.upstream.as_deref_mut() {
-                states.set_head(Box::new(head.copied()));
+                states.set_head(Arc::clone(&head));
             }
             cache::keep(exchange, pass, &head, conversation.method(), buffering)
         }
@@ -408,7 +409,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     if let Some(kept) = kept {
         sticky::note_head(exchange, &mut lease);
         let rate = limit_rate(exchange, settings);
-        kept.begin(exchange, *head, conversation, lease, rate);
+        kept.begin(exchange, head, conversation, lease, rate);
         return Outcome::Answered;
     }
     if let Some(states) = exchange.upstream.as_deref_mut() {
@@ -485,14 +486,14 @@ fn keep_authenticate(exchange: &mut Exchange, head: &wire::UpstreamHead) {
 }
 
 /// The body of the response is not used, so its connection is closed. The peer has done its job.
-fn finish_unread(exchange: &mut Exchange, head: Box<wire::UpstreamHead>, lease: Leased) {
+fn finish_unread(exchange: &mut Exchange, head: Arc<wire::UpstreamHead>, lease: Leased) {
     finish_with(exchange, head, lease, None);
 }
 
 /// The response has no body, so its connection may be kept.
 fn finish_complete(
     exchange: &mut Exchange,
-    head: Box<wire::UpstreamHead>,
+    head: Arc<wire::UpstreamHead>,
     mut conversation: Box<Conversation>,
     lease: Leased,
 ) {
@@ -508,7 +509,7 @@ fn finish_complete(
 
 fn finish_with(
     exchange: &mut Exchange,
-    head: Box<wire::UpstreamHead>,
+    head: Arc<wire::UpstreamHead>,
     mut lease: Leased,
     connection: Option<PeerConnection>,
 ) {

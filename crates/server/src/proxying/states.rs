@@ -15,7 +15,7 @@ pub(crate) struct UpstreamStates {
     /// One entry for each peer that was tried: nearly always one.
     pub(crate) attempts: SmallVec<[Attempt; 1]>,
     /// The last response head (`$upstream_http_*`, `$upstream_cookie_*`).
-    pub(crate) head: Option<Box<UpstreamHead>>,
+    pub(crate) head: Option<Arc<UpstreamHead>>,
     /// Trailers of the last response (`$upstream_trailer_*`).
     pub(crate) trailers: HeaderList,
     /// The cache of the location, if it has one that is concerned.

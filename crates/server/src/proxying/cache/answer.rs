@@ -3,6 +3,7 @@
 use super::super::wire::UpstreamHead;
 use super::super::{PassRuntime, accel, response};
 use super::fill::{Fill, FillReader};
+use super::hot::HotResponse;
 use super::stored::StoredResponse;
 use crate::body_source::PendingBody;
 use crate::exchange::Exchange;
@@ -28,7 +29,7 @@ pub(super) fn is_whole(exchange: &Exchange, head: &UpstreamHead, stored: &Stored
 pub(super) fn from_file(
     exchange: &mut Exchange,
     pass: &PassRuntime,
-    head: Box<UpstreamHead>,
+    head: Arc<UpstreamHead>,
     stored: StoredResponse,
 ) -> Outcome {
     if let Some(outcome) = begin(exchange, pass, head, Some(stored.header.date_s)) {
@@ -42,9 +43,25 @@ pub(super) fn from_file(
     Outcome::Answered
 }
 
+/// Answers with a response in memory.
+pub(super) fn from_memory(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    hot: &HotResponse,
+) -> Outcome {
+    let head = Arc::clone(&hot.head);
+    if let Some(outcome) = begin(exchange, pass, head, Some(hot.header.date_s)) {
+        return outcome;
+    }
+    let response = &mut exchange.response;
+    response.body.clear();
+    response.body.push_bytes(hot.body.clone());
+    Outcome::Answered
+}
+
 /// Answers with a response that is being received for another request.
 pub(super) fn from_fill(exchange: &mut Exchange, pass: &PassRuntime, fill: Arc<Fill>) -> Outcome {
-    let head = Box::new(fill.head.copied());
+    let head = Arc::clone(&fill.head);
     if let Some(outcome) = begin(exchange, pass, head, Some(fill.header.date_s)) {
         return outcome;
     }
@@ -62,7 +79,7 @@ pub(super) fn from_fill(exchange: &mut Exchange, pass: &PassRuntime, fill: Arc<F
 fn begin(
     exchange: &mut Exchange,
     pass: &PassRuntime,
-    head: Box<UpstreamHead>,
+    head: Arc<UpstreamHead>,
     date_s: Option<i64>,
 ) -> Option<Outcome> {
     let settings = pass.settings();

@@ -37,8 +37,8 @@ const MAX_WAITING_BYTES: u64 = 256 << 10;
 pub(crate) struct Fill {
     /// Validity and variant.
     pub(super) header: CacheHeader,
-    /// Its head, which everybody copies.
-    pub(super) head: UpstreamHead,
+    /// Its head, which everybody shares.
+    pub(super) head: Arc<UpstreamHead>,
     /// It answers a HEAD that was sent as such: its body does not come.
     is_head_only: bool,
     progress: Mutex<FillProgress>,
@@ -131,7 +131,7 @@ impl FillProgress {
 
 impl Fill {
     /// A response with this head, of which nothing has arrived.
-    pub(super) fn new(header: CacheHeader, head: UpstreamHead, is_head_only: bool) -> Fill {
+    pub(super) fn new(header: CacheHeader, head: Arc<UpstreamHead>, is_head_only: bool) -> Fill {
         Fill {
             header,
             head,

@@ -4,6 +4,7 @@ use super::super::wire::UpstreamHead;
 use sealane_conf::model::Pass;
 use sealane_http::cgi::{StatusLine, parse_cgi_response};
 use sealane_http::h1::{ParsedResponse, ResponseLimits, ResponseState, parse_response};
+use std::sync::Arc;
 
 /// The length of a FastCGI record's own header.
 const RECORD_HEADER_BYTES: usize = 8;
@@ -44,7 +45,7 @@ fn as_http1(head: &UpstreamHead) -> Vec<u8> {
 }
 
 /// Reads a head that was kept; `None` if it makes no sense.
-pub(super) fn decode(pass: &Pass, kept: &[u8]) -> Option<Box<UpstreamHead>> {
+pub(super) fn decode(pass: &Pass, kept: &[u8]) -> Option<Arc<UpstreamHead>> {
     let limits = ResponseLimits::of_head(usize::from(u16::MAX));
     let mut state = ResponseState::default();
     let (buffer, parsed) = match pass {
@@ -60,7 +61,7 @@ pub(super) fn decode(pass: &Pass, kept: &[u8]) -> Option<Box<UpstreamHead>> {
         _ => (kept.to_vec(), parse_response(kept, &mut state, &limits)),
     };
     match parsed {
-        Ok(ParsedResponse::Complete(parsed)) => Some(Box::new(UpstreamHead { buffer, parsed })),
+        Ok(ParsedResponse::Complete(parsed)) => Some(Arc::new(UpstreamHead { buffer, parsed })),
         _ => None,
     }
 }

@@ -139,7 +139,7 @@ async fn confirm(
         stored.header.error_s = freshness.error_s;
         stored.header.date_s = now_s;
         let fixed = stored.header.fixed(&state.key);
-        let path = state.zone.file_path(&state.hash);
+        let path = state.zone.index.file_path(&state.hash);
         let length = stored.file.size();
         let before = Arc::clone(&stored.file);
         let written = disk::run(move || -> std::io::Result<()> {
@@ -159,7 +159,8 @@ async fn confirm(
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                let path = super::state(exchange).map(|state| state.zone.file_path(&state.hash));
+                let path =
+                    super::state(exchange).map(|state| state.zone.index.file_path(&state.hash));
                 let path = path.unwrap_or_default();
                 log_request!(
                     exchange,
@@ -286,7 +287,11 @@ fn prepare(
     }
     let visit = match state.visit.take() {
         Some(visit) => visit,
-        None => Visit::begin(&state.zone, state.hash, 1, now_s).ok()?.0,
+        None => {
+            Visit::begin(&state.zone.index, state.hash, 1, now_s)
+                .ok()?
+                .0
+        }
     };
     let has_validators = matches!(head.parsed.status.0, 200 | 206);
     let field = |name| {
@@ -319,7 +324,7 @@ fn prepare(
         true => Some(Arc::clone(&pass.settings().temp_path)),
         false => None,
     };
-    let writer = Writer::new(start, state.zone.file_path(&state.hash), temp_path);
+    let writer = Writer::new(start, state.zone.index.file_path(&state.hash), temp_path);
     Some(Box::new(Keeping {
         header,
         visit,
@@ -333,7 +338,7 @@ impl Keeping {
     pub(in crate::proxying) fn begin(
         self,
         exchange: &mut Exchange,
-        head: UpstreamHead,
+        head: Arc<UpstreamHead>,
         conversation: Box<Conversation>,
         lease: Leased,
         limit_rate: u64,

@@ -62,7 +62,7 @@ pub(in crate::proxying) async fn look(
     };
     let key = CacheKey::new(key(exchange, pass, settings, target));
     if is_purge {
-        let outcome = purge::purge(exchange, &zone, &key).await;
+        let outcome = purge::purge(exchange, &zone.index, &key).await;
         return Ok(Looked::Answered(outcome));
     }
     let start = CacheHeader::start_for(&key);
@@ -95,8 +95,13 @@ pub(in crate::proxying) async fn look(
         date_s: None,
     };
     exchange.upstream.get_or_insert_default().cache = Some(Box::new(state));
-    if !is_bypassed && let Some(outcome) = search(exchange, pass, settings).await? {
-        return Ok(Looked::Answered(outcome));
+    if !is_bypassed {
+        if let Some(outcome) = from_memory(exchange, pass) {
+            return Ok(Looked::Answered(outcome));
+        }
+        if let Some(outcome) = search(exchange, pass, settings).await? {
+            return Ok(Looked::Answered(outcome));
+        }
     }
     if begins_late(exchange, settings) {
         forbid(exchange);
@@ -188,10 +193,38 @@ fn forbid(exchange: &mut Exchange) {
     }
 }
 
+/// Answers from memory, if the response is there and fresh.
+fn from_memory(exchange: &mut Exchange, pass: &PassRuntime) -> Option<Outcome> {
+    let state = super::state(exchange)?;
+    let now_s = unix_coarse_s();
+    let mut hash = state.hash;
+    let mut response = state.zone.hot.get(&hash)?;
+    match fits(exchange, state, false, &response.header) {
+        Fit::Fits => {}
+        Fit::Other(variant) => {
+            hash = variant;
+            response = state.zone.hot.get(&hash)?;
+            if !matches!(fits(exchange, state, true, &response.header), Fit::Fits) {
+                return None;
+            }
+        }
+        Fit::Never => return None,
+    }
+    if response.header.valid_s < now_s || !response.is_checked(now_s) {
+        return None;
+    }
+    let number = state.zone.index.hit(&hash, now_s)?;
+    if !response.is_of(number) {
+        return None;
+    }
+    set_status(exchange, CacheStatus::Hit);
+    Some(super::answer::from_memory(exchange, pass, &response))
+}
+
 /// What one look at a key has found.
 enum Sight {
-    /// A file, with the request's part in its key.
-    File(Visit<Fill>, Box<StoredResponse>),
+    /// A file, with the request's part in its key, and the requests for it so far.
+    File(Visit<Fill>, Box<StoredResponse>, u16),
     /// A response that is being received.
     Filling(Arc<Fill>),
     /// A response that is stale already, and about to be stored.
@@ -232,8 +265,8 @@ async fn search(
                 set_status(exchange, CacheStatus::Hit);
                 return Ok(Some(super::answer::from_fill(exchange, pass, fill)));
             }
-            Sight::File(visit, stored) => {
-                return Ok(found(exchange, pass, settings, visit, stored));
+            Sight::File(visit, stored, uses) => {
+                return Ok(found(exchange, pass, settings, visit, stored, uses).await);
             }
             Sight::Scarce => {
                 forbid(exchange);
@@ -317,7 +350,7 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
         return Sight::Scarce;
     };
     let now_s = unix_coarse_s();
-    let begun = Visit::begin(&state.zone, state.hash, settings.min_uses, now_s);
+    let begun = Visit::begin(&state.zone.index, state.hash, settings.min_uses, now_s);
     let Ok((visit, found)) = begun else {
         let zone = state.zone.name();
         log_request!(
@@ -328,10 +361,11 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
         );
         return Sight::Scarce;
     };
-    let (first_bytes, is_there) = match found {
+    let index = &state.zone.index;
+    let (first_bytes, uses, is_there) = match found {
         Found::Failure(status) => return Sight::Failure(StatusCode(status)),
-        Found::File { body_start } => (usize::from(body_start), true),
-        Found::Nothing { is_new } | Found::Scarce { is_new } => (0, is_new && state.zone.is_cold()),
+        Found::File { body_start, uses } => (usize::from(body_start), uses, true),
+        Found::Nothing { is_new } | Found::Scarce { is_new } => (0, 0, is_new && index.is_cold()),
     };
     let method = exchange.request.head.method;
     if let Some(fill) = visit.others_fill().filter(|fill| fill.answers(method)) {
@@ -351,12 +385,12 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
         }
     }
     if is_there {
-        let path = state.zone.file_path(&state.hash);
+        let path = index.file_path(&state.hash);
         match StoredResponse::read(&path, &state.key, first_bytes).await {
             Ok(stored) => match fits(exchange, state, is_variant, &stored.header) {
-                Fit::Fits => return Sight::File(visit, Box::new(stored)),
+                Fit::Fits => return Sight::File(visit, Box::new(stored), uses),
                 Fit::Other(hash) => {
-                    note_found(&visit, &state.zone, &stored);
+                    note_found(&visit, &stored);
                     return Sight::Variant(hash);
                 }
                 Fit::Never => {
@@ -383,8 +417,8 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
 }
 
 /// While the zone is cold, files are met that the index does not know.
-fn note_found(visit: &Visit<Fill>, zone: &CacheZone, stored: &StoredResponse) {
-    if zone.is_cold() {
+fn note_found(visit: &Visit<Fill>, stored: &StoredResponse) {
+    if visit.zone().is_cold() {
         let file = sealane_cache::StoredFile {
             sectors: u32::try_from(stored.file.size().div_ceil(4096) * 8).unwrap_or(u32::MAX),
             body_start: stored.header.body_start,
@@ -451,12 +485,13 @@ pub(super) fn variant_of(exchange: &Exchange, key: &CacheKey, vary: &[u8]) -> Ha
 }
 
 /// There is a file: answers with it, unless it is too old.
-fn found(
+async fn found(
     exchange: &mut Exchange,
     pass: &PassRuntime,
     settings: &CacheSettings,
     mut visit: Visit<Fill>,
     stored: Box<StoredResponse>,
+    uses: u16,
 ) -> Option<Outcome> {
     let Some(head) = form::decode(&pass.pass, &stored.head) else {
         let path = visit.zone().file_path(visit.hash());
@@ -480,12 +515,22 @@ fn found(
         set_visit(exchange, visit);
         return None;
     }
-    let zone = Arc::clone(visit.zone());
-    note_found(&visit, &zone, &stored);
+    note_found(&visit, &stored);
     let header = &stored.header;
     let now_s = unix_coarse_s();
     if header.valid_s >= now_s {
         set_status(exchange, CacheStatus::Hit);
+        // What is kept for a HEAD may be its head alone.
+        if exchange.request.head.method == Method::Get
+            && let Some(number) = visit.file_number()
+            && let Some(state) = super::state(exchange)
+        {
+            let hot = &state.zone.hot;
+            let admitted = hot.admit(visit.hash(), number, uses, &stored, &head, now_s);
+            if let Some(response) = admitted.await {
+                return Some(super::answer::from_memory(exchange, pass, &response));
+            }
+        }
         return Some(super::answer::from_file(exchange, pass, head, *stored));
     }
     let lasts = |seconds: i64| header.valid_s.saturating_add(seconds) >= now_s;

@@ -14,6 +14,8 @@
 //! | `freshness` | how long a response may be served |
 //! | `fill`, `writer` | a response on its way into a file, and all who read it meanwhile |
 //! | `stored`, `form` | reading files, and the form of heads in them |
+//! | `hot` | responses in memory |
+//! | `zone` | a directory with its index and what of it is in memory |
 //! | `update` | updating in the background |
 //! | `purge` | removing responses |
 //! | `tending` | the threads that read directories and keep them small |
@@ -24,6 +26,7 @@ mod answer;
 mod fill;
 mod form;
 mod freshness;
+mod hot;
 mod keep;
 mod look;
 mod purge;
@@ -31,25 +34,24 @@ mod stored;
 mod tending;
 mod update;
 mod writer;
+mod zone;
 
 pub(crate) use fill::Fill;
 pub(super) use keep::{failed, intercepted, keep, let_go, response};
 pub(super) use look::{Looked, look};
 pub use tending::CacheDirectories;
 pub(crate) use update::UpdateState;
+pub(crate) use zone::{CacheZone, build_zone};
 
 use super::PassRuntime;
 use crate::exchange::Exchange;
-use sealane_cache::{CacheKey, Hash, Pace, Visit, Zone, ZoneLimits};
-use sealane_conf::model::{CachePace, CachePath, CacheSettings, UpstreamSettings};
+use sealane_cache::{CacheKey, Hash, Visit};
+use sealane_conf::model::{CachePath, CacheSettings, UpstreamSettings};
 use sealane_http::Method;
 use sealane_http::date::ImfDate;
 use sealane_http::headers::KnownHeader;
 use std::sync::Arc;
 use stored::StoredResponse;
-
-/// A zone of cached responses.
-pub(crate) type CacheZone = Zone<Fill>;
 
 /// What a request keeps about the cache of its location.
 pub(crate) struct CacheState {
@@ -172,33 +174,4 @@ pub(super) fn converts_head(exchange: &Exchange, settings: &UpstreamSettings) ->
     exchange.request.head.method == Method::Head
         && settings.is_some_and(|settings| settings.convert_head)
         && state(exchange).is_some()
-}
-
-fn pace(conf: CachePace) -> Pace {
-    Pace {
-        files: conf.files,
-        threshold: conf.threshold,
-        sleep: conf.sleep,
-    }
-}
-
-/// The zone of a `cache_path`: that of the previous configuration, if it is the same.
-pub(crate) fn build_zone(path: &CachePath, before: Option<&[Arc<CacheZone>]>) -> Arc<CacheZone> {
-    let limits = ZoneLimits {
-        keys_bytes: path.keys_bytes,
-        inactive: path.inactive,
-        max_bytes: path.max_bytes,
-        min_free_bytes: path.min_free_bytes,
-        loader: pace(path.loader),
-        manager: pace(path.manager),
-    };
-    let mut known = before.into_iter().flatten();
-    let known = known.find(|zone| zone.is_of(&path.zone, &path.path, path.levels));
-    match known {
-        Some(zone) => {
-            zone.configure(limits);
-            Arc::clone(zone)
-        }
-        None => Arc::new(Zone::new(&path.zone, &path.path, path.levels, limits)),
-    }
 }

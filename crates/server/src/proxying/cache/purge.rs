@@ -1,11 +1,11 @@
 //! `cache_purge`: removes a response.
 
-use super::CacheZone;
+use super::fill::Fill;
 use super::look::any;
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log::{Text, log_request};
-use sealane_cache::{CacheKey, Purged};
+use sealane_cache::{CacheKey, Purged, Zone};
 use sealane_conf::model::CacheSettings;
 use sealane_http::StatusCode;
 use sealane_io::disk;
@@ -20,7 +20,7 @@ pub(super) fn is_wanted(exchange: &Exchange, settings: &CacheSettings) -> bool {
 /// locations without a rule about access refuse it.
 pub(super) async fn purge(
     exchange: &mut Exchange,
-    zone: &Arc<CacheZone>,
+    zone: &Arc<Zone<Fill>>,
     key: &CacheKey,
 ) -> Outcome {
     let conf = exchange.conf();

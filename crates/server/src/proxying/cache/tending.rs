@@ -3,7 +3,8 @@
 //! manager). Both block, so they are never done by a worker thread.
 
 use super::CacheZone;
-use sealane_cache::{Loader, Sweeper};
+use super::fill::Fill;
+use sealane_cache::{Loader, Sweeper, Zone};
 use sealane_conf::model::LogLevel;
 use sealane_log::{Logger, OsError};
 use sealane_sys::time::unix_coarse_s;
@@ -16,9 +17,13 @@ const THREAD_NAME: &str = "cache-manager";
 
 /// The directories of cached responses of a configuration.
 #[derive(Clone, Default)]
-pub struct CacheDirectories(pub(crate) Vec<Arc<CacheZone>>);
+pub struct CacheDirectories(Vec<Arc<Zone<Fill>>>);
 
 impl CacheDirectories {
+    pub(crate) fn of(zones: &[Arc<CacheZone>]) -> CacheDirectories {
+        CacheDirectories(zones.iter().map(|zone| Arc::clone(&zone.index)).collect())
+    }
+
     /// Starts the threads that look after them, where there are none yet. They end when no
     /// configuration has the directory any more.
     ///
@@ -36,7 +41,7 @@ impl CacheDirectories {
 }
 
 /// Starts the thread of a zone.
-fn tend(zone: &Arc<CacheZone>, logger: &Logger) -> io::Result<()> {
+fn tend(zone: &Arc<Zone<Fill>>, logger: &Logger) -> io::Result<()> {
     if !zone.claim_tending() {
         return Ok(());
     }
@@ -49,7 +54,7 @@ fn tend(zone: &Arc<CacheZone>, logger: &Logger) -> io::Result<()> {
     started.map(drop)
 }
 
-fn run(zone: &Arc<CacheZone>, logger: &Logger) {
+fn run(zone: &Arc<Zone<Fill>>, logger: &Logger) {
     let mut loader = Some(Loader::new(Arc::clone(zone)));
     let mut sweeper = Sweeper::new(Arc::clone(zone));
     let failed = |path: &Path, error: &io::Error| {
@@ -79,7 +84,7 @@ fn run(zone: &Arc<CacheZone>, logger: &Logger) {
 }
 
 /// nginx's line about a directory that has been read.
-fn note_loaded(zone: &CacheZone, logger: &Logger) {
+fn note_loaded(zone: &Zone<Fill>, logger: &Logger) {
     let path = zone.directory().display();
     let tenths = zone.bytes() * 1000 / (1 << 20);
     logger.log(

@@ -14,6 +14,7 @@ use sealane_http::h1::{
 };
 use sealane_io::chain::{OutputChain, Segment};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Limit of error text that waits to be logged; what a program writes beyond it is counted and left
 /// out.
@@ -205,7 +206,7 @@ impl FastCgi {
         self.behind = piece;
         self.head.truncate(parsed.head_bytes);
         let buffer = std::mem::take(&mut self.head);
-        Ok(Some(WireEvent::Head(Box::new(UpstreamHead {
+        Ok(Some(WireEvent::Head(Arc::new(UpstreamHead {
             buffer,
             parsed,
         }))))

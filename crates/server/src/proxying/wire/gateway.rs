@@ -8,6 +8,7 @@ use sealane_http::h1::{
     ParsedResponse, ResponseBodyDecoder, ResponseFraming, ResponseKind, ResponseLimits,
     ResponseState,
 };
+use std::sync::Arc;
 
 /// One request by SCGI or uwsgi.
 pub(crate) struct Gateway {
@@ -76,7 +77,7 @@ impl Gateway {
                 self.is_empty = framing == ResponseFraming::None;
                 self.body = Some(ResponseBodyDecoder::new(framing));
                 let buffer = split_head(input, parsed.head_bytes);
-                Ok(Some(WireEvent::Head(Box::new(UpstreamHead {
+                Ok(Some(WireEvent::Head(Arc::new(UpstreamHead {
                     buffer,
                     parsed,
                 }))))

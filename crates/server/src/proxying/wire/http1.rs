@@ -8,6 +8,7 @@ use sealane_http::h1::{
 use sealane_http::headers::HeaderList;
 use sealane_http::{Method, StatusCode};
 use sealane_io::chain::{OutputChain, Segment};
+use std::sync::Arc;
 
 /// One request by HTTP/1.
 pub(crate) struct Http1 {
@@ -108,7 +109,7 @@ impl Http1 {
             self.keep_alive = parsed.keep_alive && !is_odd;
         }
         let buffer = split_head(input, parsed.head_bytes);
-        Ok(Some(WireEvent::Head(Box::new(UpstreamHead {
+        Ok(Some(WireEvent::Head(Arc::new(UpstreamHead {
             buffer,
             parsed,
         }))))

@@ -428,7 +428,7 @@ impl Http2 {
 /// An event of the codec, without its loan of the input.
 enum Taken {
     Nothing,
-    Head(Box<UpstreamHead>, bool),
+    Head(Arc<UpstreamHead>, bool),
     Data(Bytes, bool),
     Trailers(HeaderList),
     /// With whether the peer did not process the request.
@@ -443,7 +443,7 @@ fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
     match event {
         Frame::Interim { stream, response } if is_ours(stream) => {
             let (buffer, parsed) = (response.text, response.head);
-            Taken::Head(Box::new(UpstreamHead { buffer, parsed }), false)
+            Taken::Head(Arc::new(UpstreamHead { buffer, parsed }), false)
         }
         Frame::Response {
             stream,
@@ -451,7 +451,7 @@ fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
             end,
         } if is_ours(stream) => {
             let (buffer, parsed) = (response.text, response.head);
-            Taken::Head(Box::new(UpstreamHead { buffer, parsed }), end)
+            Taken::Head(Arc::new(UpstreamHead { buffer, parsed }), end)
         }
         Frame::Data { stream, bytes, end } if is_ours(stream) => {
             Taken::Data(Bytes::copy_from_slice(bytes), end)

@@ -11,6 +11,7 @@ use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
 use bytes::Bytes;
 use sealane_http::h1::{self, ParsedResponse, ResponseLimits, ResponseState};
 use sealane_io::buffers;
+use std::sync::Arc;
 
 /// What follows a value.
 const TRAILER: &[u8] = b"\r\nEND\r\n";
@@ -213,7 +214,7 @@ fn head(status: &str, length: u64, is_gzip: bool) -> Result<WireEvent, WireError
     let parsed = h1::parse_response(&buffer, &mut ResponseState::default(), &limits);
     match parsed {
         Ok(ParsedResponse::Complete(parsed)) => {
-            Ok(WireEvent::Head(Box::new(UpstreamHead { buffer, parsed })))
+            Ok(WireEvent::Head(Arc::new(UpstreamHead { buffer, parsed })))
         }
         Ok(ParsedResponse::Incomplete) => Err(WireError::ClosedEarly),
         Err(error) => Err(WireError::head(&error, &buffer)),

@@ -22,6 +22,7 @@ use sealane_http::headers::HeaderList;
 use sealane_http::{Method, StatusCode};
 use sealane_io::buffers;
 use sealane_io::chain::{OutputChain, Segment};
+use std::sync::Arc;
 
 /// One request in one of the protocols.
 pub(crate) enum Wire {
@@ -42,7 +43,7 @@ pub(crate) enum Wire {
 /// An event from a peer.
 pub(crate) enum WireEvent {
     /// A response head. Unless it is an interim one, its body follows.
-    Head(Box<UpstreamHead>),
+    Head(Arc<UpstreamHead>),
     /// Part of the body.
     Data(Bytes),
     /// The response is complete.
@@ -55,16 +56,6 @@ pub(crate) struct UpstreamHead {
     pub(crate) buffer: Vec<u8>,
     /// Status and headers.
     pub(crate) parsed: ReceivedResponse,
-}
-
-impl UpstreamHead {
-    /// A copy, for another who gets the same response.
-    pub(crate) fn copied(&self) -> UpstreamHead {
-        UpstreamHead {
-            buffer: self.buffer.clone(),
-            parsed: self.parsed.clone(),
-        }
-    }
 }
 
 impl Drop for UpstreamHead {
