@@ -5,6 +5,8 @@
 mod files;
 #[path = "cache_fills/gate.rs"]
 mod gate;
+#[path = "cache_fills/memory.rs"]
+mod memory;
 #[path = "cache_fills/processes.rs"]
 mod processes;
 

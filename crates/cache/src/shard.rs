@@ -3,6 +3,7 @@
 
 use crate::key::Hash;
 use hashbrown::HashTable;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -55,6 +56,7 @@ pub(crate) struct Active<F> {
 
 /// Entries, in a table and in a list from the newest to the oldest.
 pub(crate) struct Shard<F> {
+    seed: Seed,
     table: HashTable<u32>,
     entries: Vec<Entry<F>>,
     free: Vec<u32>,
@@ -62,15 +64,33 @@ pub(crate) struct Shard<F> {
     oldest: u32,
 }
 
-/// The table's own hash: a part of the key's, which is as good as random.
-fn spread(hash: &Hash) -> u64 {
-    let (first, _) = hash.split_first_chunk().expect("it has sixteen bytes");
-    u64::from_ne_bytes(*first)
+/// What the table's own hashes depend on besides the keys: a client can compute the MD5 sum of a
+/// key, and must not be able to choose keys that all fall into the same place.
+#[derive(Clone, Copy)]
+struct Seed([u64; 2]);
+
+impl Seed {
+    fn new() -> Seed {
+        let random = RandomState::new();
+        Seed([random.hash_one(0u8), random.hash_one(1u8)])
+    }
+
+    /// The table's own hash of a key.
+    fn spread(self, hash: &Hash) -> u64 {
+        let (first, second) = hash.split_at(8);
+        let part = |bytes: &[u8], seed| {
+            let bytes = bytes.try_into().expect("it has sixteen bytes");
+            u128::from(u64::from_ne_bytes(bytes) ^ seed)
+        };
+        let product = part(first, self.0[0]) * part(second, self.0[1]);
+        (product >> 64) as u64 ^ product as u64
+    }
 }
 
 impl<F> Shard<F> {
     pub(crate) fn new() -> Shard<F> {
         Shard {
+            seed: Seed::new(),
             table: HashTable::new(),
             entries: Vec::new(),
             free: Vec::new(),
@@ -83,7 +103,8 @@ impl<F> Shard<F> {
     pub(crate) fn find(&self, hash: &Hash) -> Option<u32> {
         let entries = &self.entries;
         let is_it = |at: &u32| entries[*at as usize].hash == *hash;
-        self.table.find(spread(hash), is_it).copied()
+        let place = self.seed.spread(hash);
+        self.table.find(place, is_it).copied()
     }
 
     /// The entry of a key.
@@ -124,9 +145,9 @@ impl<F> Shard<F> {
                 (self.entries.len() - 1) as u32
             }
         };
-        let entries = &self.entries;
-        self.table
-            .insert_unique(spread(&hash), at, |at| spread(&entries[*at as usize].hash));
+        let (entries, seed) = (&self.entries, self.seed);
+        let place_of = |at: &u32| seed.spread(&entries[*at as usize].hash);
+        self.table.insert_unique(seed.spread(&hash), at, place_of);
         self.link(at);
         at
     }
@@ -134,7 +155,8 @@ impl<F> Shard<F> {
     /// Takes a key out.
     pub(crate) fn remove(&mut self, at: u32) {
         let hash = self.entries[at as usize].hash;
-        if let Ok(found) = self.table.find_entry(spread(&hash), |known| *known == at) {
+        let place = self.seed.spread(&hash);
+        if let Ok(found) = self.table.find_entry(place, |known| *known == at) {
             found.remove();
         }
         self.unlink(at);
@@ -235,6 +257,21 @@ mod tests {
     fn entries_stay_small() {
         // With the table, under 80 bytes for a key; nginx's own takes 128.
         assert!(size_of::<Entry<u8>>() <= 64, "{}", size_of::<Entry<u8>>());
+    }
+
+    #[test]
+    fn keys_that_are_alike_are_spread() {
+        let seed = Seed::new();
+        // Equal in all but one byte, which may be any.
+        for at in 0..16 {
+            let places = (0..=255u8).map(|byte| {
+                let mut hash = [0x55; 16];
+                hash[at] = byte;
+                seed.spread(&hash) % 4096
+            });
+            let different = places.collect::<std::collections::HashSet<_>>().len();
+            assert!(different > 128, "{at}: {different}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// Every file below a directory.
-fn files_below(directory: PathBuf) -> Vec<PathBuf> {
+pub(super) fn files_below(directory: PathBuf) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.file_type() {
@@ -24,7 +24,7 @@ fn files_below(directory: PathBuf) -> Vec<PathBuf> {
 /// Asks until the file is looked at: a response that has just been stored is in memory for a moment
 /// longer, as it was.
 #[track_caller]
-fn wait_for_miss(port: u16, target: &str, before: &str) -> wire::Response {
+pub(super) fn wait_for_miss(port: u16, target: &str, before: &str) -> wire::Response {
     wait_for("a miss", || {
         let response = wire::get(port, target);
         if verdict(&response) == "HIT" {

@@ -52,7 +52,10 @@ macro_rules! cache_rows {
                      `manager_threshold` (200ms) and `manager_sleep` (50ms) limit how many are \
                      removed at a time, for how long, and how long the pause is; `loader_files`, \
                      `loader_threshold` and `loader_sleep` likewise limit how the files are read \
-                     that are there at the start. `purger` and its parameters, of nginx's commercial \
+                     that are there at the start. Responses that are asked for often and have at \
+                     most `memory_max_object` (128k) bytes are also kept in memory, up to `memory` \
+                     (32m) bytes of the zone; 0 is none. Their files are looked at once in a \
+                     second. `purger` and its parameters, of nginx's commercial \
                      edition, change nothing: keys with a wildcard are not purged yet."
                 ),
                 $crate::directives::cache_paths::cache_path,

@@ -114,10 +114,17 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome,
         states.cache = None;
     }
     let mut target = Target::of(exchange, pass).await?;
-    if pass.settings().cache.is_some()
-        && let Looked::Answered(outcome) = Box::pin(cache::look(exchange, pass, &target)).await?
-    {
-        return Ok(outcome);
+    if pass.settings().cache.is_some() {
+        let outcome = match cache::look(exchange, pass, &target)? {
+            Looked::Nothing => None,
+            Looked::Answered(outcome) => Some(outcome),
+            Looked::Further(further) => {
+                Box::pin(cache::look_further(exchange, pass, further)).await?
+            }
+        };
+        if let Some(outcome) = outcome {
+            return Ok(outcome);
+        }
     }
     let body = prepare_body(exchange, pass).await?;
     let states = exchange.upstream.get_or_insert_default();

@@ -32,13 +32,23 @@ pub(in crate::proxying) enum Looked {
     Nothing,
     /// It is answered.
     Answered(Outcome),
+    /// What is in memory does not tell: [`look_further`] does.
+    Further(Further),
 }
 
-/// Looks for a response, and answers with it. May wait for another request that asks the origin.
+/// What takes longer than a look into memory.
+pub(in crate::proxying) enum Further {
+    /// Files, and other requests for the same key.
+    Search,
+    /// Removing a response.
+    Purge(Arc<CacheZone>, CacheKey),
+}
+
+/// Looks for a response, and answers with it if it is in memory.
 ///
 /// # Errors
 /// The status to answer with.
-pub(in crate::proxying) async fn look(
+pub(in crate::proxying) fn look(
     exchange: &mut Exchange,
     pass: &PassRuntime,
     target: &Target,
@@ -62,8 +72,7 @@ pub(in crate::proxying) async fn look(
     };
     let key = CacheKey::new(key(exchange, pass, settings, target));
     if is_purge {
-        let outcome = purge::purge(exchange, &zone.index, &key).await;
-        return Ok(Looked::Answered(outcome));
+        return Ok(Looked::Further(Further::Purge(zone, key)));
     }
     let start = CacheHeader::start_for(&key);
     let buffer_bytes = usize::try_from(pass.settings().buffer_bytes).unwrap_or(usize::MAX);
@@ -96,17 +105,38 @@ pub(in crate::proxying) async fn look(
     };
     exchange.upstream.get_or_insert_default().cache = Some(Box::new(state));
     if !is_bypassed {
-        if let Some(outcome) = from_memory(exchange, pass) {
-            return Ok(Looked::Answered(outcome));
-        }
-        if let Some(outcome) = search(exchange, pass, settings).await? {
-            return Ok(Looked::Answered(outcome));
-        }
+        return Ok(match from_memory(exchange, pass) {
+            Some(outcome) => Looked::Answered(outcome),
+            None => Looked::Further(Further::Search),
+        });
     }
     if begins_late(exchange, settings) {
         forbid(exchange);
     }
     Ok(Looked::Nothing)
+}
+
+/// Looks on, where that takes longer. May wait for another request that asks the origin. `None` if
+/// there is nothing, and the origin is asked.
+///
+/// # Errors
+/// The status to answer with.
+pub(in crate::proxying) async fn look_further(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    further: Further,
+) -> Result<Option<Outcome>, StatusCode> {
+    if let Further::Purge(zone, key) = further {
+        return Ok(Some(purge::purge(exchange, &zone.index, &key).await));
+    }
+    let Some(settings) = settings(pass) else {
+        return Ok(None);
+    };
+    let outcome = search(exchange, pass, settings).await?;
+    if outcome.is_none() && begins_late(exchange, settings) {
+        forbid(exchange);
+    }
+    Ok(outcome)
 }
 
 /// Whether a value of the list is neither empty nor `0`.

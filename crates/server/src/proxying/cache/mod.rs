@@ -38,7 +38,7 @@ mod zone;
 
 pub(crate) use fill::Fill;
 pub(super) use keep::{failed, intercepted, keep, let_go, response};
-pub(super) use look::{Looked, look};
+pub(super) use look::{Looked, look, look_further};
 pub use tending::CacheDirectories;
 pub(crate) use update::UpdateState;
 pub(crate) use zone::{CacheZone, build_zone};
