@@ -221,7 +221,8 @@ fn a_path_has_its_parameters_and_the_defaults_of_nginx() {
             "{family}_cache_path plain/ keys_zone=p:8k;
              {family}_cache_path /full levels=1:2:2 use_temp_path=off keys_zone=f:2m inactive=1d
              max_size=10g min_free=1k loader_files=1 loader_threshold=2ms loader_sleep=3ms
-             manager_files=4 manager_threshold=5s manager_sleep=6 purger=on purger_files=7
+             memory=5m
+             memory_max_object=6k manager_files=4 manager_threshold=5s manager_sleep=6 purger=on purger_files=7
              purger_threshold=8ms purger_sleep=9ms;"
         ));
         let [plain, full] = &http.cache_paths[..] else {
@@ -236,12 +237,14 @@ fn a_path_has_its_parameters_and_the_defaults_of_nginx() {
             inactive: Duration::from_secs(600),
             max_bytes: None,
             min_free_bytes: 0,
+            memory_bytes: 32 << 20,
+            memory_max_object_bytes: 128 << 10,
             loader: pace(100, 200, 50),
             manager: pace(100, 200, 50),
             location: plain.location.clone(),
         };
         assert_eq!(**plain, expected);
-        assert_eq!((plain.location.line, full.location.line), (3, 7));
+        assert_eq!((plain.location.line, full.location.line), (3, 8));
         let expected = CachePath {
             zone: "f".into(),
             keys_bytes: 2 << 20,
@@ -251,6 +254,8 @@ fn a_path_has_its_parameters_and_the_defaults_of_nginx() {
             inactive: Duration::from_secs(86400),
             max_bytes: Some(10 << 30),
             min_free_bytes: 1 << 10,
+            memory_bytes: 5 << 20,
+            memory_max_object_bytes: 6 << 10,
             loader: pace(1, 2, 3),
             manager: pace(4, 5000, 6000),
             location: full.location.clone(),
