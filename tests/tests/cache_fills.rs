@@ -15,8 +15,8 @@ use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::{Server, Site, scale, wait_for, wire};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -112,6 +112,52 @@ fn many_clients_of_a_cold_key_are_one_request_and_read_along() {
     });
     assert_eq!(origin.requests(), 1);
     assert!(wait_for_hit(&server, "/cold").body == body);
+}
+
+#[test]
+fn nobody_waits_for_what_is_not_kept() {
+    const CLIENTS: usize = 20;
+    let site = Site::new();
+    let asked = Arc::new((Mutex::new(0), Condvar::new()));
+    let counter = Arc::clone(&asked);
+    let most = Arc::new(AtomicUsize::new(0));
+    let together = Arc::clone(&most);
+    // The first response leaves the others time to wait for it; these wait for each other.
+    let origin = Origin::answering(move |_: &Asked| {
+        let (count, changed) = &*counter;
+        let mut asked = count.lock().expect("no panic");
+        *asked += 1;
+        let number = *asked;
+        changed.notify_all();
+        if number == 1 {
+            drop(asked);
+            thread::sleep(Duration::from_millis(500));
+        } else {
+            let patience = Duration::from_secs(2);
+            let waited = changed.wait_timeout_while(asked, patience, |asked| *asked < CLIENTS);
+            let (asked, _) = waited.expect("no panic");
+            together.fetch_max(*asked - number + 1, Ordering::Relaxed);
+        }
+        let head = "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 3\r\n\r\nown";
+        Answer::Send(head.into())
+    });
+    let lock = "proxy_cache_lock on; proxy_cache_lock_timeout 5m; proxy_cache_lock_age 5m;";
+    let server = site.serve(&http("", &pass(origin.port(), lock)));
+    let port = server.port("plain");
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let response = wire::get(port, "/own");
+                assert_eq!(
+                    (verdict(&response), response.text().as_str()),
+                    ("MISS", "own")
+                );
+            });
+        }
+    });
+    assert_eq!(*asked.0.lock().expect("no panic"), CLIENTS);
+    let most = most.load(Ordering::Relaxed);
+    assert!(most > 2, "only {most} at a time");
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(crate) struct Active<F> {
     pub(crate) updating: Option<Instant>,
     /// A response that is on its way.
     pub(crate) fill: Option<Arc<F>>,
+    /// Responses that were not kept because of what they are.
+    pub(crate) refusals: u32,
     /// How often the key was purged meanwhile: a response asked for before is not stored.
     pub(crate) purges: u32,
     /// Responses that have begun, and which of them the file is.
@@ -230,6 +232,7 @@ impl<F> Entry<F> {
                 visits: 0,
                 updating: None,
                 fill: None,
+                refusals: 0,
                 purges: 0,
                 fills: 0,
                 newest_stored: 0,

@@ -218,6 +218,17 @@ impl<F> Visit<F> {
         })
     }
 
+    /// The response is one that is not kept, and so would be those for others who wait.
+    pub fn refuse(self) {
+        self.entry(|entry| entry.active().refusals += 1);
+    }
+
+    /// How many responses were not kept because of what they are, since there are requests for the
+    /// key without a pause.
+    pub fn refusals(&self) -> u32 {
+        self.entry(|entry| entry.active().refusals)
+    }
+
     /// When the request that asks the origin has taken too long.
     pub fn locked_until(&self) -> Option<Instant> {
         self.entry(|entry| entry.active().updating)

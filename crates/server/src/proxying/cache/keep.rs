@@ -253,11 +253,18 @@ pub(in crate::proxying) fn keep(
     {
         freshness.valid_s = until_s;
     }
+    // As far as the response itself is concerned.
+    let has_no_time = !freshness.allows() || freshness.valid_s == 0;
     let kept = match may && freshness.valid_s != 0 {
         true => prepare(exchange, pass, head, freshness, now_s),
         false => None,
     };
     if kept.is_none() {
+        // An origin in trouble is asked by one at a time.
+        let is_refused = is_cacheable && !refuses && has_no_time && status.0 < 500;
+        if is_refused && let Some(visit) = state_mut(exchange)?.visit.take() {
+            visit.refuse();
+        }
         let_go(exchange);
     }
     kept

@@ -316,7 +316,13 @@ async fn search(
                     return Ok(None);
                 }
                 let end = *deadline.get_or_insert_with(|| Instant::now() + times.timeout);
+                let refusals = visit.refusals();
                 match wait(exchange, &visit, end).await {
+                    // As likely as not the next one is not kept either: nobody waits for it.
+                    Waited::Changed if visit.refusals() != refusals => {
+                        forbid(exchange);
+                        return Ok(None);
+                    }
                     Waited::Changed => {}
                     Waited::TooLong => {
                         log_request!(exchange, Info, "cache lock timeout");
