@@ -8,7 +8,9 @@
 //! The header is nginx's version 5: a C structure in the machine's own order, on every 64-bit
 //! platform alike. Its last four bytes are padding, which nginx writes as zero and never reads.
 //! There we keep the length of the body, so that a file that has lost its end is found out even
-//! where the head has no `Content-Length`.
+//! where the head has no `Content-Length`. Behind `Vary`, in room that nginx fills with zeros and
+//! never reads either, is a checksum of the body: after a power failure a file can have its length
+//! and not its bytes.
 
 use crate::key::{CacheKey, HASH_BYTES, Hash};
 use std::fmt;
@@ -21,6 +23,9 @@ pub const FIXED_BYTES: usize = 336;
 const KEY_MARK: &[u8] = b"\nKEY: ";
 /// Longest `ETag`, and longest `Vary`.
 const TEXT_BYTES: usize = 128;
+/// What stands before the checksum, at the end of the room for `Vary`.
+const CHECKSUM_MARK: &[u8] = b"crc\x01";
+const CHECKSUM_BYTES: usize = CHECKSUM_MARK.len() + size_of::<u32>();
 /// A time that is not known (`Last-Modified`).
 pub const NO_TIME: i64 = -1;
 
@@ -49,6 +54,25 @@ pub struct CacheHeader {
     pub variant: Hash,
     /// What is known of the length of the body.
     pub length: StoredLength,
+    /// The checksum of the body; `None` if nginx has written the file, or
+    /// [`holds_checksum`](CacheHeader::holds_checksum) is not so.
+    pub checksum: Option<u32>,
+}
+
+/// The checksum of a body, while it is written or read.
+#[derive(Debug, Clone, Default)]
+pub struct BodyChecksum(crc32fast::Hasher);
+
+impl BodyChecksum {
+    /// Takes the next bytes in.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of everything so far.
+    pub fn value(&self) -> u32 {
+        self.0.clone().finalize()
+    }
 }
 
 /// What a file says about the length of its body.
@@ -93,6 +117,11 @@ impl CacheHeader {
     /// The longest `Vary` that a file can hold; with a longer one a response is not cached.
     pub const MAX_VARY_BYTES: usize = TEXT_BYTES;
 
+    /// Whether there is room for a checksum.
+    pub fn holds_checksum(&self) -> bool {
+        self.vary.len() + CHECKSUM_BYTES <= TEXT_BYTES
+    }
+
     /// Where the head begins in the file of this key.
     pub fn start_for(key: &CacheKey) -> usize {
         FIXED_BYTES + KEY_MARK.len() + key.text().len() + 1
@@ -120,13 +149,20 @@ impl CacheHeader {
         put(&0u16.to_ne_bytes());
         put(&self.header_start.to_ne_bytes());
         put(&self.body_start.to_ne_bytes());
-        for text in [&self.etag, &self.vary] {
+        let checksum = self.checksum.filter(|_| self.holds_checksum());
+        for (text, checksum) in [(&self.etag, None), (&self.vary, checksum)] {
             let text = match text.len() {
                 ..=TEXT_BYTES => &text[..],
                 _ => &[],
             };
             let mut field = [0; TEXT_BYTES];
             field[..text.len()].copy_from_slice(text);
+            if let Some(checksum) = checksum {
+                let end = &mut field[TEXT_BYTES - CHECKSUM_BYTES..];
+                let (mark, value) = end.split_at_mut(CHECKSUM_MARK.len());
+                mark.copy_from_slice(CHECKSUM_MARK);
+                value.copy_from_slice(&checksum.to_ne_bytes());
+            }
             put(&[text.len() as u8]);
             put(&field);
         }
@@ -187,7 +223,12 @@ impl CacheHeader {
             return Err(Mismatch::HeaderTooLong);
         }
         let etag = etag.get(..usize::from(etag_bytes)).unwrap_or_default();
-        let vary = vary.get(..usize::from(vary_bytes)).ok_or(Mismatch::Vary)?;
+        let (vary, behind) = vary
+            .split_at_checked(usize::from(vary_bytes))
+            .ok_or(Mismatch::Vary)?;
+        let checksum = behind.last_chunk::<CHECKSUM_BYTES>();
+        let checksum = checksum.and_then(|end| end.strip_prefix(CHECKSUM_MARK));
+        let checksum = checksum.and_then(|value| value.first_chunk());
         Ok(CacheHeader {
             valid_s,
             updating_s,
@@ -203,6 +244,7 @@ impl CacheHeader {
                 None => StoredLength::Unknown,
                 Some(bytes) => StoredLength::Folded(bytes),
             },
+            checksum: checksum.map(|value| u32::from_ne_bytes(*value)),
         })
     }
 }
@@ -249,6 +291,7 @@ mod tests {
             vary: (*b"Accept-Encoding").into(),
             variant: [7; HASH_BYTES],
             length: StoredLength::of(11),
+            checksum: Some(0x1234_5678),
         };
         (key, header)
     }
@@ -266,6 +309,27 @@ mod tests {
         assert_eq!(bytes[187..190], *b"\x0fAc");
         assert_eq!(bytes[316..332], [7; 16]);
         assert_eq!(bytes[336..342], *b"\nKEY: ");
+    }
+
+    #[test]
+    fn a_checksum_is_there_if_it_has_room() {
+        let (key, mut header) = sample();
+        for (vary_bytes, fits) in [(0, true), (120, true), (121, false), (128, false)] {
+            header.vary = vec![b'v'; vary_bytes].into();
+            assert_eq!(header.holds_checksum(), fits);
+            let bytes = header.encode(&key, b"HEAD");
+            let read = CacheHeader::decode(&bytes, &key).expect("it was written so");
+            assert_eq!(read.vary, header.vary);
+            assert_eq!(read.checksum, header.checksum.filter(|_| fits));
+        }
+        // As nginx writes it.
+        header.checksum = None;
+        header.vary = Box::default();
+        let bytes = header.encode(&key, b"HEAD");
+        assert_eq!(
+            CacheHeader::decode(&bytes, &key).map(|read| read.checksum),
+            Ok(None)
+        );
     }
 
     #[test]

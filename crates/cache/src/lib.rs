@@ -24,7 +24,7 @@ mod sweep;
 mod visit;
 mod zone;
 
-pub use file::{CacheHeader, FIXED_BYTES, Mismatch, NO_TIME, StoredLength};
+pub use file::{BodyChecksum, CacheHeader, FIXED_BYTES, Mismatch, NO_TIME, StoredLength};
 pub use key::{CacheKey, HASH_BYTES, Hash, variant};
 pub use load::Loader;
 pub use path::{Levels, file_path};

@@ -175,7 +175,7 @@ impl<F> Zone<F> {
         entry.expires_s = expires_s;
         if !entry.exists && !entry.is_visited() {
             entry.uses = entry.uses.max(1);
-            entry.set_file(self, file);
+            entry.set_file(self, file, false);
         }
         true
     }

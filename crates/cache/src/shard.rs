@@ -31,6 +31,8 @@ pub(crate) struct Entry<F> {
     pub(crate) uses: u16,
     /// There is a file.
     pub(crate) exists: bool,
+    /// This process has written it, or compared its body with its checksum.
+    pub(crate) is_proven: bool,
     /// What requests that are under way need.
     pub(crate) active: Option<Box<Active<F>>>,
 }
@@ -134,6 +136,7 @@ impl<F> Shard<F> {
             failure: 0,
             uses: 0,
             exists: false,
+            is_proven: false,
             active: None,
         };
         let at = match self.free.pop() {

@@ -38,6 +38,8 @@ pub enum Found {
         body_start: u16,
         /// Requests for the key so far, this one included, as far as they matter.
         uses: u16,
+        /// This process has written it, or called [`Visit::note_proven`] for it.
+        is_proven: bool,
     },
     /// There is none, and the response may be cached.
     Nothing {
@@ -125,6 +127,7 @@ impl<F> Visit<F> {
             0 if entry.exists => Found::File {
                 body_start: entry.body_start,
                 uses: entry.uses,
+                is_proven: entry.is_proven,
             },
             0 if enough => Found::Nothing { is_new },
             0 => Found::Scarce { is_new },
@@ -253,9 +256,14 @@ impl<F> Visit<F> {
         self.entry(|entry| {
             if !entry.exists {
                 entry.uses = 1;
-                entry.set_file(zone, file);
+                entry.set_file(zone, file, false);
             }
         });
+    }
+
+    /// The body in the file is that of its checksum.
+    pub fn note_proven(&self) {
+        self.entry(|entry| entry.is_proven = entry.exists);
     }
 
     /// The file that the index knows is not there, or is not good.
@@ -277,7 +285,7 @@ impl<F> Visit<F> {
             if !is_purged {
                 active.newest_stored = self.fill_number;
                 entry.failure = 0;
-                entry.set_file(zone, file);
+                entry.set_file(zone, file, true);
             }
             is_purged
         });
@@ -326,9 +334,10 @@ impl<F> Visit<F> {
 }
 
 impl<F> Entry<F> {
-    pub(crate) fn set_file(&mut self, zone: &Zone<F>, file: StoredFile) {
+    pub(crate) fn set_file(&mut self, zone: &Zone<F>, file: StoredFile, is_proven: bool) {
         zone.resize(self.sectors, file.sectors);
         self.exists = true;
+        self.is_proven = is_proven;
         self.file_number = zone.next_file_number();
         self.sectors = file.sectors;
         self.body_start = file.body_start;

@@ -132,6 +132,18 @@ impl OpenFile {
         }
     }
 
+    /// Waits until everything that was written to a temporary file is on the disk. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The errno of `fdatasync`.
+    pub fn sync(&self) -> io::Result<()> {
+        match &self.handle {
+            Handle::Temporary(descriptor) => descriptor.sync(),
+            Handle::Served(_) => Ok(()),
+        }
+    }
+
     /// Notes that a temporary file was renamed, so that the old name is not removed with it.
     pub fn lost_its_name(&self) {
         if let Handle::Temporary(descriptor) = &self.handle {

@@ -49,6 +49,15 @@ pub(crate) enum Keep {
     Forever,
 }
 
+/// What a power failure may leave of a file with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// Any part of it: the kernel writes it to the disk when it sees fit.
+    Any,
+    /// All of it: it is on the disk before it gets its name.
+    Whole,
+}
+
 /// A temporary file could not be created or written. nginx's words, level crit.
 #[derive(Debug)]
 pub(crate) struct TempFileError {
@@ -173,13 +182,21 @@ impl TempFile {
     ///
     /// # Errors
     /// When rename(2), or what it needs, fails: the file keeps its name.
-    pub(crate) fn rename_blocking(&self, to: &Path) -> Result<(), TempFileError> {
+    pub(crate) fn rename_blocking(
+        &self,
+        to: &Path,
+        durability: Durability,
+    ) -> Result<(), TempFileError> {
         let from = path_of(self.path());
         let failed = |call, path: &Path, error| TempFileError {
             call,
             path: path.to_owned(),
             error,
         };
+        if durability == Durability::Whole {
+            let synced = self.file.sync();
+            synced.map_err(|error| failed("fdatasync()", &from, error))?;
+        }
         let mut renamed = fs::rename(&from, to);
         if matches!(&renamed, Err(error) if error.kind() == io::ErrorKind::NotFound) {
             let directory = to.parent().unwrap_or(to);
@@ -200,7 +217,7 @@ impl TempFile {
                 let copy = TempFile::create_beside_blocking(to)?;
                 copy_blocking(&self.file, &copy.file, 0, self.end)
                     .map_err(|error| failed("write()", &path_of(copy.path()), error))?;
-                copy.rename_blocking(to)
+                copy.rename_blocking(to, durability)
             }
             Err(error) => Err(failed("rename()", to, error)),
         }

@@ -6,7 +6,7 @@ use sealane_tests::{Program, Server, Site, command, wait_for, wire};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Every file below a directory.
 pub(super) fn files_below(directory: PathBuf) -> Vec<PathBuf> {
@@ -19,6 +19,19 @@ pub(super) fn files_below(directory: PathBuf) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// The file of a key, once it is there: the first hits may come before it.
+#[track_caller]
+fn file_of(site: &Site, key: &str) -> PathBuf {
+    let line = format!("\nKEY: {key}\n").into_bytes();
+    wait_for("a file", || {
+        let mut files = files_below(site.path("cache")).into_iter();
+        files.find(|file| {
+            let bytes = fs::read(file).unwrap_or_default();
+            bytes.windows(line.len()).any(|part| part == line)
+        })
+    })
 }
 
 /// Asks until the file is looked at: a response that has just been stored is in memory for a moment
@@ -45,15 +58,10 @@ fn files_that_were_changed_are_not_served() {
     let mut expected = 0;
     // Each is served correctly, and replaces what was spoilt.
     let mut spoil = |target: &str, said: &str, change: &dyn Fn(&PathBuf)| {
-        let before = files_below(site.path("cache"));
         wire::get(port, target);
         wait_for_hit(&server, target);
         expected += 1;
-        let new = wait_for("a file", || {
-            let mut files = files_below(site.path("cache")).into_iter();
-            files.find(|file| !before.contains(file))
-        });
-        change(&new);
+        change(&file_of(&site, target));
         let response = wait_for_miss(port, target, &format!("answer {expected}"));
         expected += 1;
         assert_eq!(response.text(), format!("answer {expected}"));
@@ -111,6 +119,61 @@ fn files_that_were_changed_are_not_served() {
     });
 }
 
+/// Files have their length before they have their bytes: what was not on the disk yet is zeros
+/// afterwards, in any part of them.
+#[test]
+fn what_a_power_failure_leaves_is_not_served() {
+    const BLOCK: usize = 4096;
+    let site = Site::new();
+    let body = |number: usize, bytes: usize| format!("{number:07},").repeat(bytes / 8);
+    let number = AtomicUsize::new(0);
+    let origin = Origin::answering(move |asked: &Asked| {
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        let body = body(number, asked.target()[1..].parse().expect("a length"));
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        Answer::Send([head.as_bytes(), body.as_bytes()].concat())
+    });
+    let text = http("", &pass(origin.port(), ""));
+    // Within the first page, of several pages, of more than is received at a time.
+    let targets = ["/800", "/20000", "/200000", "/1000000", "/20008"];
+    let server = site.serve(&text);
+    let mut stored = Vec::new();
+    for target in targets {
+        let response = wire::get(server.port("plain"), target);
+        assert_eq!(wait_for_hit(&server, target).body, response.body);
+        stored.push((file_of(&site, target), response.body));
+    }
+    server.stop("QUIT");
+    let (last, damaged) = stored.split_last().expect("there are some");
+    for (file, body) in damaged {
+        let mut bytes = fs::read(file).expect("it is there");
+        let from = (bytes.len() - body.len() / 2).next_multiple_of(BLOCK);
+        let from = if from + BLOCK > bytes.len() {
+            bytes.len() - body.len()
+        } else {
+            from
+        };
+        let to = bytes.len().min(from + BLOCK);
+        bytes[from..to].fill(0);
+        fs::write(file, bytes).expect("it is ours");
+    }
+    let server = site.serve(&text);
+    server.expect_alert("has another body than was written");
+    let port = server.port("plain");
+    for (target, (_, before)) in targets.iter().zip(damaged) {
+        let response = wire::get(port, target);
+        assert_eq!(verdict(&response), "MISS", "{target}");
+        assert_ne!(response.body, *before);
+        assert_eq!(wait_for_hit(&server, target).body, response.body);
+    }
+    let whole = wire::get(port, "/20008");
+    assert_eq!(verdict(&whole), "HIT");
+    assert_eq!(whole.body, last.1);
+    let said = server.error_log();
+    let lines = said.matches("has another body than was written").count();
+    assert_eq!(lines, damaged.len(), "{said}");
+}
+
 #[test]
 fn a_directory_that_cannot_be_written_costs_only_the_cache() {
     sealane_needs::root();
@@ -134,10 +197,10 @@ fn a_directory_that_cannot_be_written_costs_only_the_cache() {
     );
     set(0o700);
     wire::get(port, "/a");
-    wait_for_hit(&server, "/a");
+    let stored = wait_for_hit(&server, "/a").text();
     // The directory goes, and comes back with the next response.
     fs::remove_dir_all(site.path("cache")).expect("it is ours");
-    wait_for_miss(port, "/a", "answer 3");
+    wait_for_miss(port, "/a", &stored);
 }
 
 #[test]

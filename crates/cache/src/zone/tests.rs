@@ -64,6 +64,7 @@ fn keys_without_a_file_are_forgotten() {
     let found = Found::File {
         body_start: 500,
         uses: 2,
+        is_proven: true,
     };
     assert_eq!(begin(&zone, 1, 0).1, found);
     begin(&zone, 1, 0).0.note_no_file();
@@ -250,7 +251,11 @@ fn a_directory_is_read_a_part_at_a_time_and_cleaned() {
     assert!(Path::new(&temporary).exists(), "somebody may be writing it");
     assert!(matches!(
         begin(&zone, 7, 50).1,
-        Found::File { body_start: 0, .. }
+        Found::File {
+            body_start: 0,
+            is_proven: false,
+            ..
+        }
     ));
 }
 

@@ -41,6 +41,15 @@ impl TempDescriptor {
         self.file().write_all_at(bytes, offset)
     }
 
+    /// Waits until everything that was written is on the disk. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The errno of `fdatasync`; an error of the disk that the kernel has met before.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file().sync_data()
+    }
+
     /// The file has been renamed; whatever has the old name now is not ours to remove.
     pub fn lost_its_name(&self) {
         if let Some(remains) = &self.0 {

@@ -321,6 +321,7 @@ fn prepare(
         vary: freshness.vary.into(),
         variant: variant.unwrap_or_default(),
         length: StoredLength::Unknown,
+        checksum: None,
     };
     let start = Start {
         header: header.clone(),

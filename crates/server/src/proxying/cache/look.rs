@@ -398,10 +398,16 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
         return Sight::Scarce;
     };
     let index = &state.zone.index;
-    let (first_bytes, uses, is_there) = match found {
+    let (first_bytes, is_there) = match found {
         Found::Failure(status) => return Sight::Failure(StatusCode(status)),
-        Found::File { body_start, uses } => (usize::from(body_start), uses, true),
-        Found::Nothing { is_new } | Found::Scarce { is_new } => (0, 0, is_new && index.is_cold()),
+        Found::File { body_start, .. } => (usize::from(body_start), true),
+        Found::Nothing { is_new } | Found::Scarce { is_new } => (0, is_new && index.is_cold()),
+    };
+    let (uses, is_proven) = match found {
+        Found::File {
+            uses, is_proven, ..
+        } => (uses, is_proven),
+        _ => (0, false),
     };
     let method = exchange.request.head.method;
     if let Some(fill) = visit.others_fill().filter(|fill| fill.answers(method)) {
@@ -422,7 +428,7 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
     }
     if is_there {
         let path = index.file_path(&state.hash);
-        match StoredResponse::read(&path, &state.key, first_bytes).await {
+        match StoredResponse::read(&path, &state.key, first_bytes, is_proven).await {
             Ok(stored) => match fits(exchange, state, is_variant, &stored.header) {
                 Fit::Fits => return Sight::File(visit, Box::new(stored), uses),
                 Fit::Other(hash) => {
@@ -479,6 +485,15 @@ fn log_unusable(exchange: &Exchange, path: &std::path::Path, error: &Unusable) {
                 Crit,
                 "cache file \"{path}\" has another length than when it was written, and is not \
                  used: the file system has lost a part of it, or somebody has changed it"
+            );
+        }
+        Unusable::Checksum => {
+            log_request!(
+                exchange,
+                Crit,
+                "cache file \"{path}\" has another body than was written, and is not used: a \
+                 part of it was not yet on the disk when the power failed, the disk is damaged, or \
+                 somebody has changed it"
             );
         }
         Unusable::Failed(call, errno) => {
@@ -552,6 +567,7 @@ async fn found(
         return None;
     }
     note_found(&visit, &stored);
+    visit.note_proven();
     let header = &stored.header;
     let now_s = unix_coarse_s();
     if header.valid_s >= now_s {

@@ -2,8 +2,9 @@
 
 use crate::handlers::open_at_once_or_from_disk;
 use crate::open_file_cache::{Errno, OpenFile, Opened};
-use sealane_cache::{CacheHeader, CacheKey, FIXED_BYTES, Mismatch};
+use sealane_cache::{BodyChecksum, CacheHeader, CacheKey, FIXED_BYTES, Mismatch};
 use sealane_io::disk;
+use sealane_io::open_file::Read;
 use sealane_sys::file;
 use std::io;
 use std::os::fd::AsFd;
@@ -33,12 +34,15 @@ pub(super) enum Unusable {
     Mismatch(Mismatch),
     /// It has lost a part, or more has come to it.
     Length,
+    /// Its body is not the one that was written.
+    Checksum,
     /// It cannot be opened or read: the call that failed, and why.
     Failed(&'static str, Errno),
 }
 
 impl StoredResponse {
-    /// Reads the file of a key. `first_bytes` is where its body begins, or 0.
+    /// Reads the file of a key. `first_bytes` is where its body begins, or 0. Unless it `is_proven`,
+    /// the body is compared with its checksum.
     ///
     /// # Errors
     /// See [`Unusable`].
@@ -46,6 +50,7 @@ impl StoredResponse {
         path: &Path,
         key: &CacheKey,
         first_bytes: usize,
+        is_proven: bool,
     ) -> Result<StoredResponse, Unusable> {
         let mut name = path.as_os_str().as_bytes().to_vec();
         name.push(0);
@@ -79,7 +84,41 @@ impl StoredResponse {
         if !stored.header.length.allows(stored.body_bytes()) {
             return Err(Unusable::Length);
         }
+        if !is_proven {
+            let is_all = beginning.len() as u64 == stored.file.size();
+            stored.prove(is_all.then_some(&beginning)).await?;
+        }
         Ok(stored)
+    }
+
+    /// Compares the body with its checksum, if it has one. `all` is the whole file, if that has been
+    /// read.
+    ///
+    /// # Errors
+    /// [`Unusable::Checksum`]; [`Unusable::Length`] if it cannot be read to its end.
+    async fn prove(&self, all: Option<&[u8]>) -> Result<(), Unusable> {
+        let Some(expected) = self.header.checksum else {
+            return Ok(());
+        };
+        let start = usize::from(self.header.body_start);
+        if let Some(all) = all {
+            return match checksum(&all[start..]) == expected {
+                true => Ok(()),
+                false => Err(Unusable::Checksum),
+            };
+        }
+        let mut read = self.file.read_stable();
+        if let Read::NotCached = read {
+            let file = Arc::clone(&self.file);
+            read = disk::run(move || file.read_stable_blocking()).await;
+        }
+        match read {
+            Read::Done(bytes) if checksum(&bytes[start..]) == expected => Ok(()),
+            Read::Done(_) => Err(Unusable::Checksum),
+            Read::NotCached => Err(Unusable::Length),
+            // It is being confirmed or replaced: there is no use in this one.
+            Read::Changed => Err(Unusable::Missing),
+        }
     }
 
     /// The length of the body.
@@ -87,6 +126,12 @@ impl StoredResponse {
         let body_start = u64::from(self.header.body_start);
         self.file.size().saturating_sub(body_start)
     }
+}
+
+fn checksum(body: &[u8]) -> u32 {
+    let mut checksum = BodyChecksum::default();
+    checksum.update(body);
+    checksum.value()
 }
 
 /// The first bytes of a file, as many as there are.

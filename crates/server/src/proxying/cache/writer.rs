@@ -1,8 +1,8 @@
 //! Writes cache files: under a temporary name, until they are complete.
 
-use crate::temp_file::{Keep, TempFile};
+use crate::temp_file::{Durability, Keep, TempFile};
 use bytes::Bytes;
-use sealane_cache::{CacheHeader, CacheKey, StoredFile, StoredLength};
+use sealane_cache::{BodyChecksum, CacheHeader, CacheKey, StoredFile, StoredLength};
 use sealane_conf::model::TempPath;
 use sealane_io::disk;
 use sealane_io::open_file::OpenFile;
@@ -11,6 +11,10 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+
+/// Longer bodies are on the disk for certain before their files get a name. The others have a
+/// checksum, which costs nothing until they are read for the first time after a start.
+const MAX_CHECKED_BYTES: u64 = 1 << 20;
 
 /// Writes one response.
 pub(super) struct Writer {
@@ -22,6 +26,7 @@ pub(super) struct Writer {
     temp_path: Option<Arc<TempPath>>,
     file: Option<TempFile>,
     written: u64,
+    checksum: BodyChecksum,
     work: Option<Work>,
 }
 
@@ -33,7 +38,14 @@ pub(super) struct Start {
     pub(super) head: Vec<u8>,
 }
 
-type Work = Pin<Box<dyn Future<Output = Result<(TempFile, u64, WrittenAs), String>> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Result<Done, String>> + Send>>;
+
+/// What a disk thread has done.
+struct Done {
+    file: TempFile,
+    checksum: BodyChecksum,
+    finished: WrittenAs,
+}
 
 /// What has been done.
 pub(super) struct Written {
@@ -60,6 +72,7 @@ impl Writer {
             temp_path,
             file: None,
             written: 0,
+            checksum: BodyChecksum::default(),
             work: None,
         }
     }
@@ -78,13 +91,11 @@ impl Writer {
             path: self.path.clone(),
             temp_path: self.temp_path.clone(),
             pieces,
+            checksum: self.checksum.clone(),
             complete,
         };
-        let written = self.written + added;
-        self.work = Some(Box::pin(async move {
-            let (file, finished) = disk::run(move || job.run()).await?;
-            Ok((file, written, finished))
-        }));
+        self.written += added;
+        self.work = Some(Box::pin(disk::run(move || job.run())));
     }
 
     /// Ready when that is done.
@@ -97,18 +108,18 @@ impl Writer {
         };
         let done = ready!(work.as_mut().poll(cx));
         self.work = None;
-        let (file, written, finished) = match done {
+        let done = match done {
             Ok(done) => done,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        self.written = written;
-        let done = Written {
-            file: file.shared(),
-            written,
-            finished,
+        let written = Written {
+            file: done.file.shared(),
+            written: self.written,
+            finished: done.finished,
         };
-        self.file = Some(file);
-        Poll::Ready(Ok(done))
+        self.file = Some(done.file);
+        self.checksum = done.checksum;
+        Poll::Ready(Ok(written))
     }
 }
 
@@ -119,15 +130,23 @@ struct Job {
     path: PathBuf,
     temp_path: Option<Arc<TempPath>>,
     pieces: Vec<Bytes>,
+    /// Of what was written before.
+    checksum: BodyChecksum,
     complete: Option<u64>,
 }
 
 impl Job {
-    fn run(self) -> Result<(TempFile, WrittenAs), String> {
+    fn run(self) -> Result<Done, String> {
         let start = &*self.start;
         let mut header = start.header.clone();
+        let mut checksum = self.checksum;
+        for piece in &self.pieces {
+            checksum.update(piece);
+        }
         if let Some(bytes) = self.complete {
             header.length = StoredLength::of(bytes);
+            let is_checked = bytes <= MAX_CHECKED_BYTES && header.holds_checksum();
+            header.checksum = is_checked.then(|| checksum.value());
         }
         let mut file = match self.file {
             Some(mut file) => {
@@ -152,13 +171,25 @@ impl Job {
             file.append_blocking(piece).map_err(text)?;
         }
         if self.complete.is_none() {
-            return Ok((file, WrittenAs::Part));
+            return Ok(Done {
+                file,
+                checksum,
+                finished: WrittenAs::Part,
+            });
         }
-        file.rename_blocking(&self.path).map_err(text)?;
+        let durability = match header.checksum {
+            Some(_) => Durability::Any,
+            None => Durability::Whole,
+        };
+        file.rename_blocking(&self.path, durability).map_err(text)?;
         let metadata = fs::metadata(&self.path)
             .map_err(|error| format!("stat() \"{}\" failed ({error})", self.path.display()))?;
         let stored = StoredFile::new(&metadata, header.body_start);
-        Ok((file, WrittenAs::File(stored)))
+        Ok(Done {
+            file,
+            checksum,
+            finished: WrittenAs::File(stored),
+        })
     }
 }
 
