@@ -7,6 +7,8 @@ mod files;
 mod gate;
 #[path = "cache_fills/memory.rs"]
 mod memory;
+#[path = "cache_fills/power.rs"]
+mod power;
 #[path = "cache_fills/processes.rs"]
 mod processes;
 

@@ -143,7 +143,7 @@ impl Drop for Over<'_> {
 }
 
 /// A complete response with status 200, if the server lives long enough.
-fn try_get(port: u16, target: &str) -> Option<wire::Response> {
+pub(super) fn try_get(port: u16, target: &str) -> Option<wire::Response> {
     let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).ok()?;
