@@ -35,7 +35,7 @@ pub fn sendfile(
 }
 
 /// Appends up to `max` bytes of `file` from `offset` to `buf`, but only bytes
-/// that are in the page cache (preadv2(2) with `RWF_NOWAIT`).
+/// that are in the page cache (preadv2(2) with `RWF_NOWAIT`) or in a file system in memory.
 ///
 /// Returns at least one byte for `max > 0`. Everything else is [`io::ErrorKind::WouldBlock`]: bytes
 /// that are not cached, a file system or kernel without `RWF_NOWAIT`, and also the end of the file,
@@ -71,9 +71,29 @@ pub fn read_cached_at(
     });
     match result {
         Ok(0) if max > 0 => Err(io::ErrorKind::WouldBlock.into()),
+        // There is no disk that could be waited for, at most memory that was swapped out.
+        Err(error) if lacks_feature(&error) && is_in_memory(file) => {
+            match read_at(file, buf, max, offset) {
+                Ok(0) if max > 0 => Err(io::ErrorKind::WouldBlock.into()),
+                result => result,
+            }
+        }
         Err(error) if lacks_feature(&error) => Err(io::ErrorKind::WouldBlock.into()),
         result => result,
     }
+}
+
+/// Whether a file is on a tmpfs, which takes no `RWF_NOWAIT` (Linux 6.18).
+fn is_in_memory(file: BorrowedFd<'_>) -> bool {
+    let mut facts = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: `facts` has room for the answer; the descriptor is borrowed, hence open.
+    let code = unsafe { libc::fstatfs(file.as_raw_fd(), facts.as_mut_ptr()) };
+    if code != 0 {
+        return false;
+    }
+    // SAFETY: the kernel has filled it in.
+    let facts = unsafe { facts.assume_init() };
+    facts.f_type == libc::TMPFS_MAGIC
 }
 
 /// Appends up to `max` bytes of `file` from `offset` to `buf` (pread(2)); 0 is

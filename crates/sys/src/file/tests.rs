@@ -126,6 +126,20 @@ fn a_cached_read_answers_from_memory_or_not_at_all() {
 }
 
 #[test]
+fn a_file_in_memory_is_read_at_once() {
+    let file = memory_file(c"sealane-test").expect("every Linux has memfd_create");
+    std::fs::File::from(file.try_clone().unwrap())
+        .write_all(&[7; 3_000])
+        .unwrap();
+    let mut buf = Vec::new();
+    let read = read_cached_at(file.as_fd(), &mut buf, 1_000, 100).unwrap();
+    assert_eq!(buf, vec![7; read]);
+    assert!(read > 0);
+    let end = read_cached_at(file.as_fd(), &mut buf, 1_000, 3_000).unwrap_err();
+    assert_eq!(end.kind(), io::ErrorKind::WouldBlock);
+}
+
+#[test]
 fn a_cached_open_finds_what_was_just_used() {
     let temporary = Temporary::new("open-cached", b"content");
     let path = temporary.c_path();
