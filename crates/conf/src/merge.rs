@@ -76,12 +76,21 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
 /// What is to be said about the caches of locations.
 fn check_caches(b: &mut Build<'_>, servers: &[Server]) -> Result<(), Fault> {
     let mut lacking = Vec::new();
+    let mut shares_hosts = false;
     for location in locations_of(servers) {
         crate::directives::check_temporary_paths(b, location)?;
+        shares_hosts |= caching::shares_hosts(location);
         lacking.extend(caching::lacks_key(location).filter(|family| !lacking.contains(family)));
     }
     for family in lacking {
         b.warn(format!("no \"{family}_cache_key\" for \"{family}_cache\""));
+    }
+    if shares_hosts {
+        b.warn(
+            "\"proxy_cache\" keeps one response for all hosts, but \"proxy_set_header Host\" tells \
+             the origin which one the client has named: a client that names another one decides \
+             what others get; add what is sent (\"$host\", \"$http_host\") to \"proxy_cache_key\", or send a fixed Host",
+        );
     }
     Ok(())
 }

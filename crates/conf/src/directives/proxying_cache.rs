@@ -78,6 +78,8 @@ macro_rules! cache_rows {
                 Arity::AtLeast(1),
                 "",
                 "How long responses with these statuses are fresh: statuses, or `any`, and a time. \
+                 `any` leaves out what is about the request (400, 401, 407, 408, 411, 412, 413, \
+                 415, 416, 417, 421, 422, 425, 426, 428, 429, 431), which has to be named. \
                  A time alone is for 200, 301 and 302. The first line that names the status \
                  counts; 0 keeps such responses out of the cache. X-Accel-Expires, Expires and \
                  Cache-Control of a response take precedence.",

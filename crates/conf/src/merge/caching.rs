@@ -4,8 +4,9 @@ use super::servers::inherit;
 use crate::draft::{CacheDraft, CacheZone as ZoneDraft, CacheZoneDraft, StoreDraft, UpstreamDraft};
 use crate::model::{
     CacheLock, CachePath, CacheSettings, CacheZone, Family, List, LocationConf, NextUpstream,
-    NextUpstreamCause, Template,
+    NextUpstreamCause, Part, Pass, Template, Variable,
 };
+use crate::variables::Builtin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,7 @@ pub(super) fn settings(
             // As in nginx, which warns about it, all keys are the same.
             _ => Some(draft.key.clone().unwrap_or_default()),
         },
+        key_has_body: draft.key.as_ref().is_some_and(has_body),
         valid: draft.valid.as_deref().unwrap_or_default().to_vec(),
         bypass: list(&draft.bypass),
         no_cache: list(&draft.no_cache),
@@ -85,6 +87,58 @@ pub(super) fn settings(
         max_range_offset: draft.max_range_offset,
         purge: list(&draft.purge),
     }))
+}
+
+fn has_body(key: &Template) -> bool {
+    let mut parts = key.parts().iter();
+    parts.any(|part| {
+        matches!(
+            part,
+            Part::Variable(Variable::Builtin(Builtin::RequestBody))
+        )
+    })
+}
+
+/// The host that the client has named, without its port and in small letters.
+fn is_host(part: &Part) -> bool {
+    matches!(part, Part::Variable(Variable::Builtin(Builtin::Host)))
+}
+
+/// The same as it came.
+fn is_host_field(part: &Part) -> bool {
+    matches!(part, Part::Variable(Variable::RequestHeader(name)) if **name == *"host")
+}
+
+/// Whether a location tells the origin which host the client has named, and keeps the response for
+/// those who name another one.
+pub(super) fn shares_hosts(location: &LocationConf) -> bool {
+    let Some(Pass::Proxy(proxy)) = &location.pass else {
+        return false;
+    };
+    let Some(cache) = &proxy.upstream.cache else {
+        return false;
+    };
+    let key = cache.key.as_ref().map_or(&[][..], Template::parts);
+    let has = |is: fn(&Part) -> bool| key.iter().any(is);
+    if has(is_made) || has(is_host_field) {
+        return false;
+    }
+    let fields = proxy.set_headers.fields.iter();
+    let mut fields = fields.filter(|field| field.name.eq_ignore_ascii_case(b"Host"));
+    fields.any(|field| {
+        let told = field.value.parts();
+        told.iter().any(is_host_field) || told.iter().any(is_host) && !has(is_host)
+    })
+}
+
+/// A variable whose value is decided by the configuration, perhaps by the host.
+fn is_made(part: &Part) -> bool {
+    matches!(
+        part,
+        Part::Variable(
+            Variable::User(_) | Variable::Capture(_) | Variable::Builtin(Builtin::ServerName)
+        )
+    )
 }
 
 /// The family of a location that caches everything below one key.

@@ -59,6 +59,8 @@ pub struct CacheSettings {
     pub zone: CacheZone,
     /// `cache_key`; `None` is the address of the server with the URI that it is asked for.
     pub key: Option<Template>,
+    /// The key contains the request's body.
+    pub key_has_body: bool,
     /// `cache_valid`, in the order of the configuration.
     pub valid: Vec<CacheValid>,
     /// `cache_bypass`: any value but empty and `0` keeps the cache from answering.
@@ -117,7 +119,35 @@ impl CacheSettings {
     /// `cache_valid`: how long a response with this status is fresh if it does not say so itself.
     pub fn valid(&self, status: u16) -> Option<Duration> {
         let mut valid = self.valid.iter();
-        let found = valid.find(|valid| valid.status.is_none_or(|code| code == status))?;
+        let found = valid.find(|valid| match valid.status {
+            Some(code) => code == status,
+            None => !is_about_request(status),
+        })?;
         Some(found.time)
     }
+}
+
+/// Whether a status says something about the request, in parts that no key contains, rather than
+/// about what was asked for: its credentials, its form, its body, or how often its client asks.
+/// Whoever sends a bad request must not decide what others get.
+fn is_about_request(status: u16) -> bool {
+    matches!(
+        status,
+        400 | 401
+            | 407
+            | 408
+            | 411
+            | 412
+            | 413
+            | 415
+            | 416
+            | 417
+            | 421
+            | 422
+            | 425
+            | 426
+            | 428
+            | 429
+            | 431
+    )
 }

@@ -115,6 +115,10 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome,
     }
     let mut target = Target::of(exchange, pass).await?;
     if pass.settings().cache.is_some() {
+        if exchange.request.body == RequestBody::Unread && pass.settings().request_buffering {
+            // As in nginx, the key may contain it.
+            Box::pin(request_body::receive(exchange)).await?;
+        }
         let outcome = match cache::look(exchange, pass, &target)? {
             Looked::Nothing => None,
             Looked::Answered(outcome) => Some(outcome),

@@ -128,9 +128,7 @@ fn a_cached_read_answers_from_memory_or_not_at_all() {
 #[test]
 fn a_file_in_memory_is_read_at_once() {
     let file = memory_file(c"sealane-test").expect("every Linux has memfd_create");
-    std::fs::File::from(file.try_clone().unwrap())
-        .write_all(&[7; 3_000])
-        .unwrap();
+    file.try_clone().unwrap().write_all(&[7; 3_000]).unwrap();
     let mut buf = Vec::new();
     let read = read_cached_at(file.as_fd(), &mut buf, 1_000, 100).unwrap();
     assert_eq!(buf, vec![7; read]);

@@ -59,6 +59,7 @@ fn defaults_are_those_of_nginx() {
         let expected = CacheSettings {
             zone: found.zone.clone(),
             key: Some(Template::literal("k")),
+            key_has_body: false,
             valid: Vec::new(),
             bypass: Vec::new(),
             no_cache: Vec::new(),
@@ -357,5 +358,33 @@ fn a_family_without_a_key_is_warned_about_once() {
             warnings(&lines(&format!("{name}_cache_key $uri;"))),
             [""; 0]
         );
+    }
+    // A host that the origin gets and the key does not contain.
+    for (host, key, is_said) in [
+        ("$host", "", true),
+        ("$http_host", "", true),
+        ("$http_host:80", "proxy_cache_key $uri$args;", true),
+        ("$http_host", "proxy_cache_key $host$uri;", true),
+        ("$proxy_host", "", false),
+        ("fixed", "", false),
+        ("$host", "proxy_cache_key $host$uri;", false),
+        ("$host", "proxy_cache_key $http_host$uri;", false),
+        ("$http_host", "proxy_cache_key $http_host$uri;", false),
+        ("$host", "proxy_cache_key $server_name$uri;", false),
+        (
+            "$host",
+            "set $of_host $host; proxy_cache_key $of_host$uri;",
+            false,
+        ),
+        ("$host", "proxy_cache off;", false),
+    ] {
+        let warned = warnings(&format!(
+            "proxy_cache_path /c keys_zone=z:1m; proxy_cache z; server {{ location / {{
+             proxy_pass http://127.0.0.1; proxy_set_header Host {host}; {key} }} }}"
+        ));
+        let expected = "\"proxy_cache\" keeps one response for all hosts";
+        let said = warned.iter().any(|line| line.starts_with(expected));
+        assert_eq!(said, is_said, "{host} {key}: {warned:?}");
+        assert_eq!(warned.len(), usize::from(is_said), "{warned:?}");
     }
 }

@@ -16,7 +16,7 @@ use crate::body_source::{BodySource, Filled, SourceError};
 use crate::exchange::Exchange;
 use crate::request_log;
 use bytes::Bytes;
-use sealane_cache::{CacheHeader, Visit};
+use sealane_cache::{CacheHeader, CacheKey, Visit};
 use sealane_conf::model::LogLevel;
 use sealane_http::Method;
 use sealane_http::h1::ResponseFraming;
@@ -35,6 +35,8 @@ const MAX_WAITING_BYTES: u64 = 256 << 10;
 
 /// A response that is being received, for all who read it.
 pub(crate) struct Fill {
+    /// Whose response it is: others may have keys with the same MD5 sum.
+    pub(super) key: CacheKey,
     /// Validity and variant.
     pub(super) header: CacheHeader,
     /// Its head, which everybody shares.
@@ -131,8 +133,14 @@ impl FillProgress {
 
 impl Fill {
     /// A response with this head, of which nothing has arrived.
-    pub(super) fn new(header: CacheHeader, head: Arc<UpstreamHead>, is_head_only: bool) -> Fill {
+    pub(super) fn new(
+        key: CacheKey,
+        header: CacheHeader,
+        head: Arc<UpstreamHead>,
+        is_head_only: bool,
+    ) -> Fill {
         Fill {
+            key,
             header,
             head,
             is_head_only,
@@ -154,9 +162,9 @@ impl Fill {
         }
     }
 
-    /// Whether it can be the answer to a request with this method.
-    pub(super) fn answers(&self, method: Method) -> bool {
-        !self.is_head_only || method == Method::Head
+    /// Whether it can be the answer to a request with this key and method.
+    pub(super) fn answers(&self, key: &CacheKey, method: Method) -> bool {
+        self.key == *key && (!self.is_head_only || method == Method::Head)
     }
 
     /// Whether all of it has arrived.

@@ -9,7 +9,7 @@ use super::stored::StoredResponse;
 use bytes::Bytes;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use sealane_cache::{CacheHeader, Hash};
+use sealane_cache::{CacheHeader, CacheKey, Hash};
 use sealane_io::disk;
 use sealane_io::open_file::{FileState, Read};
 use sealane_sys::time::unix_ms;
@@ -33,6 +33,8 @@ pub(super) struct HotResponses {
 
 /// A response in memory.
 pub(super) struct HotResponse {
+    /// Others may have keys with the same MD5 sum.
+    key: CacheKey,
     pub(super) header: CacheHeader,
     pub(super) head: Arc<UpstreamHead>,
     pub(super) body: Bytes,
@@ -42,6 +44,18 @@ pub(super) struct HotResponse {
     /// When the file was looked at, in seconds since 1970.
     checked_s: AtomicI64,
     bytes: u64,
+}
+
+/// A response that was found in a file.
+pub(super) struct Candidate<'a> {
+    pub(super) hash: &'a Hash,
+    pub(super) key: &'a CacheKey,
+    /// Which of the zone's files it is.
+    pub(super) file_number: u32,
+    /// Requests for it so far.
+    pub(super) uses: u16,
+    pub(super) stored: &'a StoredResponse,
+    pub(super) head: &'a Arc<UpstreamHead>,
 }
 
 #[derive(Clone)]
@@ -81,24 +95,31 @@ impl HotResponses {
     }
 
     /// The response of a key, as it was; the caller asks the index whether it still is.
-    pub(super) fn get(&self, hash: &Hash) -> Option<Arc<HotResponse>> {
-        self.responses.get(hash)
+    pub(super) fn get(&self, hash: &Hash, key: &CacheKey) -> Option<Arc<HotResponse>> {
+        self.responses
+            .get(hash)
+            .filter(|response| response.key == *key)
     }
 
     /// The response that was found in a file, from memory: it is taken in if it is asked for often
     /// enough and not too long.
     pub(super) async fn admit(
         &self,
-        hash: &Hash,
-        file_number: u32,
-        uses: u16,
-        stored: &StoredResponse,
-        head: &Arc<UpstreamHead>,
+        candidate: Candidate<'_>,
         now_s: i64,
     ) -> Option<Arc<HotResponse>> {
+        let Candidate {
+            hash,
+            key,
+            file_number,
+            uses,
+            stored,
+            head,
+        } = candidate;
         let file = stored.file.state();
         if let Some(known) = self.responses.peek(hash) {
             let is_same = known.file == file
+                && known.key == *key
                 && known.file_number == file_number
                 && known.header == stored.header;
             if is_same {
@@ -115,6 +136,7 @@ impl HotResponses {
         }
         let body = body_of(stored).await?;
         let response = Arc::new(HotResponse {
+            key: key.clone(),
             header: stored.header.clone(),
             head: Arc::clone(head),
             bytes: stored.file.size() + stored.head.len() as u64 + OVERHEAD_BYTES,

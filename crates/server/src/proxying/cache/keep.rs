@@ -14,7 +14,7 @@ use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log::log_request;
 use crate::subrequest;
-use sealane_cache::{CacheHeader, NO_TIME, StoredLength, Visit};
+use sealane_cache::{CacheHeader, CacheKey, NO_TIME, StoredLength, Visit};
 use sealane_conf::model::{CacheSettings, NextUpstreamCause, Pass};
 use sealane_http::h1::ResponseFraming;
 use sealane_http::headers::KnownHeader;
@@ -213,6 +213,7 @@ pub(in crate::proxying) fn let_go(exchange: &mut Exchange) {
 
 /// How a response is kept.
 pub(in crate::proxying) struct Keeping {
+    key: CacheKey,
     header: CacheHeader,
     visit: Visit<Fill>,
     writer: Writer,
@@ -334,6 +335,7 @@ fn prepare(
     };
     let writer = Writer::new(start, state.zone.index.file_path(&state.hash), temp_path);
     Some(Box::new(Keeping {
+        key: state.key.clone(),
         header,
         visit,
         writer,
@@ -352,6 +354,7 @@ impl Keeping {
         limit_rate: u64,
     ) {
         let Keeping {
+            key,
             header,
             mut visit,
             writer,
@@ -365,7 +368,7 @@ impl Keeping {
                 head.parsed.framing(Method::Get),
                 ResponseFraming::Length(1..)
             );
-        let fill = Arc::new(Fill::new(header, head, is_head_only));
+        let fill = Arc::new(Fill::new(key, header, head, is_head_only));
         let mut reader = FillReader::new(Arc::clone(&fill), true);
         let mut filling = {
             visit.begin_fill(Arc::clone(&fill));

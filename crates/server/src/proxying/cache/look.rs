@@ -2,6 +2,7 @@
 
 use super::super::{PassRuntime, Target};
 use super::fill::Fill;
+use super::hot::Candidate;
 use super::stored::{StoredResponse, Unusable};
 use super::{CacheState, CacheStatus, CacheZone, form, purge, settings, update};
 use crate::exchange::Exchange;
@@ -11,6 +12,7 @@ use crate::template;
 use sealane_cache::{CacheHeader, CacheKey, Found, Hash, Mismatch, Visit, variant};
 use sealane_conf::model::{CacheLock, CachePath, CacheSettings, NextUpstreamCause};
 use sealane_conf::model::{CacheZone as ZoneOf, Pass, Template};
+use sealane_http::h1::Framing;
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
 use sealane_io::runtime::sleep;
@@ -87,7 +89,15 @@ pub(in crate::proxying) fn look(
         );
         return Ok(Looked::Nothing);
     }
-    let is_bypassed = any(exchange, &settings.bypass);
+    // As far as others can tell, a body of GET or HEAD means nothing (RFC 9110 section 9.3.1); an
+    // origin may see that differently.
+    let has_unkeyed_body = method != Method::Post
+        && !settings.key_has_body
+        && !matches!(
+            exchange.request.head.framing,
+            Framing::None | Framing::Length(0)
+        );
+    let is_bypassed = has_unkeyed_body || any(exchange, &settings.bypass);
     let state = CacheState {
         status: match is_bypassed {
             true => CacheStatus::Bypass,
@@ -97,7 +107,7 @@ pub(in crate::proxying) fn look(
         path,
         hash: key.hash(),
         key,
-        is_cacheable: true,
+        is_cacheable: !has_unkeyed_body,
         visit: None,
         stale: None,
         allows_stale: false,
@@ -228,12 +238,12 @@ fn from_memory(exchange: &mut Exchange, pass: &PassRuntime) -> Option<Outcome> {
     let state = super::state(exchange)?;
     let now_s = unix_coarse_s();
     let mut hash = state.hash;
-    let mut response = state.zone.hot.get(&hash)?;
+    let mut response = state.zone.hot.get(&hash, &state.key)?;
     match fits(exchange, state, false, &response.header) {
         Fit::Fits => {}
         Fit::Other(variant) => {
             hash = variant;
-            response = state.zone.hot.get(&hash)?;
+            response = state.zone.hot.get(&hash, &state.key)?;
             if !matches!(fits(exchange, state, true, &response.header), Fit::Fits) {
                 return None;
             }
@@ -410,7 +420,10 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
         _ => (0, false),
     };
     let method = exchange.request.head.method;
-    if let Some(fill) = visit.others_fill().filter(|fill| fill.answers(method)) {
+    if let Some(fill) = visit
+        .others_fill()
+        .filter(|fill| fill.answers(&state.key, method))
+    {
         // One that has all of its body is as good as stored; others are for those who would have
         // to wait for it.
         if fill.is_complete() && fill.header.valid_s < now_s {
@@ -577,8 +590,15 @@ async fn found(
             && let Some(number) = visit.file_number()
             && let Some(state) = super::state(exchange)
         {
-            let hot = &state.zone.hot;
-            let admitted = hot.admit(visit.hash(), number, uses, &stored, &head, now_s);
+            let candidate = Candidate {
+                hash: visit.hash(),
+                key: &state.key,
+                file_number: number,
+                uses,
+                stored: &stored,
+                head: &head,
+            };
+            let admitted = state.zone.hot.admit(candidate, now_s);
             if let Some(response) = admitted.await {
                 return Some(super::answer::from_memory(exchange, pass, &response));
             }

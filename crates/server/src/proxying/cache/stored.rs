@@ -41,7 +41,7 @@ pub(super) enum Unusable {
 }
 
 impl StoredResponse {
-    /// Reads the file of a key. `first_bytes` is where its body begins, or 0. Unless it `is_proven`,
+    /// Reads the file of a key. `first_bytes` is where its body begins, or 0. Unless it `is_proven`
     /// the body is compared with its checksum.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl StoredResponse {
         Ok(stored)
     }
 
-    /// Compares the body with its checksum, if it has one. `all` is the whole file, if that has been
+    /// Compares the body with its checksum, if it has one. `all` is the whole file, if that was
     /// read.
     ///
     /// # Errors

@@ -38,10 +38,10 @@ pub(super) struct Start {
     pub(super) head: Vec<u8>,
 }
 
-type Work = Pin<Box<dyn Future<Output = Result<Done, String>> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Result<JobDone, String>> + Send>>;
 
 /// What a disk thread has done.
-struct Done {
+struct JobDone {
     file: TempFile,
     checksum: BodyChecksum,
     finished: WrittenAs,
@@ -136,7 +136,7 @@ struct Job {
 }
 
 impl Job {
-    fn run(self) -> Result<Done, String> {
+    fn run(self) -> Result<JobDone, String> {
         let start = &*self.start;
         let mut header = start.header.clone();
         let mut checksum = self.checksum;
@@ -171,7 +171,7 @@ impl Job {
             file.append_blocking(piece).map_err(text)?;
         }
         if self.complete.is_none() {
-            return Ok(Done {
+            return Ok(JobDone {
                 file,
                 checksum,
                 finished: WrittenAs::Part,
@@ -185,7 +185,7 @@ impl Job {
         let metadata = fs::metadata(&self.path)
             .map_err(|error| format!("stat() \"{}\" failed ({error})", self.path.display()))?;
         let stored = StoredFile::new(&metadata, header.body_start);
-        Ok(Done {
+        Ok(JobDone {
             file,
             checksum,
             finished: WrittenAs::File(stored),
