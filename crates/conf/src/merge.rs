@@ -18,8 +18,8 @@ use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft}
 use crate::input::Options;
 use crate::model::{
     CERTIFICATE_RELOAD, Config, ErrorLog, Events, HandshakeLimits, Http, List, ListenAddress,
-    Listener, LogLevel, LogTarget, Main, Origin, Server, Source, TempPath, WorkerCount,
-    locations_of,
+    Listener, LogLevel, LogTarget, Main, Origin, Server, Source, TempPath, VerifyClient,
+    WorkerCount, locations_of,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -83,7 +83,30 @@ fn check_caches(b: &mut Build<'_>, servers: &[Server]) -> Result<(), Fault> {
     for family in lacking {
         b.warn(format!("no \"{family}_cache_key\" for \"{family}_cache\""));
     }
+    warn_of_purges(b, servers);
     Ok(())
+}
+
+/// Nobody purges what everybody could.
+fn warn_of_purges(b: &mut Build<'_>, servers: &[Server]) {
+    let mut open = Vec::new();
+    for server in servers {
+        if server.verify_client == VerifyClient::On {
+            continue;
+        }
+        for location in locations_of([server]) {
+            let found = caching::lacks_access(location).map(|family| (family, server));
+            open.extend(found.filter(|(family, _)| open.iter().all(|(known, _)| known != family)));
+        }
+    }
+    for (family, server) in open {
+        let name = &server.primary_name;
+        b.warn(format!(
+            "\"{family}_cache_purge\" purges nothing in a location of server \"{name}\", where nobody \
+             may: say who with \"allow\", \"auth_basic\" or \"auth_request\", for example in \
+             \"limit_except GET\", or with \"ssl_verify_client on\""
+        ));
+    }
 }
 
 /// Every zone must be defined by now.
