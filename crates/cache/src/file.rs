@@ -26,6 +26,9 @@ const TEXT_BYTES: usize = 128;
 /// What stands before the checksum, at the end of the room for `Vary`.
 const CHECKSUM_MARK: &[u8] = b"crc\x01";
 const CHECKSUM_BYTES: usize = CHECKSUM_MARK.len() + size_of::<u32>();
+/// Where the position of the head stands, and the length of `Vary`.
+const HEADER_START_AT: usize = 54;
+const VARY_AT: usize = 187;
 /// A time that is not known (`Last-Modified`).
 pub const NO_TIME: i64 = -1;
 
@@ -186,6 +189,26 @@ impl CacheHeader {
         out
     }
 
+    /// Reads the beginning of a file whose key is not known, with the key.
+    ///
+    /// # Errors
+    /// [`Mismatch`]: the file makes no sense.
+    pub fn decode_with_key(bytes: &[u8]) -> Result<(CacheHeader, CacheKey), Mismatch> {
+        let place = bytes
+            .get(HEADER_START_AT..)
+            .and_then(|rest| rest.first_chunk());
+        let start = place.map_or(0, |place| usize::from(u16::from_ne_bytes(*place)));
+        let text = bytes.get(FIXED_BYTES + KEY_MARK.len()..start.saturating_sub(1));
+        let key = CacheKey::new(text.ok_or(Mismatch::TooSmall)?.to_vec());
+        let header = CacheHeader::decode(bytes, &key)?;
+        Ok((header, key))
+    }
+
+    /// Whether the fixed part has a `Vary`, or is none that we could read.
+    pub(crate) fn names_vary(fixed: &[u8; FIXED_BYTES]) -> bool {
+        fixed[..8] != VERSION.to_ne_bytes() || fixed[VARY_AT] != 0
+    }
+
     /// Reads the beginning of a file, as far as it was read.
     ///
     /// # Errors
@@ -330,6 +353,27 @@ mod tests {
             CacheHeader::decode(&bytes, &key).map(|read| read.checksum),
             Ok(None)
         );
+    }
+
+    #[test]
+    fn the_key_can_be_read_from_the_file() {
+        let (key, header) = sample();
+        let bytes = header.encode(&key, b"HEAD");
+        let read = CacheHeader::decode_with_key(&bytes);
+        assert_eq!(read, Ok((header.clone(), key.clone())));
+        for cut in 0..bytes.len() {
+            assert!(
+                CacheHeader::decode_with_key(&bytes[..cut]).is_err(),
+                "{cut}"
+            );
+        }
+        let fixed = |header: &CacheHeader| header.fixed(&key);
+        assert!(CacheHeader::names_vary(&fixed(&header)));
+        let plain = CacheHeader {
+            vary: Box::default(),
+            ..header
+        };
+        assert!(!CacheHeader::names_vary(&fixed(&plain)));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | `shard` | a part of the index, with its own lock |
 //! | `load` | reads a directory into the index (nginx's cache loader) |
 //! | `sweep` | removes what is old or too much (nginx's cache manager) |
-//! | `purge` | removes what somebody wants to be gone |
+//! | `purge` | removes what somebody wants to be gone: keys, prefixes, tags |
 //!
 //! Nothing here knows of requests, event loops or the configuration. What blocks says so.
 
@@ -28,7 +28,9 @@ pub use file::{BodyChecksum, CacheHeader, FIXED_BYTES, Mismatch, NO_TIME, Stored
 pub use key::{CacheKey, HASH_BYTES, Hash, variant};
 pub use load::Loader;
 pub use path::{Levels, file_path};
-pub use purge::Purged;
+pub use purge::{
+    Age, FileFailure, LoadedPurges, Purge, PurgeFailure, Purged, Purger, Subject, Tags,
+};
 pub use sweep::{Pace, Sweeper};
 pub use visit::{Found, StoredFile, Visit, ZoneFull};
 pub use zone::{Zone, ZoneLimits};

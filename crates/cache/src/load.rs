@@ -8,6 +8,7 @@ use crate::visit::StoredFile;
 use crate::zone::Zone;
 use std::fs::{self, ReadDir};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -115,6 +116,8 @@ impl<F> Loader<F> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => return failed(path, &error),
         };
+        // In case the clock is set back.
+        self.zone.purges.note_date(metadata.mtime());
         let is_kept = match kind_of(path) {
             Kind::Response(hash) => {
                 metadata.len() >= FIXED_BYTES as u64
@@ -175,7 +178,7 @@ impl<F> Zone<F> {
         entry.expires_s = expires_s;
         if !entry.exists && !entry.is_visited() {
             entry.uses = entry.uses.max(1);
-            entry.set_file(self, file, false);
+            entry.set_file(self, file, 0, false);
         }
         true
     }

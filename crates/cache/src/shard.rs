@@ -2,6 +2,7 @@
 //! use.
 
 use crate::key::Hash;
+use crate::purge::Subject;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) struct Entry<F> {
     pub(crate) exists: bool,
     /// This process has written it, or compared its body with its checksum.
     pub(crate) is_proven: bool,
+    /// Purges until then do not concern the file, or the status; 0 if nobody knows.
+    pub(crate) generation: u64,
     /// What requests that are under way need.
     pub(crate) active: Option<Box<Active<F>>>,
 }
@@ -44,11 +47,9 @@ pub(crate) struct Active<F> {
     /// Somebody asks the origin, and until when others wait for that.
     pub(crate) updating: Option<Instant>,
     /// A response that is on its way.
-    pub(crate) fill: Option<Arc<F>>,
+    pub(crate) fill: Option<Receiving<F>>,
     /// Responses that were not kept because of what they are.
     pub(crate) refusals: u32,
-    /// How often the key was purged meanwhile: a response asked for before is not stored.
-    pub(crate) purges: u32,
     /// Responses that have begun, and which of them the file is.
     pub(crate) fills: u32,
     pub(crate) newest_stored: u32,
@@ -56,6 +57,14 @@ pub(crate) struct Active<F> {
     pub(crate) is_storing: bool,
     /// Who waits for a change.
     pub(crate) waiting: Vec<Waker>,
+}
+
+/// A response that is on its way.
+pub(crate) struct Receiving<F> {
+    pub(crate) fill: Arc<F>,
+    /// What a purge can name of it, and the generation at which it was asked for.
+    pub(crate) subject: Arc<Subject>,
+    pub(crate) generation: u64,
 }
 
 /// Entries, in a table and in a list from the newest to the oldest.
@@ -137,6 +146,7 @@ impl<F> Shard<F> {
             uses: 0,
             exists: false,
             is_proven: false,
+            generation: 0,
             active: None,
         };
         let at = match self.free.pop() {
@@ -168,6 +178,11 @@ impl<F> Shard<F> {
         let entry = &mut self.entries[at as usize];
         entry.active = None;
         self.free.push(at);
+    }
+
+    /// How many places there are, in use or not.
+    pub(crate) fn places(&self) -> usize {
+        self.entries.len()
     }
 
     /// Makes an entry the newest.
@@ -225,6 +240,23 @@ impl<F> Active<F> {
             self.waiting.push(waker.clone());
         }
     }
+
+    /// What is on its way was purged: nobody waits for it any more. Returns whom to wake.
+    pub(crate) fn detach_fill(&mut self) -> Vec<Waker> {
+        self.fill = None;
+        self.updating = None;
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+impl<F> Clone for Receiving<F> {
+    fn clone(&self) -> Receiving<F> {
+        Receiving {
+            fill: Arc::clone(&self.fill),
+            subject: Arc::clone(&self.subject),
+            generation: self.generation,
+        }
+    }
 }
 
 impl<F> Entry<F> {
@@ -236,7 +268,6 @@ impl<F> Entry<F> {
                 updating: None,
                 fill: None,
                 refusals: 0,
-                purges: 0,
                 fills: 0,
                 newest_stored: 0,
                 is_storing: false,

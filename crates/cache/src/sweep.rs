@@ -160,7 +160,10 @@ impl<F> Zone<F> {
         match fs::remove_file(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => failed(&path, &error),
+            Err(error) => {
+                self.purges.keep_rules();
+                failed(&path, &error);
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What a request does with a key: it looks, it may wait for another request, and it may store.
 
-use crate::key::Hash;
-use crate::shard::{Entry, Shard};
+use crate::key::{CacheKey, Hash};
+use crate::purge::{Age, Subject, Tags};
+use crate::shard::{Entry, Receiving, Shard};
 use crate::zone::Zone;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -25,8 +26,12 @@ pub struct Visit<F> {
     /// Its number among those of the key, and whether it is becoming the file.
     fill_number: u32,
     is_storing: bool,
-    /// How often the key had been purged when this request came.
-    purges: u32,
+    /// What a purge can name of that response, once it is known.
+    subject: Option<Arc<Subject>>,
+    /// Purges so far when this request came.
+    generation: u64,
+    /// The generation of what was found: younger rules have not been looked at yet.
+    found_generation: u64,
 }
 
 /// What the index knows of a key.
@@ -76,6 +81,14 @@ impl StoredFile {
             body_start,
         }
     }
+
+    /// A file of this length.
+    pub fn of_bytes(bytes: u64, body_start: u16) -> StoredFile {
+        StoredFile {
+            sectors: u32::try_from(bytes.div_ceil(4096) * 8).unwrap_or(u32::MAX),
+            body_start,
+        }
+    }
 }
 
 impl<F> Visit<F> {
@@ -90,6 +103,7 @@ impl<F> Visit<F> {
         min_uses: u32,
         now_s: i64,
     ) -> Result<(Visit<F>, Found), ZoneFull> {
+        let generation = zone.purge_generation();
         let mut shard = zone.shard(&hash);
         let known = shard.find(&hash);
         let at = match known {
@@ -111,9 +125,11 @@ impl<F> Visit<F> {
         let entry = shard.at(at);
         entry.uses = entry.uses.saturating_add(1);
         entry.expires_s = zone.expires_s(now_s);
-        let active = entry.active();
-        active.visits += 1;
-        let purges = active.purges;
+        entry.active().visits += 1;
+        let found_generation = match entry.exists || entry.failure != 0 {
+            true => entry.generation,
+            false => 0,
+        };
         let has_failed = entry.failure != 0;
         let failure_holds = i64::from(entry.failure_until_s) >= now_s;
         let is_new = known.is_none() || (has_failed && !failure_holds);
@@ -142,9 +158,77 @@ impl<F> Visit<F> {
             fill: None,
             fill_number: 0,
             is_storing: false,
-            purges,
+            subject: None,
+            generation,
+            found_generation,
         };
         Ok((visit, found))
+    }
+
+    /// The origin was asked at this generation already, before the visit began.
+    pub fn date_back(&mut self, generation: u64) {
+        self.generation = self.generation.min(generation);
+    }
+
+    /// The number of purges so far when the visit began.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether there are rules about purges that the response in the index has not been judged by.
+    /// If not, it is as good as when it was stored: that is one comparison.
+    pub fn must_judge(&self) -> bool {
+        self.zone.purges.has_newer_rule(self.found_generation)
+    }
+
+    /// Judges the response that was found, which its file dates. Returns whether it was purged:
+    /// then it is forgotten, and its file is for the caller to remove if the second value says so.
+    pub fn judge(&self, subject: &Subject, date_s: i64) -> (bool, bool) {
+        let age = match self.found_generation {
+            0 => Age::Dated(date_s),
+            generation => Age::Since(generation),
+        };
+        self.zone.purges.note_date(date_s);
+        if self.zone.is_purged(subject, age) {
+            let is_ours = self.zone.forget_purged(&self.hash, self.found_generation);
+            // What the index does not know yet is removed by whoever finds it.
+            return (true, is_ours || self.zone.is_cold());
+        }
+        self.zone
+            .note_judged(&self.hash, self.found_generation, self.generation);
+        (false, false)
+    }
+
+    /// Whether the status that was found was purged: then it is forgotten. Nobody knows the tags of
+    /// the response for which it stands, so every tag counts.
+    pub fn forgets_failure(&self, key: &CacheKey) -> bool {
+        if !self.must_judge() {
+            return false;
+        }
+        let subject = Subject {
+            key: key.clone(),
+            tags: Tags::Unknown,
+        };
+        let age = Age::Since(self.found_generation);
+        let is_purged = self.zone.is_purged(&subject, age);
+        if is_purged {
+            self.entry(|entry| {
+                if entry.generation == self.found_generation {
+                    entry.failure = 0;
+                }
+            });
+        }
+        is_purged
+    }
+
+    /// Whether the response that this request has asked for, or confirms, was purged meanwhile.
+    pub fn is_purged(&self, subject: &Subject) -> bool {
+        self.zone.is_purged_since(subject, self.generation)
+    }
+
+    fn own_is_purged(&self) -> bool {
+        let subject = self.subject.as_deref();
+        subject.is_some_and(|subject| self.is_purged(subject))
     }
 
     /// The zone.
@@ -163,9 +247,23 @@ impl<F> Visit<F> {
         self.entry(|entry| entry.exists.then_some(entry.file_number))
     }
 
-    /// A response that another request is receiving.
+    /// A response that another request is receiving, unless it was purged meanwhile.
     pub fn others_fill(&self) -> Option<Arc<F>> {
-        self.entry(|entry| entry.active().fill.clone())
+        let receiving = self.entry(|entry| entry.active().fill.clone())?;
+        let Receiving {
+            fill,
+            subject,
+            generation,
+        } = receiving;
+        if !self.zone.is_purged_since(&subject, generation) {
+            return Some(fill);
+        }
+        let waiting = self.entry(|entry| match entry.is_receiving(&fill) {
+            true => entry.active().detach_fill(),
+            false => Vec::new(),
+        });
+        wake(waiting);
+        None
     }
 
     /// Becomes the request that asks the origin, unless another one is and has been for less than
@@ -237,11 +335,21 @@ impl<F> Visit<F> {
         self.entry(|entry| entry.active().updating)
     }
 
-    /// The response of this request has begun: others may read it.
-    pub fn begin_fill(&mut self, fill: Arc<F>) {
+    /// The response of this request has begun: others may read it. `date_s` is when.
+    pub fn begin_fill(&mut self, fill: Arc<F>, subject: Subject, date_s: i64) {
+        let subject = Arc::new(subject);
+        self.subject = Some(Arc::clone(&subject));
+        self.zone.purges.note_date(date_s);
+        let receiving = Receiving {
+            fill: Arc::clone(&fill),
+            subject,
+            generation: self.generation,
+        };
         let (waiting, number) = self.entry(|entry| {
+            // No status stands for it any more.
+            entry.failure = 0;
             let active = entry.active();
-            active.fill = Some(Arc::clone(&fill));
+            active.fill = Some(receiving);
             active.fills += 1;
             (std::mem::take(&mut active.waiting), active.fills)
         });
@@ -256,7 +364,7 @@ impl<F> Visit<F> {
         self.entry(|entry| {
             if !entry.exists {
                 entry.uses = 1;
-                entry.set_file(zone, file, false);
+                entry.set_file(zone, file, self.generation, false);
             }
         });
     }
@@ -274,20 +382,23 @@ impl<F> Visit<F> {
 
     /// The response has its file. Whoever waited can have it now.
     ///
-    /// If the key was purged while the file got its name, the file goes again.
+    /// If it was purged while the file got its name, the file goes again.
     pub fn stored(self, file: StoredFile) {
         let zone = &self.zone;
-        let is_purged = self.entry(|entry| {
+        let generation = zone.purge_generation();
+        let is_purged = self.own_is_purged();
+        self.entry(|entry| {
             let active = entry.active();
             // As it is dropped now, those who wait are woken.
-            active.updating = None;
-            let is_purged = active.purges != self.purges;
+            // Whoever asks since a purge is another one.
+            if !is_purged || active.updating == self.updating {
+                active.updating = None;
+            }
             if !is_purged {
                 active.newest_stored = self.fill_number;
                 entry.failure = 0;
-                entry.set_file(zone, file, true);
+                entry.set_file(zone, file, generation, true);
             }
-            is_purged
         });
         if is_purged {
             zone.doom(self.hash);
@@ -296,15 +407,18 @@ impl<F> Visit<F> {
 
     /// Waits for the right to make the response of this request the file. Responses of one key
     /// take turns, so that an older one never takes the place of a newer one. Ready with whether it
-    /// may: not if that is there already, or if the key was purged since this request came.
+    /// may: not if that is there already, if it was purged since this request came, or if another
+    /// process looks after the directory.
     pub fn poll_store(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if self.is_storing {
             return Poll::Ready(true);
         }
-        let (number, purges) = (self.fill_number, self.purges);
+        // The next process has an index of its own already, and purges of its own.
+        let is_late = self.zone.is_retired() || self.own_is_purged();
+        let number = self.fill_number;
         let right = self.entry(|entry| {
             let active = entry.active();
-            if active.newest_stored > number || active.purges != purges {
+            if active.newest_stored > number || is_late {
                 return Poll::Ready(false);
             }
             if active.is_storing {
@@ -320,10 +434,18 @@ impl<F> Visit<F> {
 
     /// A status stands for the response until then (seconds since 1970).
     pub fn set_failure(&self, status: u16, until_s: i64) {
-        self.entry(|entry| {
+        let had_file = self.entry(|entry| {
+            let had_file = entry.exists;
+            entry.forget_file(&self.zone);
             entry.failure = status;
+            entry.generation = self.generation;
             entry.failure_until_s = u32::try_from(until_s).unwrap_or(u32::MAX);
+            had_file
         });
+        if had_file {
+            // It would be forgotten with the status.
+            self.zone.doom(self.hash);
+        }
     }
 
     fn entry<R>(&self, work: impl FnOnce(&mut Entry<F>) -> R) -> R {
@@ -334,9 +456,16 @@ impl<F> Visit<F> {
 }
 
 impl<F> Entry<F> {
-    pub(crate) fn set_file(&mut self, zone: &Zone<F>, file: StoredFile, is_proven: bool) {
+    pub(crate) fn set_file(
+        &mut self,
+        zone: &Zone<F>,
+        file: StoredFile,
+        generation: u64,
+        is_proven: bool,
+    ) {
         zone.resize(self.sectors, file.sectors);
         self.exists = true;
+        self.generation = generation;
         self.is_proven = is_proven;
         self.file_number = zone.next_file_number();
         self.sectors = file.sectors;
@@ -350,28 +479,30 @@ impl<F> Entry<F> {
         self.body_start = 0;
     }
 
+    fn is_receiving(&mut self, fill: &Arc<F>) -> bool {
+        let own = self.active().fill.as_ref();
+        own.is_some_and(|own| Arc::ptr_eq(&own.fill, fill))
+    }
+
     fn drop_fill(&mut self, fill: &Arc<F>) {
-        let active = self.active();
-        if active
-            .fill
-            .as_ref()
-            .is_some_and(|own| Arc::ptr_eq(own, fill))
-        {
-            active.fill = None;
+        if self.is_receiving(fill) {
+            self.active().fill = None;
         }
     }
 }
 
 impl<F> Zone<F> {
     /// A request that may be answered from memory: the number of the key's file. The request is
-    /// counted, and the key becomes the newest. `None` if there is no file, or if a response
-    /// for the key is under way: then nothing is counted, and a [`Visit`] has to find out.
+    /// counted, and the key becomes the newest. `None` if there is no file, if a response for the
+    /// key is under way, or if it may have been purged: then nothing is counted, and a [`Visit`]
+    /// has to find out.
     pub fn hit(&self, hash: &Hash, now_s: i64) -> Option<u32> {
         let mut shard = self.shard(hash);
         let at = shard.find(hash)?;
         let entry = shard.at(at);
         let is_filled = entry.active.as_ref().is_some_and(|all| all.fill.is_some());
-        if !entry.exists || entry.failure != 0 || is_filled {
+        let must_judge = self.purges.has_newer_rule(entry.generation);
+        if !entry.exists || entry.failure != 0 || is_filled || must_judge {
             return None;
         }
         entry.uses = entry.uses.saturating_add(1);
@@ -473,13 +604,20 @@ mod tests {
             min_free_bytes: 0,
             loader: pace,
             manager: pace,
+            purges_files: false,
+            purger: pace,
+            max_purge_rules: 10,
         };
         let directory = std::path::Path::new("/nowhere");
         let zone: Arc<Zone<u8>> = Arc::new(Zone::new("z", directory, [0; 3], limits));
         let begin = |number| {
             let begun = Visit::begin(&zone, [1; 16], 1, 0);
             let (mut visit, _) = begun.expect("the zone is empty");
-            visit.begin_fill(Arc::new(number));
+            let subject = Subject {
+                key: CacheKey::new(Vec::new()),
+                tags: Tags::Unknown,
+            };
+            visit.begin_fill(Arc::new(number), subject, 0);
             visit
         };
         let cx = &mut Context::from_waker(Waker::noop());

@@ -2,6 +2,7 @@
 
 use crate::key::Hash;
 use crate::path::{Levels, file_path};
+use crate::purge::Purges;
 use crate::shard::Shard;
 use crate::sweep::Pace;
 use std::path::{Path, PathBuf};
@@ -35,8 +36,11 @@ pub struct Zone<F> {
     /// The number of keys from which on some are removed: below `max_keys` once that was not
     /// enough.
     pub(crate) watermark: AtomicUsize,
-    /// Files of keys that are forgotten already, which requests leave to the sweeper.
-    doomed: Mutex<Vec<Hash>>,
+    /// What requests leave to the thread that looks after the directory.
+    chores: Mutex<Chores>,
+    pub(crate) purges: Purges,
+    /// `purger`.
+    purges_files: AtomicBool,
     has_work: Condvar,
     paces: Mutex<Paces>,
     /// A thread looks after the directory.
@@ -52,6 +56,16 @@ pub struct Zone<F> {
 struct Paces {
     loader: Pace,
     manager: Pace,
+    purger: Pace,
+}
+
+/// What there is to do.
+#[derive(Debug, Default)]
+struct Chores {
+    /// Files of keys that are forgotten already.
+    doomed: Vec<Hash>,
+    /// Something was purged.
+    has_purge: bool,
 }
 
 /// What a reload can change.
@@ -69,6 +83,12 @@ pub struct ZoneLimits {
     pub loader: Pace,
     /// `manager_*`.
     pub manager: Pace,
+    /// `purger`: whether files are read to find those that were purged.
+    pub purges_files: bool,
+    /// `purger_*`.
+    pub purger: Pace,
+    /// `purger_rules`.
+    pub max_purge_rules: u32,
 }
 
 impl<F> Zone<F> {
@@ -87,11 +107,14 @@ impl<F> Zone<F> {
             max_bytes: AtomicU64::new(0),
             min_free_bytes: AtomicU64::new(0),
             watermark: AtomicUsize::new(usize::MAX),
-            doomed: Mutex::new(Vec::new()),
+            chores: Mutex::default(),
+            purges: Purges::new(directory),
+            purges_files: AtomicBool::new(false),
             has_work: Condvar::new(),
             paces: Mutex::new(Paces {
                 loader: limits.loader,
                 manager: limits.manager,
+                purger: limits.purger,
             }),
             is_tended: AtomicBool::new(false),
             is_retired: AtomicBool::new(false),
@@ -118,7 +141,12 @@ impl<F> Zone<F> {
         *self.lock_paces() = Paces {
             loader: limits.loader,
             manager: limits.manager,
+            purger: limits.purger,
         };
+        self.purges_files
+            .store(limits.purges_files, Ordering::Relaxed);
+        let rules = usize::try_from(limits.max_purge_rules).unwrap_or(usize::MAX);
+        self.purges.set_max_rules(rules);
     }
 
     /// How fast the loader works.
@@ -129,6 +157,21 @@ impl<F> Zone<F> {
     /// How fast the sweeper works.
     pub fn manager_pace(&self) -> Pace {
         self.lock_paces().manager
+    }
+
+    /// How fast the purger works.
+    pub(crate) fn purger_pace(&self) -> Pace {
+        self.lock_paces().purger
+    }
+
+    /// Whether the purger reads files.
+    pub(crate) fn purges_files(&self) -> bool {
+        self.purges_files.load(Ordering::Relaxed)
+    }
+
+    /// `inactive`.
+    pub(crate) fn inactive_s(&self) -> i64 {
+        i64::from(self.inactive_s.load(Ordering::Relaxed))
     }
 
     /// Whether the caller is the one who looks after the directory from now on: the first who
@@ -218,25 +261,32 @@ impl<F> Zone<F> {
 
     /// Leaves the removal of a file to the sweeper, which does not wait long with it.
     pub(crate) fn doom(&self, hash: Hash) {
-        self.lock_doomed().push(hash);
+        self.lock_chores().doomed.push(hash);
         self.has_work.notify_all();
     }
 
     pub(crate) fn take_doomed(&self) -> Vec<Hash> {
-        std::mem::take(&mut self.lock_doomed())
+        std::mem::take(&mut self.lock_chores().doomed)
     }
 
-    /// Blocks for this long, or until there is a file to remove or the zone is retired.
+    /// Something was purged, which may be for the purger.
+    pub(crate) fn note_work(&self) {
+        self.lock_chores().has_purge = true;
+        self.has_work.notify_all();
+    }
+
+    /// Blocks for this long, or until there is something to do or the zone is retired.
     pub fn wait_for_work(&self, longest: Duration) {
-        let doomed = self.lock_doomed();
-        if doomed.is_empty() {
-            // However it ends, the caller looks.
-            drop(self.has_work.wait_timeout(doomed, longest));
+        let mut chores = self.lock_chores();
+        if chores.doomed.is_empty() && !chores.has_purge {
+            let waited = self.has_work.wait_timeout(chores, longest);
+            (chores, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
+        chores.has_purge = false;
     }
 
-    fn lock_doomed(&self) -> MutexGuard<'_, Vec<Hash>> {
-        self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_chores(&self) -> MutexGuard<'_, Chores> {
+        self.chores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The shard of a key.
@@ -248,6 +298,11 @@ impl<F> Zone<F> {
     /// Every shard, one after the other.
     pub(crate) fn each_shard(&self) -> impl Iterator<Item = MutexGuard<'_, Shard<F>>> {
         (0..SHARDS).map(|index| self.lock(index))
+    }
+
+    /// A shard by its number; `None` after the last.
+    pub(crate) fn nth_shard(&self, index: usize) -> Option<MutexGuard<'_, Shard<F>>> {
+        (index < SHARDS).then(|| self.lock(index))
     }
 
     fn lock(&self, index: usize) -> MutexGuard<'_, Shard<F>> {

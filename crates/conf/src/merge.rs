@@ -18,8 +18,8 @@ use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft}
 use crate::input::Options;
 use crate::model::{
     CERTIFICATE_RELOAD, Config, ErrorLog, Events, HandshakeLimits, Http, List, ListenAddress,
-    Listener, LogLevel, LogTarget, Main, Origin, Server, Source, TempPath, WorkerCount,
-    locations_of,
+    Listener, LogLevel, LogTarget, Main, Origin, Server, Source, TempPath, VerifyClient,
+    WorkerCount, locations_of,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -89,10 +89,34 @@ fn check_caches(b: &mut Build<'_>, servers: &[Server]) -> Result<(), Fault> {
         b.warn(
             "\"proxy_cache\" keeps one response for all hosts, but \"proxy_set_header Host\" tells \
              the origin which one the client has named: a client that names another one decides \
-             what others get; add what is sent (\"$host\", \"$http_host\") to \"proxy_cache_key\", or send a fixed Host",
+             what others get; add what is sent (\"$host\", \"$http_host\") to \
+             \"proxy_cache_key\", or send a fixed Host",
         );
     }
+    warn_of_purges(b, servers);
     Ok(())
+}
+
+/// Nobody purges what everybody could.
+fn warn_of_purges(b: &mut Build<'_>, servers: &[Server]) {
+    let mut open = Vec::new();
+    for server in servers {
+        if server.verify_client == VerifyClient::On {
+            continue;
+        }
+        for location in locations_of([server]) {
+            let found = caching::lacks_access(location).map(|family| (family, server));
+            open.extend(found.filter(|(family, _)| open.iter().all(|(known, _)| known != family)));
+        }
+    }
+    for (family, server) in open {
+        let name = &server.primary_name;
+        b.warn(format!(
+            "\"{family}_cache_purge\" purges nothing in a location of server \"{name}\", where nobody \
+             may: say who with \"allow\", \"auth_basic\" or \"auth_request\", for example in \
+             \"limit_except GET\", or with \"ssl_verify_client on\""
+        ));
+    }
 }
 
 /// Every zone must be defined by now.

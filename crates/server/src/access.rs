@@ -34,6 +34,19 @@ enum AccessVerdict {
     Refused(StatusCode),
 }
 
+/// What access directives have said about a request.
+#[derive(Default)]
+pub(crate) struct AccessState {
+    is_granted: bool,
+}
+
+impl AccessState {
+    /// Whether one of them has let the client in: it is not just that none has refused it.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.is_granted
+    }
+}
+
 /// Whether the client has access: [`Outcome::Declined`] if so. Subrequests are not checked.
 pub(crate) async fn check(exchange: &mut Exchange) -> Outcome {
     if exchange.request.is_subrequest {
@@ -43,20 +56,21 @@ pub(crate) async fn check(exchange: &mut Exchange) -> Outcome {
     let Some(access) = conf.access.as_deref() else {
         return match ask_subrequest(exchange, &conf).await {
             AccessVerdict::Refused(status) => Outcome::Status(status),
-            _ => Outcome::Declined,
+            AccessVerdict::Granted => granted(exchange),
+            AccessVerdict::Declined => Outcome::Declined,
         };
     };
     let any = access.satisfy == Satisfy::Any;
-    let mut refused = None;
+    let (mut refused, mut is_granted) = (None, false);
     for who in [Who::Addresses, Who::Basic, Who::Subrequest] {
         match ask(exchange, &conf, access, who).await {
             AccessVerdict::Declined => {}
             AccessVerdict::Granted if any => {
                 // The client need not be told how to authenticate.
                 while exchange.response.headers.remove(b"WWW-Authenticate") {}
-                return Outcome::Declined;
+                return granted(exchange);
             }
-            AccessVerdict::Granted => {}
+            AccessVerdict::Granted => is_granted = true,
             AccessVerdict::Refused(status @ (StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED))
                 if any =>
             {
@@ -68,12 +82,21 @@ pub(crate) async fn check(exchange: &mut Exchange) -> Outcome {
         }
     }
     let Some(status) = refused else {
-        return Outcome::Declined;
+        return match is_granted {
+            true => granted(exchange),
+            false => Outcome::Declined,
+        };
     };
     if status == StatusCode::FORBIDDEN {
         log_request!(exchange, Error, "access forbidden by rule");
     }
     refuse(exchange, access, status).await
+}
+
+/// A directive has let the client in.
+fn granted(exchange: &mut Exchange) -> Outcome {
+    exchange.features.access.is_granted = true;
+    Outcome::Declined
 }
 
 /// The checks, in nginx's order.

@@ -7,13 +7,14 @@
 //!
 //! | | kept by default | differs |
 //! |---|---|---|
-//! | internal redirect to a URI | yes | what depends on the URI starts anew |
-//! | internal redirect to a named location | yes | `try_files` starts anew |
+//! | internal redirect to a URI | yes | what depends on the URI or its location starts anew |
+//! | internal redirect to a named location | yes | access and `try_files` start anew |
 //! | subrequest | no | what is about the client, or counted for all subrequests together |
 //!
 //! nginx clears every module's context on an internal redirect, and modules work around it. Here
 //! the state survives unless it is listed. State that few requests need is boxed.
 
+use crate::access::AccessState;
 use crate::codings::CodingsState;
 use crate::exchange::Exchange;
 use crate::filters::{
@@ -36,6 +37,7 @@ use crate::variables::RequestIdState;
 /// One field for each feature.
 #[derive(Default)]
 pub(crate) struct Features {
+    pub(crate) access: AccessState,
     pub(crate) add_header: AddHeaderState,
     pub(crate) cache_update: UpdateState,
     pub(crate) charset: CharsetState,
@@ -61,6 +63,7 @@ pub(crate) struct Features {
 impl Features {
     /// An internal redirect leads to another URI.
     pub(crate) fn redirect(&mut self) {
+        self.access = AccessState::default();
         self.codings = CodingsState::default();
         self.rewrite = RewriteState::default();
         self.try_files = TryFilesState::default();
@@ -68,6 +71,7 @@ impl Features {
 
     /// An internal redirect leads to a named location, with the URI as it is.
     pub(crate) fn redirect_to_named(&mut self) {
+        self.access = AccessState::default();
         self.try_files = TryFilesState::default();
     }
 

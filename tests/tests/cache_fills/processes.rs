@@ -144,12 +144,7 @@ impl Drop for Over<'_> {
 
 /// A complete response with status 200, if the server lives long enough.
 pub(super) fn try_get(port: u16, target: &str) -> Option<wire::Response> {
-    let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
-    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    socket.write_all(request.as_bytes()).ok()?;
-    let mut all = Vec::new();
-    socket.read_to_end(&mut all).ok()?;
-    let mut response = wire::whole(&all).filter(|response| response.status == 200)?;
+    let mut response = try_ask(port, target).filter(|response| response.status == 200)?;
     match response.header("Content-Length") {
         Some(bytes) => {
             let bytes: usize = bytes.parse().expect("a number");
@@ -164,4 +159,14 @@ pub(super) fn try_get(port: u16, target: &str) -> Option<wire::Response> {
         }
     }
     Some(response)
+}
+
+/// What the server responds with, to its end or not.
+pub(super) fn try_ask(port: u16, target: &str) -> Option<wire::Response> {
+    let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).ok()?;
+    let mut all = Vec::new();
+    socket.read_to_end(&mut all).ok()?;
+    wire::whole(&all)
 }

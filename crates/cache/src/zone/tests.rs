@@ -1,7 +1,7 @@
 use super::*;
 use crate::key::CacheKey;
 use crate::load::Loader;
-use crate::purge::Purged;
+use crate::purge::{Subject, Tags};
 use crate::sweep::Sweeper;
 use crate::visit::{Found, StoredFile, Visit, ZoneFull};
 use std::fs;
@@ -24,6 +24,9 @@ fn limits(keys: u64) -> ZoneLimits {
         min_free_bytes: 0,
         loader: PACE,
         manager: PACE,
+        purges_files: false,
+        purger: PACE,
+        max_purge_rules: 10,
     }
 }
 
@@ -37,6 +40,13 @@ fn hash(name: u32) -> Hash {
 
 fn begin(zone: &Arc<Zone<u8>>, name: u32, now_s: i64) -> (Visit<u8>, Found) {
     Visit::begin(zone, hash(name), 1, now_s).expect("there is room")
+}
+
+fn subject(name: u32) -> Subject {
+    Subject {
+        key: CacheKey::new(name.to_ne_bytes().to_vec()),
+        tags: Tags::Known(Vec::new()),
+    }
 }
 
 fn store(zone: &Arc<Zone<u8>>, name: u32, now_s: i64) {
@@ -80,7 +90,7 @@ fn hits_from_memory_are_of_the_file_that_is_there() {
     assert_eq!(begin(&zone, 1, 0).0.file_number(), Some(first));
     // While another response is under way a request has to look at that.
     let mut visit = begin(&zone, 1, 0).0;
-    visit.begin_fill(Arc::new(1));
+    visit.begin_fill(Arc::new(1), subject(1), 0);
     assert_eq!(zone.hit(&hash(1), 0), None);
     drop(visit);
     assert_eq!(zone.hit(&hash(1), 0), Some(first));
@@ -130,7 +140,7 @@ fn one_asks_the_origin_and_the_others_wait() {
     let (mut third, _) = begin(&zone, 1, 0);
     assert!(!third.lock(later, age));
     // What is being received can be read.
-    second.begin_fill(Arc::new(9));
+    second.begin_fill(Arc::new(9), subject(1), 0);
     assert_eq!(third.poll_change(&mut cx, later), Poll::Ready(()));
     assert_eq!(third.others_fill().as_deref(), Some(&9));
     assert_eq!(third.poll_settled(&mut cx), Poll::Pending);
@@ -147,6 +157,11 @@ fn a_status_stands_for_a_response_for_a_while() {
     assert_eq!(begin(&zone, 1, 110).1, Found::Failure(502));
     assert_eq!(begin(&zone, 1, 111).1, Found::Nothing { is_new: true });
     assert_eq!(zone.keys(), 0);
+    // Only until a response is on its way.
+    begin(&zone, 1, 100).0.set_failure(502, 110);
+    let (mut visit, _) = begin(&zone, 1, 100);
+    visit.begin_fill(Arc::new(1), subject(1), 100);
+    assert_eq!(begin(&zone, 1, 100).1, Found::Nothing { is_new: false });
 }
 
 #[test]
@@ -167,28 +182,6 @@ fn a_full_zone_forgets_the_oldest() {
     drop(visits);
     store(&zone, 4, 13);
     assert_eq!(zone.keys(), 3);
-}
-
-#[test]
-fn a_purge_outlasts_a_response_that_was_asked_for_before() {
-    let zone = zone(10);
-    store(&zone, 1, 0);
-    let mut cx = Context::from_waker(Waker::noop());
-    let (mut before, _) = begin(&zone, 1, 0);
-    assert!(matches!(zone.purge(&hash(1)), Ok(Purged::Gone)));
-    assert!(matches!(zone.purge(&hash(1)), Ok(Purged::Unknown)));
-    assert_eq!(before.poll_store(&mut cx), Poll::Ready(false));
-    assert_eq!(zone.bytes(), 0);
-    let (mut after, _) = begin(&zone, 1, 0);
-    assert_eq!(after.poll_store(&mut cx), Poll::Ready(true));
-    // A purge while the file gets its name.
-    assert!(matches!(zone.purge(&hash(1)), Ok(Purged::Unknown)));
-    after.stored(StoredFile {
-        sectors: 8,
-        body_start: 500,
-    });
-    assert_eq!(zone.take_doomed(), [hash(1)]);
-    assert_eq!(begin(&zone, 1, 0).1, Found::Nothing { is_new: false });
 }
 
 /// A directory that is gone with the test.
@@ -298,8 +291,8 @@ fn an_older_response_does_not_replace_a_newer_one() {
     };
     let (mut older, _) = begin(&zone, 1, 0);
     let (mut newer, _) = begin(&zone, 1, 0);
-    older.begin_fill(Arc::new(1));
-    newer.begin_fill(Arc::new(2));
+    older.begin_fill(Arc::new(1), subject(1), 0);
+    newer.begin_fill(Arc::new(2), subject(1), 0);
     assert_eq!(newer.poll_store(&mut cx), Poll::Ready(true));
     // They take turns.
     assert_eq!(older.poll_store(&mut cx), Poll::Pending);

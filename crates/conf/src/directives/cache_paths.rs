@@ -25,6 +25,15 @@ const PACE: CachePace = CachePace {
 /// Memory for the responses of one zone that are asked for most, and the longest of them.
 const MEMORY_BYTES: u64 = 32 << 20;
 const MEMORY_MAX_OBJECT_BYTES: u64 = 128 << 10;
+/// How purged files are looked for, likewise.
+const PURGER_PACE: CachePace = CachePace {
+    files: 10,
+    threshold: Duration::from_millis(50),
+    sleep: Duration::from_millis(50),
+};
+
+/// Purges of prefixes and tags that a zone remembers.
+const PURGER_RULES: u32 = 10_000;
 
 const INACTIVE: Duration = Duration::from_secs(10 * 60);
 
@@ -49,6 +58,9 @@ pub(super) fn cache_path(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         memory_max_object_bytes: MEMORY_MAX_OBJECT_BYTES,
         loader: PACE,
         manager: PACE,
+        purges_files: false,
+        purger: PURGER_PACE,
+        purger_rules: PURGER_RULES,
         location: b.place.clone().expect("a directive has a place"),
     };
     for (index, word) in c.args().skip(1) {
@@ -83,7 +95,7 @@ fn parameter(cache: &mut CachePath, c: &Call<'_>, index: usize, word: &[u8]) -> 
         let name = shown(name.strip_suffix(b"=").unwrap_or(name));
         fault(format!("invalid {name} value \"{}\"", shown(word)))
     };
-    let files = || {
+    let count = || {
         let number = values::number(value).ok_or_else(invalid)?;
         Ok(u32::try_from(number).unwrap_or(u32::MAX))
     };
@@ -109,16 +121,17 @@ fn parameter(cache: &mut CachePath, c: &Call<'_>, index: usize, word: &[u8]) -> 
         b"min_free=" => cache.min_free_bytes = bytes()?,
         b"memory=" => cache.memory_bytes = bytes()?,
         b"memory_max_object=" => cache.memory_max_object_bytes = bytes()?,
-        b"loader_files=" => cache.loader.files = files()?,
+        b"loader_files=" => cache.loader.files = count()?,
         b"loader_threshold=" => cache.loader.threshold = time()?,
         b"loader_sleep=" => cache.loader.sleep = time()?,
-        b"manager_files=" => cache.manager.files = files()?,
+        b"manager_files=" => cache.manager.files = count()?,
         b"manager_threshold=" => cache.manager.threshold = time()?,
         b"manager_sleep=" => cache.manager.sleep = time()?,
-        // For purges with a wildcard, which there are not yet.
-        b"purger=" => drop(on_off()?),
-        b"purger_files=" => drop(files()?),
-        b"purger_threshold=" | b"purger_sleep=" => drop(time()?),
+        b"purger=" => cache.purges_files = on_off()?,
+        b"purger_files=" => cache.purger.files = count()?,
+        b"purger_threshold=" => cache.purger.threshold = time()?,
+        b"purger_sleep=" => cache.purger.sleep = time()?,
+        b"purger_rules=" => cache.purger_rules = count()?,
         _ => return Err(c.invalid_parameter(index)),
     }
     Ok(())

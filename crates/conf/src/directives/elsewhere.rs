@@ -144,7 +144,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "ngx_cache_purge (beyond its `*_cache_purge`)",
         names: &["cache_purge_*"],
-        instead: "`proxy_cache_purge` with a variable lets a request purge its key",
+        instead: "`proxy_cache_purge` with a variable lets a request purge its key, or all that \
+                  begin with it",
     },
     Elsewhere {
         module: "nginx's commercial edition (streaming)",

@@ -55,8 +55,12 @@ macro_rules! cache_rows {
                      that are there at the start. Responses that are asked for often and have at \
                      most `memory_max_object` (128k) bytes are also kept in memory, up to `memory` \
                      (32m) bytes of the zone; 0 is none. Their files are looked at once in a \
-                     second. `purger` and its parameters, of nginx's commercial \
-                     edition, change nothing: keys with a wildcard are not purged yet."
+                     second. With `purger=on` the files are read after a purge of \
+                     keys with a wildcard or of tags, and those that it concerns are removed, at \
+                     the pace of `purger_files` (10), `purger_threshold` (50ms) and `purger_sleep` \
+                     (50ms); without it they go once they are asked for or inactive. Up to \
+                     `purger_rules` (10000) such purges are remembered until then, in the file \
+                     `temp/purges`; if half of them are, the files are read in any case."
                 ),
                 $crate::directives::cache_paths::cache_path,
             ),
@@ -110,10 +114,32 @@ macro_rules! cache_rows {
                 "",
                 "Values with variables, such as `$purge` of `map $request_method $purge { PURGE \
                  1; }`. If one of them is neither empty nor `0`, the request is not passed on but \
-                 purges its key, as in nginx's commercial edition. The access directives decide \
-                 who may. A value without variables other than `0` and `1` is refused: it is \
-                 meant for another module of this name, and would purge with every request.",
+                 purges its key with all variants, as in nginx's commercial edition: 204, or 404 \
+                 if there is none. A key that ends with `*` stands for all keys that begin with \
+                 what is before it: 204. Only those may who are let in by `allow`, `auth_basic`, \
+                 `auth_request` or `ssl_verify_client on`: without any of them nobody, 403. \
+                 Subrequests purge nothing. A value without variables other than `0` and `1` is \
+                 refused: it is meant for another module of this name, and would purge with every \
+                 request.",
                 $crate::directives::proxying_cache::purge,
+            )
+            .own(),
+            Row::new(
+                concat!($family, "_cache_purge_tags"),
+                HSL,
+                Arity::AtLeast(1),
+                "",
+                concat!(
+                    "Values with variables, such as `$http_surrogate_key`. If they name tags, \
+                     separated by spaces or commas, a request that `",
+                    $family,
+                    "_cache_purge` selects purges all responses with one of these tags in the \
+                     place of its key: 204. The tags of a response are those in its fields \
+                     `Surrogate-Key` and `Cache-Tag`, which clients do not get then, unless `",
+                    $family,
+                    "_pass_header` says so."
+                ),
+                |b, c| predicates(b, c, |cache| &mut cache.purge_tags),
             )
             .own(),
             Row::new(
@@ -265,7 +291,8 @@ pub(super) fn key(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `*_cache_bypass`, `*_no_cache` and `*_cache_purge`; lines of a level add up.
+/// `*_cache_bypass`, `*_no_cache`, `*_cache_purge` and `*_cache_purge_tags`; lines of a level add
+/// up.
 pub(super) fn predicates(
     b: &mut Build<'_>,
     c: &Call<'_>,

@@ -13,6 +13,7 @@ pub(crate) struct CacheDraft {
     pub(crate) bypass: Option<List<Template>>,
     pub(crate) no_cache: Option<List<Template>>,
     pub(crate) purge: Option<List<Template>>,
+    pub(crate) purge_tags: Option<List<Template>>,
     pub(crate) methods: Option<CacheMethods>,
     pub(crate) min_uses: Option<u64>,
     pub(crate) lock: Option<bool>,

@@ -16,7 +16,7 @@ const LOCK: Duration = Duration::from_secs(5);
 impl CacheDraft {
     pub(super) fn inherit(&mut self, outer: &CacheDraft) {
         inherit!(self, outer;
-            zone key valid bypass no_cache purge methods min_uses lock lock_timeout lock_age
+            zone key valid bypass no_cache purge purge_tags methods min_uses lock lock_timeout lock_age
             use_stale background_update revalidate convert_head max_range_offset);
     }
 }
@@ -86,6 +86,7 @@ pub(super) fn settings(
         convert_head: draft.convert_head.unwrap_or(true),
         max_range_offset: draft.max_range_offset,
         purge: list(&draft.purge),
+        purge_tags: list(&draft.purge_tags),
     }))
 }
 
@@ -146,4 +147,16 @@ pub(super) fn lacks_key(location: &LocationConf) -> Option<Family> {
     let upstream = location.pass.as_ref()?.upstream();
     let key = upstream.cache.as_ref()?.key.as_ref()?;
     key.is_empty().then_some(upstream.family)
+}
+
+/// The family of a location where requests may be meant to purge, and nobody may: no directive
+/// says who.
+pub(super) fn lacks_access(location: &LocationConf) -> Option<Family> {
+    let upstream = location.pass.as_ref()?.upstream();
+    let mut purge = upstream.cache.as_ref()?.purge.iter();
+    let is_meant = purge.any(|value| !matches!(value.as_literal(), Some(b"" | b"0")));
+    let says_who = |conf: &LocationConf| conf.access.is_some() || conf.auth_request.is_some();
+    let except = location.limit_except.as_deref();
+    let is_open = !says_who(location) && !except.is_some_and(|except| says_who(&except.conf));
+    (is_meant && is_open).then_some(upstream.family)
 }

@@ -421,11 +421,19 @@ const HIDDEN_INSTRUCTIONS: [&str; 5] = [
     "X-Accel-Charset",
 ];
 
+/// Tags of responses: only whoever purges by them has a use for them.
+const TAGS: [&str; 2] = ["Surrogate-Key", "Cache-Tag"];
+
 fn hidden_headers(family: Family, draft: &UpstreamDraft) -> HiddenHeaders {
+    let tags: &[&str] = match &draft.cache.purge_tags {
+        Some(values) if !values.is_empty() => &TAGS,
+        _ => &[],
+    };
     let hidden = draft.hide_headers.as_deref().unwrap_or_default();
     let passed = draft.pass_headers.as_deref().unwrap_or_default();
     let defaults = hidden_by_default(family).iter().chain(&HIDDEN_INSTRUCTIONS);
     let names = defaults
+        .chain(tags)
         .map(|name| name.as_bytes())
         .chain(hidden.iter().map(|name| &**name));
     HiddenHeaders::new(names.filter(|name| {

@@ -37,6 +37,12 @@ pub struct CachePath {
     /// `manager_files`, `manager_threshold`, `manager_sleep`: how old files are removed; default
     /// 100, 200 ms, 50 ms.
     pub manager: CachePace,
+    /// `purger`: files are read to find those that were purged by prefix or tag; default off.
+    pub purges_files: bool,
+    /// `purger_files`, `purger_threshold`, `purger_sleep`: how; default 10, 50 ms, 50 ms.
+    pub purger: CachePace,
+    /// `purger_rules`: purges that are remembered until no response is older; default 10,000.
+    pub purger_rules: u32,
     /// Where the directive stands.
     pub location: SourceLocation,
 }
@@ -86,6 +92,9 @@ pub struct CacheSettings {
     pub max_range_offset: Option<u64>,
     /// `cache_purge`: any value but empty and `0` makes the request purge its key.
     pub purge: Vec<Template>,
+    /// `cache_purge_tags`: tags that such a request purges in the place of its key; empty values
+    /// are none.
+    pub purge_tags: Vec<Template>,
 }
 
 /// Which zone keeps the responses.

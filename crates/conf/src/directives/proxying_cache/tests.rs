@@ -72,6 +72,7 @@ fn defaults_are_those_of_nginx() {
             convert_head: true,
             max_range_offset: None,
             purge: Vec::new(),
+            purge_tags: Vec::new(),
         };
         assert_eq!(found, expected, "{family:?}");
     }
@@ -87,6 +88,7 @@ fn defaults_are_those_of_nginx() {
 fn every_value_is_read_and_inherited() {
     let lines = "X_cache z; X_cache_key $uri; X_cache_valid 2s; X_cache_valid any 404 1m;
         X_cache_bypass $arg_a 0; X_cache_bypass $arg_b; X_no_cache $arg_c; X_cache_purge $arg_d 1;
+        X_cache_purge_tags $arg_e,b; X_cache_purge_tags $http_x;
         X_cache_methods post; X_cache_min_uses 3; X_cache_lock on; X_cache_lock_timeout 7s;
         X_cache_lock_age 1500ms; X_cache_use_stale error updating; X_cache_use_stale http_429;
         X_cache_background_update on; X_cache_revalidate on; X_cache_max_range_offset 1g;";
@@ -108,6 +110,11 @@ fn every_value_is_read_and_inherited() {
         assert_eq!(shown(&found.no_cache), ["Template(\"${Argument(\"c\")}\")"]);
         let purge = ["Template(\"${Argument(\"d\")}\")", "Template(\"1\")"];
         assert_eq!(shown(&found.purge), purge);
+        let tags = [
+            "Template(\"${Argument(\"e\")},b\")",
+            "Template(\"${RequestHeader(\"x\")}\")",
+        ];
+        assert_eq!(shown(&found.purge_tags), tags);
         let seconds = Duration::from_secs;
         let fresh = [200, 301, 302, 404, 500].map(|status| found.valid(status));
         assert_eq!(fresh[..3], [Some(seconds(2)); 3]);
@@ -137,9 +144,10 @@ fn every_value_is_read_and_inherited() {
 #[test]
 fn an_inner_level_replaces_lists_as_a_whole() {
     let outer = "X_cache z; X_cache_valid 404 1m; X_cache_bypass $arg_a; X_no_cache $arg_a;
-        X_cache_purge $arg_a; X_cache_methods POST; X_cache_use_stale error timeout; X_cache_lock on;
+        X_cache_purge $arg_a; X_cache_purge_tags $uri; X_cache_methods POST; X_cache_use_stale error timeout; X_cache_lock on;
         X_cache_lock_age 1s;";
-    let inner = "X_cache_valid 5s; X_cache_bypass 0; X_no_cache 0; X_cache_purge 0;
+    let inner =
+        "X_cache_valid 5s; X_cache_bypass 0; X_no_cache 0; X_cache_purge 0; X_cache_purge_tags 0;
         X_cache_methods GET; X_cache_use_stale updating off; X_cache_lock_timeout 9s;";
     let found = cache(PASSES[1], outer, inner);
     assert_eq!(
@@ -147,7 +155,12 @@ fn an_inner_level_replaces_lists_as_a_whole() {
         (None, Some(Duration::from_secs(5)))
     );
     let zero = [Template::literal("0")];
-    for list in [&found.bypass, &found.no_cache, &found.purge] {
+    for list in [
+        &found.bypass,
+        &found.no_cache,
+        &found.purge,
+        &found.purge_tags,
+    ] {
         assert_eq!(list[..], zero);
     }
     assert!(!found.caches_post);
@@ -224,7 +237,7 @@ fn a_path_has_its_parameters_and_the_defaults_of_nginx() {
              max_size=10g min_free=1k loader_files=1 loader_threshold=2ms loader_sleep=3ms
              memory=5m
              memory_max_object=6k manager_files=4 manager_threshold=5s manager_sleep=6 purger=on purger_files=7
-             purger_threshold=8ms purger_sleep=9ms;"
+             purger_threshold=8ms purger_sleep=9ms purger_rules=11;"
         ));
         let [plain, full] = &http.cache_paths[..] else {
             panic!("{:?}", http.cache_paths)
@@ -242,6 +255,9 @@ fn a_path_has_its_parameters_and_the_defaults_of_nginx() {
             memory_max_object_bytes: 128 << 10,
             loader: pace(100, 200, 50),
             manager: pace(100, 200, 50),
+            purges_files: false,
+            purger: pace(10, 50, 50),
+            purger_rules: 10_000,
             location: plain.location.clone(),
         };
         assert_eq!(**plain, expected);
@@ -259,6 +275,9 @@ fn a_path_has_its_parameters_and_the_defaults_of_nginx() {
             memory_max_object_bytes: 6 << 10,
             loader: pace(1, 2, 3),
             manager: pace(4, 5000, 6000),
+            purges_files: true,
+            purger: pace(7, 8, 9),
+            purger_rules: 11,
             location: full.location.clone(),
         };
         assert_eq!(**full, expected);
@@ -387,4 +406,60 @@ fn a_family_without_a_key_is_warned_about_once() {
         assert_eq!(said, is_said, "{host} {key}: {warned:?}");
         assert_eq!(warned.len(), usize::from(is_said), "{warned:?}");
     }
+}
+
+#[test]
+fn where_nobody_may_purge_there_is_a_warning() {
+    let warnings = |lines: &str| {
+        let text = format!(
+            "events {{}} http {{ proxy_cache_path /c keys_zone=z:1m; server {{ server_name n;
+             {lines} }} }}"
+        );
+        let mut loader = MemoryLoader::new().with("/etc/nginx.conf", text);
+        let config = parse(&Options::new("/etc/nginx.conf", "/usr"), &mut loader);
+        let config = config.unwrap_or_else(|failure| panic!("{}", failure.error.headline()));
+        let warnings = config.warnings.iter();
+        let ours = warnings.filter(|warning| {
+            let headline = warning.headline();
+            headline.contains("\"proxy_cache_purge\" purges nothing") && headline.contains("\"n\"")
+        });
+        ours.count()
+    };
+    let location =
+        |more: &str| format!("location / {{ proxy_pass http://127.0.0.1; proxy_cache z; {more} }}");
+    let purge = "proxy_cache_purge $arg_a;";
+    assert_eq!(warnings(&location(purge)), 1);
+    let two = location(purge) + &location(purge).replace("/ {", "/b {");
+    assert_eq!(warnings(&two), 1, "once is enough");
+    for fine in [
+        "",
+        "proxy_cache_purge 0;",
+        "proxy_cache_purge $arg_a; allow 10.0.0.1;",
+        "proxy_cache_purge $arg_a; auth_basic a; auth_basic_user_file f;",
+        "proxy_cache_purge $arg_a; auth_request /b;",
+        "proxy_cache_purge $arg_a; limit_except GET { deny all; }",
+    ] {
+        assert_eq!(warnings(&location(fine)), 0, "{fine}");
+    }
+    let outer = format!("allow 10.0.0.1; {}", location(purge));
+    assert_eq!(warnings(&outer), 0);
+}
+
+#[test]
+fn tags_are_hidden_where_they_are_of_use() {
+    let hides = |lines: &str| {
+        let text = format!(
+            "proxy_cache_path /c keys_zone=z:1m; server {{ location / {{
+             proxy_pass http://127.0.0.1; proxy_cache z; {lines} }} }}"
+        );
+        let http = http(&text);
+        let location = &http.servers[0].locations.prefix[0].conf;
+        let pass = location.pass.as_ref().expect("requests are passed");
+        let hidden = pass.upstream().hidden_headers.clone();
+        ["surrogate-key", "Cache-Tag"].map(|name| hidden.contains(name.as_bytes()))
+    };
+    assert_eq!(hides(""), [false; 2]);
+    assert_eq!(hides("proxy_cache_purge_tags $arg_a;"), [true; 2]);
+    let passed = "proxy_cache_purge_tags $arg_a; proxy_pass_header Cache-Tag;";
+    assert_eq!(hides(passed), [true, false]);
 }

@@ -67,7 +67,7 @@ pub(super) fn decode(pass: &Pass, kept: &[u8]) -> Option<Arc<UpstreamHead>> {
 }
 
 /// The contents of FastCGI records; the last one may be cut, as its rest is the body.
-fn without_records(mut kept: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn without_records(mut kept: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::with_capacity(kept.len());
     while let Some((header, rest)) = kept.split_first_chunk::<RECORD_HEADER_BYTES>() {
         if header[0] != FASTCGI_VERSION {

@@ -8,13 +8,13 @@ use super::fill::{Fill, FillReader, Filling};
 use super::freshness::Freshness;
 use super::look::{any, variant_of};
 use super::writer::{Start, Writer};
-use super::{CacheState, CacheStatus, answer, form, settings, state_mut};
+use super::{CacheState, CacheStatus, answer, form, settings, state_mut, tags};
 use crate::body_source::{BodySource, PendingBody};
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log::log_request;
 use crate::subrequest;
-use sealane_cache::{CacheHeader, CacheKey, NO_TIME, StoredLength, Visit};
+use sealane_cache::{CacheHeader, CacheKey, NO_TIME, StoredLength, Subject, Tags, Visit};
 use sealane_conf::model::{CacheSettings, NextUpstreamCause, Pass};
 use sealane_http::h1::ResponseFraming;
 use sealane_http::headers::KnownHeader;
@@ -72,7 +72,13 @@ fn configured_until(settings: &CacheSettings, status: StatusCode, now_s: i64) ->
 
 fn stand_for_response(state: &mut CacheState, status: StatusCode, until_s: i64) {
     if let Some(visit) = &state.visit {
-        visit.set_failure(status.0, until_s);
+        let subject = Subject {
+            key: state.key.clone(),
+            tags: Tags::Unknown,
+        };
+        if !visit.is_purged(&subject) {
+            visit.set_failure(status.0, until_s);
+        }
     }
 }
 
@@ -133,7 +139,17 @@ async fn confirm(
     {
         freshness.valid_s = until_s;
     }
-    if freshness.valid_s != 0 {
+    // Purged meanwhile, it is good for this client alone. That is looked at after the time, so that
+    // a later purge is later than what the file will say.
+    let subject = Subject {
+        key: state.key.clone(),
+        tags: tags::of_head(&stored.head),
+    };
+    let is_purged = match &state.visit {
+        Some(visit) => visit.is_purged(&subject),
+        None => true,
+    };
+    if freshness.valid_s != 0 && !is_purged {
         stored.header.valid_s = freshness.valid_s;
         stored.header.updating_s = freshness.updating_s;
         stored.header.error_s = freshness.error_s;
@@ -215,6 +231,8 @@ pub(in crate::proxying) fn let_go(exchange: &mut Exchange) {
 pub(in crate::proxying) struct Keeping {
     key: CacheKey,
     header: CacheHeader,
+    /// What a purge can name of it.
+    subject: Subject,
     visit: Visit<Fill>,
     writer: Writer,
 }
@@ -296,10 +314,14 @@ fn prepare(
     let visit = match state.visit.take() {
         Some(visit) => visit,
         None => {
-            Visit::begin(&state.zone.index, state.hash, 1, now_s)
-                .ok()?
-                .0
+            let (mut visit, _) = Visit::begin(&state.zone.index, state.hash, 1, now_s).ok()?;
+            visit.date_back(state.generation);
+            visit
         }
+    };
+    let subject = Subject {
+        key: state.key.clone(),
+        tags: tags::of_head(&kept_head),
     };
     let has_validators = matches!(head.parsed.status.0, 200 | 206);
     let field = |name| {
@@ -337,6 +359,7 @@ fn prepare(
     Some(Box::new(Keeping {
         key: state.key.clone(),
         header,
+        subject,
         visit,
         writer,
     }))
@@ -356,11 +379,13 @@ impl Keeping {
         let Keeping {
             key,
             header,
+            subject,
             mut visit,
             writer,
         } = self;
+        let date_s = header.date_s;
         if let Some(state) = state_mut(exchange) {
-            state.date_s = Some(header.date_s);
+            state.date_s = Some(date_s);
         }
         // One without any length may be empty, as far as a file of it could tell.
         let is_head_only = conversation.method() == Method::Head
@@ -371,7 +396,7 @@ impl Keeping {
         let fill = Arc::new(Fill::new(key, header, head, is_head_only));
         let mut reader = FillReader::new(Arc::clone(&fill), true);
         let mut filling = {
-            visit.begin_fill(Arc::clone(&fill));
+            visit.begin_fill(Arc::clone(&fill), subject, date_s);
             let pace = (limit_rate > 0).then(|| Pace::new(limit_rate));
             Filling::new(fill, conversation, lease, visit, writer, pace, exchange)
         };

@@ -9,7 +9,7 @@ use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log::{Text, log_request};
 use crate::template;
-use sealane_cache::{CacheHeader, CacheKey, Found, Hash, Mismatch, Visit, variant};
+use sealane_cache::{CacheHeader, CacheKey, Found, Hash, Mismatch, StoredFile, Visit, variant};
 use sealane_conf::model::{CacheLock, CachePath, CacheSettings, NextUpstreamCause};
 use sealane_conf::model::{CacheZone as ZoneOf, Pass, Template};
 use sealane_http::h1::Framing;
@@ -103,6 +103,7 @@ pub(in crate::proxying) fn look(
             true => CacheStatus::Bypass,
             false => CacheStatus::Miss,
         },
+        generation: zone.index.purge_generation(),
         zone,
         path,
         hash: key.hash(),
@@ -136,12 +137,13 @@ pub(in crate::proxying) async fn look_further(
     pass: &PassRuntime,
     further: Further,
 ) -> Result<Option<Outcome>, StatusCode> {
-    if let Further::Purge(zone, key) = further {
-        return Ok(Some(purge::purge(exchange, &zone.index, &key).await));
-    }
     let Some(settings) = settings(pass) else {
         return Ok(None);
     };
+    if let Further::Purge(zone, key) = further {
+        let outcome = purge::purge(exchange, settings, &zone.index, &key).await;
+        return Ok(Some(outcome));
+    }
     let outcome = search(exchange, pass, settings).await?;
     if outcome.is_none() && begins_late(exchange, settings) {
         forbid(exchange);
@@ -408,6 +410,10 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
         return Sight::Scarce;
     };
     let index = &state.zone.index;
+    let found = match found {
+        Found::Failure(_) if visit.forgets_failure(&state.key) => Found::Nothing { is_new: true },
+        found => found,
+    };
     let (first_bytes, is_there) = match found {
         Found::Failure(status) => return Sight::Failure(StatusCode(status)),
         Found::File { body_start, .. } => (usize::from(body_start), true),
@@ -441,7 +447,8 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
     }
     if is_there {
         let path = index.file_path(&state.hash);
-        match StoredResponse::read(&path, &state.key, first_bytes, is_proven).await {
+        let read = StoredResponse::read(&path, &state.key, first_bytes, is_proven).await;
+        match purge::unless_purged(exchange, &visit, &state.key, read).await {
             Ok(stored) => match fits(exchange, state, is_variant, &stored.header) {
                 Fit::Fits => return Sight::File(visit, Box::new(stored), uses),
                 Fit::Other(hash) => {
@@ -457,8 +464,11 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
                     );
                 }
             },
+            Err(Unusable::Purged) => {}
             Err(error) => {
-                if matches!(found, Found::File { .. }) {
+                // What cannot be opened is there all the same, and goes when it is old.
+                let is_gone = !matches!(error, Unusable::Failed(..));
+                if is_gone && matches!(found, Found::File { .. }) {
                     visit.note_no_file();
                 }
                 log_unusable(exchange, &path, &error);
@@ -474,18 +484,15 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
 /// While the zone is cold, files are met that the index does not know.
 fn note_found(visit: &Visit<Fill>, stored: &StoredResponse) {
     if visit.zone().is_cold() {
-        let file = sealane_cache::StoredFile {
-            sectors: u32::try_from(stored.file.size().div_ceil(4096) * 8).unwrap_or(u32::MAX),
-            body_start: stored.header.body_start,
-        };
-        visit.note_file(file);
+        let (bytes, body_start) = (stored.file.size(), stored.header.body_start);
+        visit.note_file(StoredFile::of_bytes(bytes, body_start));
     }
 }
 
 fn log_unusable(exchange: &Exchange, path: &std::path::Path, error: &Unusable) {
     let path = path.display();
     match error {
-        Unusable::Missing => {}
+        Unusable::Missing | Unusable::Purged => {}
         Unusable::Mismatch(Mismatch::Version) => {
             log_request!(exchange, Info, "cache file \"{path}\" version mismatch");
         }

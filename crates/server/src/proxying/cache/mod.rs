@@ -17,7 +17,7 @@
 //! | `hot` | responses in memory |
 //! | `zone` | a directory with its index and what of it is in memory |
 //! | `update` | updating in the background |
-//! | `purge` | removing responses |
+//! | `purge`, `tags` | removing responses by key, prefix and tag |
 //! | `tending` | the threads that read directories and keep them small |
 //!
 //! Files and index are those of `sealane-cache`.
@@ -31,6 +31,7 @@ mod keep;
 mod look;
 mod purge;
 mod stored;
+mod tags;
 mod tending;
 mod update;
 mod writer;
@@ -62,6 +63,8 @@ pub(crate) struct CacheState {
     key: CacheKey,
     /// The key's hash, or that of its variant.
     hash: Hash,
+    /// Purges so far when the request came: an older response is not kept.
+    generation: u64,
     /// The response may be kept.
     is_cacheable: bool,
     visit: Option<Visit<Fill>>,

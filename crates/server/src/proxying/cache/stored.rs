@@ -30,6 +30,8 @@ pub(super) struct StoredResponse {
 pub(super) enum Unusable {
     /// There is no file.
     Missing,
+    /// It was purged.
+    Purged,
     /// It is not a file for the key.
     Mismatch(Mismatch),
     /// It has lost a part, or more has come to it.

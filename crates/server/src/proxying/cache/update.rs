@@ -27,6 +27,7 @@ pub(super) fn begin(exchange: &mut Exchange, visit: Visit<Fill>, stale: Box<Stor
         path: state.path.clone(),
         key: state.key.clone(),
         hash: state.hash,
+        generation: visit.generation(),
         is_cacheable: true,
         visit: Some(visit),
         stale: Some(stale),

@@ -7,6 +7,7 @@ use sealane_conf::model::TempPath;
 use sealane_io::disk;
 use sealane_io::open_file::OpenFile;
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -182,9 +183,19 @@ impl Job {
             None => Durability::Whole,
         };
         file.rename_blocking(&self.path, durability).map_err(text)?;
-        let metadata = fs::metadata(&self.path)
-            .map_err(|error| format!("stat() \"{}\" failed ({error})", self.path.display()))?;
-        let stored = StoredFile::new(&metadata, header.body_start);
+        let stored = match fs::metadata(&self.path) {
+            Ok(metadata) => StoredFile::new(&metadata, header.body_start),
+            // It was purged at once, which the index finds out.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                StoredFile::of_bytes(file.len(), header.body_start)
+            }
+            Err(error) => {
+                return Err(format!(
+                    "stat() \"{}\" failed ({error})",
+                    self.path.display()
+                ));
+            }
+        };
         Ok(JobDone {
             file,
             checksum,

@@ -30,6 +30,9 @@ pub(crate) fn build_zone(path: &CachePath, before: Option<&[Arc<CacheZone>]>) ->
         min_free_bytes: path.min_free_bytes,
         loader: pace(path.loader),
         manager: pace(path.manager),
+        purges_files: path.purges_files,
+        purger: pace(path.purger),
+        max_purge_rules: path.purger_rules,
     };
     let mut known = before.into_iter().flatten();
     let known = known.find(|zone| zone.index.is_of(&path.zone, &path.path, path.levels));
