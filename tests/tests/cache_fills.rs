@@ -73,7 +73,7 @@ fn many_clients_of_a_cold_key_are_one_request_and_read_along() {
     let origin = GatedOrigin::new(body.clone(), 100_000);
     let main = format!(
         "worker_processes 2; worker_rlimit_nofile {};",
-        clients * 3 + 500
+        clients + 500
     );
     let events = format!("worker_connections {};", clients * 2 + 200);
     let lock = "proxy_cache_lock on; proxy_cache_lock_timeout 1m; proxy_cache_lock_age 1m;";
