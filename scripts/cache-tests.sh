@@ -6,12 +6,14 @@
 #   scripts/cache-tests.sh DIRECTORY [SERVER...]
 #
 # SERVER is one of "nginx", "sealane-nginx" and "sealane-rfc9111"; all of them by default. The
-# configuration is the suite's own for nginx (docker/nginx), and with "proxy_cache_rules rfc9111" in
-# the last one. Exits with 1 if a required test fails with that.
+# configuration is the suite's own for nginx (docker/nginx), with "proxy_cache_rules rfc9111" in the
+# last one, and with SEALANE_TEST_LINES. Exits with 1 if a required test fails with that.
 #
 # Environment:
 #   SEALANE_BINARY       the Sealane to test (default: target/debug/sealane)
 #   SEALANE_TEST_NGINX   the nginx to test (default: what scripts/peers/build-nginx.sh has built)
+#   SEALANE_TEST_LINES   further directives for all servers (default: those that switch on what some
+#                        tests need: stale responses where an origin fails, and 103)
 #   SEALANE_TEST_ID      runs this one test, and shows its requests and responses
 #   SEALANE_TEST_OUTPUT  directory for the results and logs (default: a new one)
 set -euo pipefail
@@ -28,6 +30,7 @@ servers=("$@")
 ((${#servers[@]})) || servers=(nginx sealane-nginx sealane-rfc9111)
 sealane=$(realpath -m "${SEALANE_BINARY:-$repository/target/debug/sealane}")
 nginx=${SEALANE_TEST_NGINX:-$repository/.cache/peers/nginx-reference/sbin/nginx}
+lines=${SEALANE_TEST_LINES-proxy_cache_use_stale error timeout; early_hints 1;}
 output=${SEALANE_TEST_OUTPUT:-$(mktemp -d)}
 mkdir -p "$output"
 output=$(cd "$output" && pwd)
@@ -81,7 +84,7 @@ http {
             proxy_cache my-cache;
             proxy_cache_revalidate on;
             proxy_http_version 1.1;
-            $rules
+            $rules $lines
         }
     }
 }

@@ -358,6 +358,16 @@ impl<F> Visit<F> {
         wake(waiting);
     }
 
+    /// The file is to be rewritten with another head. That takes its turn like a response which
+    /// begins now: see [`Visit::poll_store`] and [`Visit::stored`].
+    pub fn begin_rewrite(&mut self) {
+        self.fill_number = self.entry(|entry| {
+            let active = entry.active();
+            active.fills += 1;
+            active.fills
+        });
+    }
+
     /// A file was found although the key was not known.
     pub fn note_file(&self, file: StoredFile) {
         let zone = &self.zone;

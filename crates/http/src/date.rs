@@ -115,7 +115,9 @@ pub fn parse_exact(text: &[u8]) -> Option<i64> {
     let mut folded = text[..end].to_ascii_lowercase();
     let month = (start + 1..end.saturating_sub(2)).find(|&at| {
         let name = &folded[at..at + 3];
-        MONTH_NAMES.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+        MONTH_NAMES
+            .iter()
+            .any(|known| known.as_bytes().eq_ignore_ascii_case(name))
     })?;
     folded[month].make_ascii_uppercase();
     let mut reader = Reader(folded[start + 1..].trim_ascii_start());

@@ -71,7 +71,8 @@ impl Reader<'_> {
         if !matches!(self.0.first()?, b'a'..=b'z' | b'*') {
             return None;
         }
-        let is_in_key = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'*');
+        let is_in_key =
+            |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'*');
         Some(self.take_while(is_in_key).to_vec())
     }
 
@@ -130,9 +131,8 @@ impl Reader<'_> {
             }
             b':' => {
                 self.take(b':');
-                let is_base64 = |byte: u8| {
-                    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
-                };
+                let is_base64 =
+                    |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
                 self.take_while(is_base64);
                 self.take(b':').then_some(Value::Other)
             }
@@ -148,9 +148,8 @@ impl Reader<'_> {
                 self.string().map(|_| Value::Other)
             }
             b'*' | b'a'..=b'z' | b'A'..=b'Z' => {
-                let is_in_token = |byte: u8| {
-                    crate::headers::is_token(&[byte]) || matches!(byte, b':' | b'/')
-                };
+                let is_in_token =
+                    |byte: u8| crate::headers::is_token(&[byte]) || matches!(byte, b':' | b'/');
                 self.take_while(is_in_token);
                 Some(Value::Other)
             }

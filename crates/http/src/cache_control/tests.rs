@@ -76,14 +76,25 @@ fn fields_are_listed_or_everything_is_meant() {
         response(&["no-cache=\"A, b\""]).no_cache,
         fields(&["a", "b"])
     );
-    assert_eq!(response(&["private=Set-Cookie"]).private, fields(&["set-cookie"]));
+    assert_eq!(
+        response(&["private=Set-Cookie"]).private,
+        fields(&["set-cookie"])
+    );
     assert_eq!(
         response(&["private=\"a\"", "private=\"b\""]).private,
         fields(&["a", "b"])
     );
-    for everything in ["private, private=\"a\"", "private=\"a\", private", "private=\"\"", "private=(a)"]
-    {
-        assert_eq!(response(&[everything]).private, Scope::Everything, "{everything}");
+    for everything in [
+        "private, private=\"a\"",
+        "private=\"a\", private",
+        "private=\"\"",
+        "private=(a)",
+    ] {
+        assert_eq!(
+            response(&[everything]).private,
+            Scope::Everything,
+            "{everything}"
+        );
     }
     assert!(response(&["private=\"X-A\""]).private.names(b"x-a"));
     assert!(!response(&["private"]).private.names(b"x-a"));
@@ -117,24 +128,36 @@ fn requests_wish() {
     };
     assert_eq!(found, expected);
     assert_eq!(request("max-stale").max_stale, Some(MAX_SECONDS));
-    assert_eq!(request("max-stale=x, max-age=-1"), RequestDirectives::default());
+    assert_eq!(
+        request("max-stale=x, max-age=-1"),
+        RequestDirectives::default()
+    );
 }
 
 #[test]
 fn the_targeted_field_is_a_dictionary() {
-    let found = targeted("max-age=5, no-store;a=1;b, foo=bar, private=\"a, B\", x=(1 \"b\";c);d=?0")
-        .expect("a dictionary");
+    let found =
+        targeted("max-age=5, no-store;a=1;b, foo=bar, private=\"a, B\", x=(1 \"b\";c);d=?0")
+            .expect("a dictionary");
     assert_eq!(found.max_age, Some(Seconds::Number(5)));
     assert!(found.no_store);
     assert_eq!(found.private, fields(&["a", "b"]));
-    assert_eq!(targeted("no-store=?0, max-age=1").map(|it| it.no_store), Some(false));
+    assert_eq!(
+        targeted("no-store=?0, max-age=1").map(|it| it.no_store),
+        Some(false)
+    );
     // The last one counts here.
     let last = targeted("max-age=1, max-age=2").and_then(|it| it.max_age);
     assert_eq!(last, Some(Seconds::Number(2)));
     let long = targeted("max-age=99999999999").and_then(|it| it.max_age);
     assert_eq!(long, Some(Seconds::Number(MAX_SECONDS)));
     // A value of another type is as if it were not there.
-    for other in ["max-age=\"5\"", "max-age=5.5", "max-age=:YQ==:", "max-age=a/b"] {
+    for other in [
+        "max-age=\"5\"",
+        "max-age=5.5",
+        "max-age=:YQ==:",
+        "max-age=a/b",
+    ] {
         assert_eq!(targeted(other).map(|it| it.max_age), Some(None), "{other}");
     }
     let negative = targeted("max-age=-5").and_then(|it| it.max_age);
