@@ -110,8 +110,9 @@ pub(in crate::proxying) async fn response(
     head: &UpstreamHead,
 ) -> Option<Outcome> {
     let settings = settings(pass)?;
-    let state = super::state(exchange)?;
+    let state = state_mut(exchange)?;
     let status = head.parsed.status;
+    state.lookup.origin = Some(status);
     if state.status != CacheStatus::Expired || state.stale.is_none() {
         return None;
     }
@@ -218,6 +219,7 @@ pub(in crate::proxying) fn intercepted(
         return;
     };
     let now_s = unix_coarse_s();
+    let is_rfc = settings.rules == CacheRules::Rfc9111;
     let freshness = freshness(exchange, pass, settings, head, now_s);
     let Some(state) = state_mut(exchange) else {
         return;
@@ -228,7 +230,7 @@ pub(in crate::proxying) fn intercepted(
             0 => configured_until(settings, status, now_s),
             time => Some(time),
         };
-        if let Some(until_s) = until_s.filter(|time| *time >= now_s) {
+        if let Some(until_s) = until_s.filter(|time| !is_rfc || *time > now_s) {
             stand_for_response(state, status, until_s);
         }
     }
@@ -278,11 +280,11 @@ pub(in crate::proxying) fn keep(
     buffers: bool,
 ) -> Option<Box<Keeping>> {
     let settings = settings(pass)?;
-    let follows_rfc = settings.rules == CacheRules::Rfc9111;
-    if follows_rfc && super::state(exchange).is_none() {
+    let is_rfc = settings.rules == CacheRules::Rfc9111;
+    if is_rfc && super::state(exchange).is_none() {
         rfc9111::note_passed_on(exchange, pass, head, false);
     }
-    let now_s = match follows_rfc {
+    let now_s = match is_rfc {
         true => rfc9111::received_s(exchange),
         false => unix_coarse_s(),
     };
@@ -292,7 +294,7 @@ pub(in crate::proxying) fn keep(
     let is_cacheable = super::state(exchange)?.is_cacheable;
     // The origin was not told of conditions; as in nginx, they count though nothing is kept, unless
     // that is because of a field of the response.
-    if is_cacheable && (freshness.allows() || follows_rfc) {
+    if is_cacheable && (freshness.allows() || is_rfc) {
         answer::mark(exchange, head, false);
     }
     // A body that was announced and not sent would take the place of the one that there is; and
@@ -325,7 +327,7 @@ pub(in crate::proxying) fn keep(
         }
         let_go(exchange);
     }
-    if follows_rfc {
+    if is_rfc {
         rfc9111::note_passed_on(exchange, pass, head, kept.is_some());
     }
     kept

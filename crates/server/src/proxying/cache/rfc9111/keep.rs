@@ -7,7 +7,7 @@ use super::super::{form, state};
 use super::policy::{Circumstances, Policy};
 use super::serve::finish;
 use super::status::{Course, Forward};
-use super::{head, vary};
+use super::{head, variant_of, vary};
 use crate::exchange::Exchange;
 use sealane_conf::model::CacheSettings;
 use sealane_http::StatusCode;
@@ -55,19 +55,10 @@ pub(in crate::proxying::cache) fn freshness(
     let Some(valid_s) = policy.kept_until(received_s, &around) else {
         return Freshness::refused();
     };
-    let lines = head
-        .parsed
-        .get_all(KnownHeader::Vary)
-        .filter(|_| !ignored.vary);
-    let names = vary::names(lines.map(|line| line.of(&head.buffer)), || {
-        let state = state(exchange);
-        let of_variants = state.and_then(|state| state.lookup.generation.clone());
-        let stale = state.and_then(|state| state.stale.as_deref());
-        let of_stale = || stale.and_then(|stale| vary::generation(&stale.header.vary));
-        of_variants
-            .or_else(of_stale)
-            .unwrap_or_else(vary::new_generation)
-    });
+    let names = match ignored.vary {
+        true => Some(Vec::new()),
+        false => names(exchange, head),
+    };
     let Some(names) = names else {
         return Freshness::refused();
     };
@@ -77,6 +68,28 @@ pub(in crate::proxying::cache) fn freshness(
         false => (directives.stale_while_revalidate, directives.stale_if_error),
     };
     Freshness::kept(valid_s, updating_s, error_s, names)
+}
+
+/// The names of `Vary` as they are kept. A response that is another variant than the one that was
+/// looked for takes the key's own place, and what was kept for the names there is not found any
+/// more.
+fn names(exchange: &Exchange, head: &UpstreamHead) -> Option<Vec<u8>> {
+    let named = |generation| {
+        let lines = head.parsed.get_all(KnownHeader::Vary);
+        vary::names(lines.map(|line| line.of(&head.buffer)), generation)
+    };
+    let state = state(exchange)?;
+    let stale = state.stale.as_deref();
+    let of_stale = stale.and_then(|stale| vary::generation(&stale.header.vary));
+    let Some(known) = state.lookup.generation.clone().or(of_stale) else {
+        return named(vary::new_generation());
+    };
+    let names = named(known)?;
+    let is_variant = state.hash != state.key.hash();
+    match is_variant && variant_of(exchange, &state.key, &names) != state.hash {
+        true => named(vary::new_generation()),
+        false => Some(names),
+    }
 }
 
 /// The head as it is kept, without the form of the protocol.

@@ -47,6 +47,8 @@ pub(super) struct Lookup {
     pub(super) forbids_stale: bool,
     /// Why the origin is asked.
     forward: Option<Forward>,
+    /// What it has answered.
+    pub(super) origin: Option<StatusCode>,
     /// That of the variants of the key.
     generation: Option<Box<[u8]>>,
 }

@@ -6,7 +6,7 @@ use super::super::fill::Fill;
 use super::super::stored::StoredResponse;
 use super::super::{CacheState, CacheStatus, answer, state, state_mut, update};
 use super::policy::{Policy, Standing};
-use super::status::{CACHE_STATUS, Course, Forward, says_origins};
+use super::status::{CACHE_STATUS, Course, Forward};
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use sealane_cache::{CacheHeader, Visit};
@@ -135,24 +135,17 @@ pub(in crate::proxying::cache) fn note_served(
         true => Some(Forward::UriMiss),
         false => state.lookup.forward,
     };
-    let origin = exchange
-        .upstream
-        .as_deref()
-        .and_then(|states| states.attempts.last());
     let course = Course {
         forward: asked,
-        forward_status: origin
-            .filter(|_| asked.is_some() && says_origins(state.status))
-            .map(|attempt| attempt.status)
-            .filter(|status| *status != 0),
+        forward_status: state.lookup.origin.map(|status| status.0),
         fresh_s: Some(standing.fresh_s),
         is_stored: false,
         is_collapsed,
     };
-    let is_confirmed = state.status == CacheStatus::Revalidated;
+    let has_age = state.status != CacheStatus::Revalidated || head.parsed.has(KnownHeader::Age);
     exchange.response.headers.remove(b"Age");
-    // What the origin has just confirmed has an age only if it had one there.
-    if !is_confirmed || standing.age_s > 0 {
+    // What the origin has just confirmed has none, unless another cache did so in its place.
+    if has_age {
         push(
             exchange,
             KnownHeader::Age.name().as_bytes(),
@@ -182,9 +175,9 @@ pub(super) fn finish(
     let accepts = head.parsed.get(KnownHeader::AcceptRanges);
     let refuses = accepts.is_some_and(|value| value.of(&head.buffer).eq_ignore_ascii_case(b"none"));
     let is_whole = response.status == StatusCode::OK && response.content_length.is_some();
-    if response.is_cacheable && is_whole && !refuses {
+    if response.is_cacheable && is_whole {
         response.headers.remove(b"Accept-Ranges");
-        response.allow_ranges = true;
+        response.allow_ranges = !refuses;
     }
     push(exchange, CACHE_STATUS, course.member().as_bytes());
 }

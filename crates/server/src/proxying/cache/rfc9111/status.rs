@@ -1,6 +1,5 @@
 //! `Cache-Status` (RFC 9211).
 
-use super::super::CacheStatus;
 use std::fmt::Write;
 
 /// The field.
@@ -79,11 +78,6 @@ impl Course {
         }
         out
     }
-}
-
-/// Whether the origin's own status is worth saying: the client sees that of the kept response.
-pub(super) fn says_origins(status: CacheStatus) -> bool {
-    matches!(status, CacheStatus::Revalidated | CacheStatus::Stale)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(super) fn new_generation() -> Box<[u8]> {
 /// star, or too many names.
 pub(super) fn names<'v>(
     lines: impl Iterator<Item = &'v [u8]>,
-    generation: impl FnOnce() -> Box<[u8]>,
+    generation: Box<[u8]>,
 ) -> Option<Vec<u8>> {
     let mut names: Vec<&[u8]> = Vec::new();
     for line in lines {
@@ -56,7 +56,6 @@ pub(super) fn names<'v>(
     if names.is_empty() {
         return Some(Vec::new());
     }
-    let generation = generation();
     names.push(&generation);
     let kept = names.join(&b", "[..]);
     (kept.len() <= CacheHeader::MAX_VARY_BYTES).then_some(kept)
@@ -134,7 +133,7 @@ mod tests {
 
     fn kept(lines: &[&str]) -> Option<String> {
         let lines = lines.iter().map(|line| line.as_bytes());
-        let names = names(lines, || (*b"@1").into())?;
+        let names = names(lines, (*b"@1").into())?;
         Some(String::from_utf8(names).expect("text"))
     }
 
