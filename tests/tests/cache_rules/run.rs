@@ -1,7 +1,7 @@
 //! Runs scenarios with one set of rules, and compares with what is written down.
 //!
 //! ```text
-//! STATUS-OF-CACHE [STATUS] | Name: value | Name: 5..9 | no Name | = body
+//! STATUS-OF-CACHE [STATUS] | Name: value | Name: beginning* | Name: 5..9 | no Name | = body
 //! ```
 //!
 //! A status of the cache is `-` if there is none. A body is compared without its line break.
@@ -225,7 +225,10 @@ fn compare(expected: &str, response: &Response) -> Vec<String> {
                     let limits = number(least).zip(number(most)).expect("two numbers");
                     number(&found).is_some_and(|found| limits.0 <= found && found <= limits.1)
                 }
-                None => found == value,
+                None => match value.strip_suffix('*') {
+                    Some(beginning) => found.starts_with(beginning),
+                    None => found == value,
+                },
             }
         };
         if !is_so {
