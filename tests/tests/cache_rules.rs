@@ -3,6 +3,8 @@
 //! `cache/scenario.rs` explains, with what is expected beside each request. Where nginx's rules
 //! lead to something else, the scenario says so, and that is checked too.
 
+#[path = "cache_rules/files.rs"]
+mod files;
 #[path = "cache/origins.rs"]
 mod origins;
 #[path = "cache_rules/run.rs"]
