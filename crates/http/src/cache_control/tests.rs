@@ -194,3 +194,12 @@ fn what_is_no_dictionary_does_not_count() {
     let found = ResponseDirectives::read_targeted(lines.into_iter());
     assert!(found.is_some_and(|found| found.no_store && found.max_age.is_some()));
 }
+
+proptest::proptest! {
+    #[test]
+    fn nothing_hides_what_follows(value in proptest::collection::vec(
+        proptest::sample::select(b"max-age=1,no-store \"\\;:@%(?*x".to_vec()), 0..40)
+    ) {
+        crate::fuzz::fuzz_cache_control(&value);
+    }
+}

@@ -13,6 +13,7 @@ use sealane_cache::CacheKey;
 use sealane_conf::model::{CacheRules, CacheSettings};
 use sealane_http::Method;
 use sealane_http::headers::KnownHeader;
+use sealane_http::uri::parse_authority;
 use sealane_io::disk;
 use std::sync::Arc;
 
@@ -125,18 +126,43 @@ async fn purge_other(exchange: &Exchange, target: &[u8]) {
 /// Path and query of a reference, if it leads to the same origin as the request.
 fn on_same_origin(exchange: &Exchange, reference: &[u8]) -> Option<Vec<u8>> {
     let request = &exchange.request;
-    let authority = request.head.get(KnownHeader::Host)?.of(&request.buffer);
-    let scheme: &[u8] = match exchange.connection.tls().is_some() {
-        true => b"https",
-        false => b"http",
+    let origin = Origin {
+        is_secure: exchange.connection.tls().is_some(),
+        host: request.head.host?.of(&request.buffer),
+        port: request.head.port,
     };
-    let base = request.head.path.of(&request.buffer);
-    resolve(scheme, authority, base, reference)
+    resolve(&origin, request.head.path.of(&request.buffer), reference)
 }
 
-/// Resolves a reference against a URI (RFC 3986 section 5.2): path and query, if scheme and
-/// authority stay the same.
-fn resolve(scheme: &[u8], authority: &[u8], base: &[u8], reference: &[u8]) -> Option<Vec<u8>> {
+/// Scheme, host and port.
+struct Origin<'t> {
+    is_secure: bool,
+    host: &'t [u8],
+    port: Option<u16>,
+}
+
+impl Origin<'_> {
+    fn has_scheme(&self, scheme: &[u8]) -> bool {
+        let own: &[u8] = match self.is_secure {
+            true => b"https",
+            false => b"http",
+        };
+        scheme.eq_ignore_ascii_case(own)
+    }
+
+    fn has_authority(&self, authority: &[u8]) -> bool {
+        let Ok(other) = parse_authority(authority) else {
+            return false;
+        };
+        let port = |port: Option<u16>| port.unwrap_or(if self.is_secure { 443 } else { 80 });
+        let is_same_host = other.host.of(authority).eq_ignore_ascii_case(self.host);
+        is_same_host && port(other.port) == port(self.port)
+    }
+}
+
+/// Resolves a reference against a URI (RFC 3986 section 5.2): path and query, if the origin stays
+/// the same.
+fn resolve(origin: &Origin<'_>, base: &[u8], reference: &[u8]) -> Option<Vec<u8>> {
     let end = memchr::memchr(b'#', reference).unwrap_or(reference.len());
     let reference = &reference[..end];
     let colon = memchr::memchr(b':', reference);
@@ -144,9 +170,7 @@ fn resolve(scheme: &[u8], authority: &[u8], base: &[u8], reference: &[u8]) -> Op
     let rest = match colon.filter(|colon| *colon < first_of_path) {
         Some(colon) => {
             let rest = reference[colon + 1..].strip_prefix(b"//")?;
-            reference[..colon]
-                .eq_ignore_ascii_case(scheme)
-                .then_some(rest)?
+            origin.has_scheme(&reference[..colon]).then_some(rest)?
         }
         None => match reference.strip_prefix(b"//") {
             Some(rest) => rest,
@@ -154,8 +178,8 @@ fn resolve(scheme: &[u8], authority: &[u8], base: &[u8], reference: &[u8]) -> Op
         },
     };
     let path = memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len());
-    let (named, path) = rest.split_at(path);
-    named.eq_ignore_ascii_case(authority).then(|| match path {
+    let (authority, path) = rest.split_at(path);
+    origin.has_authority(authority).then(|| match path {
         [] => b"/".to_vec(),
         path => relative(b"/", path),
     })
@@ -215,8 +239,13 @@ mod tests {
 
     #[test]
     fn references_are_resolved_on_the_same_origin() {
+        let origin = Origin {
+            is_secure: false,
+            host: b"h.test",
+            port: Some(81),
+        };
         let resolved = |reference: &str| {
-            let found = resolve(b"http", b"h.test:81", b"/a/b/c?d", reference.as_bytes())?;
+            let found = resolve(&origin, b"/a/b/c?d", reference.as_bytes())?;
             Some(String::from_utf8(found).expect("text"))
         };
         for (reference, expected) in [
@@ -243,6 +272,22 @@ mod tests {
             ("/e:f", Some("/e:f")),
         ] {
             assert_eq!(resolved(reference).as_deref(), expected, "{reference:?}");
+        }
+        let origin = Origin {
+            is_secure: true,
+            host: b"h.test",
+            port: None,
+        };
+        for (authority, expected) in [
+            ("h.test:443", true),
+            ("h.test.", true),
+            ("h.test:80", false),
+        ] {
+            assert_eq!(
+                origin.has_authority(authority.as_bytes()),
+                expected,
+                "{authority}"
+            );
         }
     }
 }

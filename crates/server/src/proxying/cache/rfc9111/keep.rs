@@ -10,9 +10,9 @@ use super::status::{Course, Forward};
 use super::{head, variant_of, vary};
 use crate::exchange::Exchange;
 use sealane_conf::model::CacheSettings;
-use sealane_http::StatusCode;
 use sealane_http::date::ImfDate;
 use sealane_http::headers::KnownHeader;
+use sealane_http::{Method, StatusCode};
 use sealane_sys::time::unix_coarse_s;
 use std::sync::Arc;
 
@@ -129,8 +129,13 @@ pub(in crate::proxying::cache) fn note_passed_on(
 ) {
     let forward = state(exchange).and_then(|state| state.lookup.forward);
     let policy = Policy::of(head, pass.settings().ignore_headers);
+    // Without a look into the cache, because of the method or of the configuration.
+    let unseen = match exchange.request.head.method {
+        Method::Get | Method::Head => Forward::Bypass,
+        _ => Forward::Method,
+    };
     let course = Course {
-        forward: Some(forward.unwrap_or(Forward::Method)),
+        forward: Some(forward.unwrap_or(unseen)),
         is_stored,
         ..Course::default()
     };

@@ -178,6 +178,7 @@ pub(super) fn finish(
     if response.is_cacheable && is_whole {
         response.headers.remove(b"Accept-Ranges");
         response.allow_ranges = !refuses;
+        response.single_range = true;
     }
     push(exchange, CACHE_STATUS, course.member().as_bytes());
 }
