@@ -3,7 +3,7 @@
 use super::super::{PassRuntime, Target};
 use super::fill::Fill;
 use super::hot::Candidate;
-use super::rfc9111::{self, Forward, Lookup};
+use super::rfc9111::{self, CacheLookup, Forward};
 use super::stored::{StoredResponse, Unusable};
 use super::{CacheState, CacheStatus, CacheZone, form, purge, settings, update};
 use crate::exchange::Exchange;
@@ -114,7 +114,7 @@ pub(in crate::proxying) fn look(
         stale: None,
         allows_stale: false,
         date_s: None,
-        lookup: Lookup::of(exchange, settings),
+        lookup: CacheLookup::of(exchange, settings),
     };
     exchange.upstream.get_or_insert_default().cache = Some(Box::new(state));
     if !is_bypassed {

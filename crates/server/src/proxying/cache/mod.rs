@@ -79,7 +79,7 @@ pub(crate) struct CacheState {
     /// When the response was received from the origin, in seconds since 1970.
     pub(crate) date_s: Option<i64>,
     /// What `cache_rules rfc9111` needs besides.
-    lookup: rfc9111::Lookup,
+    lookup: rfc9111::CacheLookup,
 }
 
 /// `$upstream_cache_status`.

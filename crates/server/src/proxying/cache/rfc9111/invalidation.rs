@@ -126,7 +126,7 @@ async fn purge_other(exchange: &Exchange, target: &[u8]) {
 /// Path and query of a reference, if it leads to the same origin as the request.
 fn on_same_origin(exchange: &Exchange, reference: &[u8]) -> Option<Vec<u8>> {
     let request = &exchange.request;
-    let origin = Origin {
+    let origin = WebOrigin {
         is_secure: exchange.connection.tls().is_some(),
         host: request.head.host?.of(&request.buffer),
         port: request.head.port,
@@ -135,13 +135,13 @@ fn on_same_origin(exchange: &Exchange, reference: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Scheme, host and port.
-struct Origin<'t> {
+struct WebOrigin<'t> {
     is_secure: bool,
     host: &'t [u8],
     port: Option<u16>,
 }
 
-impl Origin<'_> {
+impl WebOrigin<'_> {
     fn has_scheme(&self, scheme: &[u8]) -> bool {
         let own: &[u8] = match self.is_secure {
             true => b"https",
@@ -162,7 +162,7 @@ impl Origin<'_> {
 
 /// Resolves a reference against a URI (RFC 3986 section 5.2): path and query, if the origin stays
 /// the same.
-fn resolve(origin: &Origin<'_>, base: &[u8], reference: &[u8]) -> Option<Vec<u8>> {
+fn resolve(origin: &WebOrigin<'_>, base: &[u8], reference: &[u8]) -> Option<Vec<u8>> {
     let end = memchr::memchr(b'#', reference).unwrap_or(reference.len());
     let reference = &reference[..end];
     let colon = memchr::memchr(b':', reference);
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn references_are_resolved_on_the_same_origin() {
-        let origin = Origin {
+        let origin = WebOrigin {
             is_secure: false,
             host: b"h.test",
             port: Some(81),
@@ -273,7 +273,7 @@ mod tests {
         ] {
             assert_eq!(resolved(reference).as_deref(), expected, "{reference:?}");
         }
-        let origin = Origin {
+        let origin = WebOrigin {
             is_secure: true,
             host: b"h.test",
             port: None,

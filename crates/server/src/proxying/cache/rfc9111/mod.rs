@@ -38,7 +38,7 @@ use sealane_http::headers::KnownHeader;
 
 /// What a request keeps about its look into the cache.
 #[derive(Debug, Default)]
-pub(super) struct Lookup {
+pub(super) struct CacheLookup {
     /// These are the rules.
     pub(super) is_on: bool,
     /// What the client wishes.
@@ -53,30 +53,30 @@ pub(super) struct Lookup {
     generation: Option<Box<[u8]>>,
 }
 
-impl Lookup {
+impl CacheLookup {
     /// What is known before the look.
-    pub(super) fn of(exchange: &Exchange, settings: &CacheSettings) -> Lookup {
+    pub(super) fn of(exchange: &Exchange, settings: &CacheSettings) -> CacheLookup {
         if settings.rules != CacheRules::Rfc9111 {
-            return Lookup::default();
+            return CacheLookup::default();
         }
         let request = &exchange.request;
         let lines = request.head.headers.iter();
         let lines = lines.filter(|header| header.known == Some(KnownHeader::CacheControl));
-        Lookup {
+        CacheLookup {
             is_on: true,
             wishes: RequestDirectives::read(lines.map(|line| line.value.of(&request.buffer))),
-            ..Lookup::default()
+            ..CacheLookup::default()
         }
     }
 
     /// The same for the request that updates a response in the background: nobody waits for it, so
     /// nobody wishes anything.
-    pub(super) fn of_update(&self) -> Lookup {
-        Lookup {
+    pub(super) fn of_update(&self) -> CacheLookup {
+        CacheLookup {
             is_on: self.is_on,
             forward: self.is_on.then_some(Forward::Stale),
             generation: self.generation.clone(),
-            ..Lookup::default()
+            ..CacheLookup::default()
         }
     }
 
