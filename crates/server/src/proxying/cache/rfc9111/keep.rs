@@ -62,11 +62,7 @@ pub(in crate::proxying::cache) fn freshness(
     let Some(names) = names else {
         return Freshness::refused();
     };
-    let directives = policy.directives();
-    let (updating_s, error_s) = match directives.forbids_stale() {
-        true => (0, 0),
-        false => (directives.stale_while_revalidate, directives.stale_if_error),
-    };
+    let (updating_s, error_s) = policy.stale_windows();
     Freshness::kept(valid_s, updating_s, error_s, names)
 }
 
@@ -95,8 +91,6 @@ fn names(exchange: &Exchange, head: &UpstreamHead) -> Option<Vec<u8>> {
 /// The head as it is kept, without the form of the protocol.
 pub(super) fn kept_text(pass: &PassRuntime, head: &UpstreamHead, received_s: i64) -> Vec<u8> {
     let policy = Policy::of(head, pass.settings().ignore_headers);
-    let directives = policy.directives();
-    let omitted = [&directives.no_cache, &directives.private];
     let date = match policy.date_s() {
         Some(_) => None,
         None => Some(ImfDate::new(received_s)),
@@ -104,7 +98,7 @@ pub(super) fn kept_text(pass: &PassRuntime, head: &UpstreamHead, received_s: i64
     let text = form::text(pass.speaks_http2(), head);
     head::kept(
         &text,
-        &omitted,
+        &policy.omitted(),
         date.as_ref().map(|date| &date.as_bytes()[..]),
     )
 }
@@ -139,5 +133,5 @@ pub(in crate::proxying::cache) fn note_passed_on(
         is_stored,
         ..Course::default()
     };
-    finish(exchange, head, policy.date_s(), &course);
+    finish(exchange, pass, head, policy.date_s(), &course);
 }

@@ -126,9 +126,18 @@ impl Policy {
         }
     }
 
-    /// What it says in its directives.
-    pub(super) fn directives(&self) -> &ResponseDirectives {
-        &self.directives
+    /// The fields that are not kept.
+    pub(super) fn omitted(&self) -> [&Scope; 2] {
+        [&self.directives.no_cache, &self.directives.private]
+    }
+
+    /// For how many seconds a stale response may be served while it is updated, and if that fails.
+    pub(super) fn stale_windows(&self) -> (i64, i64) {
+        let directives = &self.directives;
+        match self.forbids_stale() {
+            true => (0, 0),
+            false => (directives.stale_while_revalidate, directives.stale_if_error),
+        }
     }
 
     /// `Date`, if it is one.

@@ -153,12 +153,13 @@ pub(in crate::proxying::cache) fn note_served(
         );
     }
     let date_s = policy.date_s().unwrap_or(header.date_s);
-    finish(exchange, head, Some(date_s), &course);
+    finish(exchange, pass, head, Some(date_s), &course);
 }
 
 /// What all responses get whose location has these rules.
 pub(super) fn finish(
     exchange: &mut Exchange,
+    pass: &PassRuntime,
     head: &UpstreamHead,
     date_s: Option<i64>,
     course: &Course,
@@ -180,7 +181,9 @@ pub(super) fn finish(
         response.allow_ranges = !refuses;
         response.single_range = true;
     }
-    push(exchange, CACHE_STATUS, course.member().as_bytes());
+    if !pass.settings().hidden_headers.contains(CACHE_STATUS) {
+        push(exchange, CACHE_STATUS, course.member().as_bytes());
+    }
 }
 
 fn push(exchange: &mut Exchange, name: &[u8], value: &[u8]) {

@@ -39,6 +39,10 @@ pub(in crate::proxying::cache) async fn response(
     newer: &UpstreamHead,
 ) -> Option<Outcome> {
     let is_head = exchange.request.head.method == Method::Head && !settings.convert_head;
+    if !state(exchange)?.is_cacheable {
+        // The conditions were the client's own.
+        return None;
+    }
     match newer.parsed.status {
         StatusCode::NOT_MODIFIED if settings.revalidate => {
             confirm(exchange, pass, settings, newer).await
@@ -120,13 +124,16 @@ async fn freshen(
     newer: &UpstreamHead,
 ) {
     let received_s = received_s(exchange);
-    let old = form::text(false, kept);
-    let text = head::updated(&old, &kept_text(pass, newer, received_s));
-    let wrapped = form::wrap(&pass.pass, text);
-    let Some(merged) = form::decode(&pass.pass, &wrapped) else {
+    let text = head::updated(
+        &form::text(false, kept),
+        &kept_text(pass, newer, received_s),
+    );
+    let Some(merged) = form::decode(&pass.pass, &form::wrap(&pass.pass, text.clone())) else {
         return;
     };
     let policy = Policy::of(&merged, pass.settings().ignore_headers);
+    // What the older directives say about fields counts for the newer ones, too.
+    let wrapped = form::wrap(&pass.pass, head::kept(&text, &policy.omitted(), None));
     let around = circumstances(exchange, settings, merged.parsed.status);
     let until_s = policy.kept_until(received_s, &around);
     let Some(state) = state_mut(exchange) else {
@@ -140,15 +147,11 @@ async fn freshen(
         return;
     };
     let field = |name| Some(merged.parsed.get(name)?.of(&merged.buffer));
-    let directives = policy.directives();
-    let lasts = |seconds| match directives.forbids_stale() {
-        true => 0,
-        false => seconds,
-    };
+    let (updating_s, error_s) = policy.stale_windows();
     let header = CacheHeader {
         valid_s: until_s.unwrap_or(received_s - 1),
-        updating_s: lasts(directives.stale_while_revalidate),
-        error_s: lasts(directives.stale_if_error),
+        updating_s,
+        error_s,
         last_modified_s: field(KnownHeader::LastModified)
             .and_then(date::parse)
             .unwrap_or(NO_TIME),
@@ -158,7 +161,6 @@ async fn freshen(
         length: StoredLength::of(stored.body_bytes()),
         ..stored.header.clone()
     };
-    let before = stored.clone();
     let change = Change {
         path: state.zone.index.file_path(&state.hash),
         key: state.key.clone(),
@@ -166,7 +168,7 @@ async fn freshen(
             true => Some(Arc::clone(&pass.settings().temp_path)),
             false => None,
         },
-        before,
+        before: stored.clone(),
         header: header.clone(),
         head: wrapped.clone(),
     };
