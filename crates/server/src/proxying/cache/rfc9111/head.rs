@@ -154,6 +154,21 @@ pub(super) fn updated(old: &[u8], newer: &[u8]) -> Vec<u8> {
     lines.text()
 }
 
+/// Whether two heads have the same lines, except for `Date` and `Age`.
+pub(super) fn is_same_but_for_time(one: &[u8], other: &[u8]) -> bool {
+    let lines = |text| {
+        let fields = Lines::of(text).fields.into_iter();
+        fields.filter(|line: &&[u8]| !is_one_of(name(line), &[b"Date", b"Age"]))
+    };
+    lines(one).eq(lines(other))
+}
+
+/// Whether all lines of two heads are equally long, so that every mixture of them makes sense.
+pub(super) fn has_same_layout(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len()
+        && memchr::memchr_iter(b'\n', one).eq(memchr::memchr_iter(b'\n', other))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +216,18 @@ mod tests {
         );
         let bare = b"HTTP/1.0 200 OK\nA: 1\n\n";
         assert_eq!(kept(bare, &[], None), b"HTTP/1.0 200 OK\nA: 1\n\r\n");
+    }
+
+    #[test]
+    fn heads_are_compared() {
+        let head = |lines: &str| text(&format!("HTTP/1.1 200 OK|{lines}|"));
+        let one = head("Date: 1|X: a|Age: 5|");
+        assert!(is_same_but_for_time(&one, &head("X: a|Date: 22|")));
+        assert!(!is_same_but_for_time(&one, &head("X: b|Date: 1|")));
+        assert!(!is_same_but_for_time(&one, &head("X: a|Y: b|")));
+        assert!(has_same_layout(&one, &head("Date: 2|X: b|Age: 6|")));
+        assert!(!has_same_layout(&one, &head("Date: 2|X: b|Age: 66|")));
+        assert!(!has_same_layout(&one, &head("X: a|Date: 1|Age: 5|")));
     }
 
     #[test]

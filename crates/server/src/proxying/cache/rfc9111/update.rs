@@ -12,7 +12,7 @@ use super::policy::Policy;
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log::log_request;
-use crate::temp_file::{Keep, TempFile, TempFileError};
+use crate::temp_file::{Durability, Keep, TempFile, TempFileError};
 use sealane_cache::{CacheHeader, CacheKey, NO_TIME, StoredFile, StoredLength, Visit};
 use sealane_conf::model::{CacheSettings, TempPath};
 use sealane_http::headers::KnownHeader;
@@ -29,6 +29,8 @@ use std::sync::Arc;
 
 /// Bytes of a body that are copied at a time.
 const PIECE_BYTES: usize = 256 << 10;
+/// The least that file systems and disks write at a time, as a rule.
+const PAGE_BYTES: usize = 4096;
 
 /// The origin has responded although there is a response: what that means for it. An answer, if the
 /// client gets what there is.
@@ -124,16 +126,16 @@ async fn freshen(
     newer: &UpstreamHead,
 ) {
     let received_s = received_s(exchange);
-    let text = head::updated(
-        &form::text(false, kept),
-        &kept_text(pass, newer, received_s),
-    );
+    let old = form::text(false, kept);
+    let text = head::updated(&old, &kept_text(pass, newer, received_s));
     let Some(merged) = form::decode(&pass.pass, &form::wrap(&pass.pass, text.clone())) else {
         return;
     };
     let policy = Policy::of(&merged, pass.settings().ignore_headers);
     // What the older directives say about fields counts for the newer ones, too.
-    let wrapped = form::wrap(&pass.pass, head::kept(&text, &policy.omitted(), None));
+    let text = head::kept(&text, &policy.omitted(), None);
+    let is_news = !head::is_same_but_for_time(&old, &text);
+    let wrapped = form::wrap(&pass.pass, text);
     let around = circumstances(exchange, settings, merged.parsed.status);
     let until_s = policy.kept_until(received_s, &around);
     let Some(state) = state_mut(exchange) else {
@@ -180,9 +182,9 @@ async fn freshen(
     };
     stored.head = wrapped;
     let visit = state.visit.take();
-    if until_s.is_some()
-        && let Some(visit) = visit
-    {
+    // What is confirmed each time needs no new time.
+    let is_worth_it = until_s.is_some_and(|until_s| is_news || until_s > received_s);
+    if is_worth_it && let Some(visit) = visit {
         write(exchange, visit, change).await;
     }
 }
@@ -211,8 +213,10 @@ async fn write(exchange: &Exchange, mut visit: Visit<Fill>, change: Change) {
 }
 
 impl Change {
-    /// Writes the head into the file where it has the same length, and into a new file otherwise.
-    /// `None` if the file is not there any more, or is another one. Blocks.
+    /// Writes the head into the file if it differs in values of the same length only, and fits into
+    /// one page: whoever reads it meanwhile, or after a power failure, finds a head that makes sense.
+    /// Otherwise there will be a new file. `None` if the file is not there any more, or is another
+    /// one. Blocks.
     fn make(self) -> Result<Option<StoredFile>, String> {
         let failed = |call| {
             let path = self.path.display();
@@ -229,7 +233,9 @@ impl Change {
             return Ok(None);
         }
         let beginning = self.header.encode(&self.key, &self.head);
-        if beginning.len() == usize::from(self.before.header.body_start) {
+        let is_in_place =
+            head::has_same_layout(&self.before.head, &self.head) && beginning.len() <= PAGE_BYTES;
+        if is_in_place {
             there
                 .write_all_at(&beginning, 0)
                 .map_err(failed("write()"))?;
@@ -264,6 +270,11 @@ impl Change {
             new.append_blocking(&piece[..wanted]).map_err(text)?;
             at += wanted as u64;
         }
-        new.rename_blocking(&self.path).map_err(text)
+        // As for a response that is written for the first time.
+        let durability = match self.header.checksum {
+            Some(_) => Durability::Any,
+            None => Durability::Whole,
+        };
+        new.rename_blocking(&self.path, durability).map_err(text)
     }
 }
