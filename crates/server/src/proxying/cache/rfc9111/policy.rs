@@ -79,7 +79,7 @@ pub(in crate::proxying::cache) struct Standing {
     pub(super) age_s: i64,
     /// It must not be served without the origin once it is stale.
     pub(super) forbids_stale: bool,
-    /// It says that it may be served while it is updated,
+    /// It is fresh, or says that it may be served while it is updated,
     pub(super) allows_updating: bool,
     /// and if the origin fails.
     pub(super) allows_error: bool,

@@ -84,6 +84,10 @@ fn normalised<'v>(name: &[u8], lines: impl Iterator<Item = &'v [u8]>) -> Option<
         return None;
     }
     let whole = lines.join(&b", "[..]);
+    if whole.is_empty() {
+        // Not the same as no line. No field has this value.
+        return Some(b"\0".to_vec());
+    }
     Some(match name {
         // Ordered by weights, not by position, and of any case.
         b"accept-language" | b"accept-encoding" | b"accept-charset" => preferences(&whole),
