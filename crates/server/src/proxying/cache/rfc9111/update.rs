@@ -214,7 +214,7 @@ async fn write(exchange: &Exchange, mut visit: Visit<Fill>, change: Change) {
 
 impl Change {
     /// Writes the head into the file if it differs in values of the same length only, and fits into
-    /// one page: whoever reads it meanwhile, or after a power failure, finds a head that makes sense.
+    /// one page: whoever reads it meanwhile, or after a power failure, finds one that makes sense.
     /// Otherwise there will be a new file. `None` if the file is not there any more, or is another
     /// one. Blocks.
     fn make(self) -> Result<Option<StoredFile>, String> {
