@@ -360,7 +360,9 @@ impl<F> Visit<F> {
 
     /// The file is to be rewritten with another head. That takes its turn like a response which
     /// begins now: see [`Visit::poll_store`] and [`Visit::stored`].
-    pub fn begin_rewrite(&mut self) {
+    pub fn begin_rewrite(&mut self, subject: Subject, date_s: i64) {
+        self.subject = Some(Arc::new(subject));
+        self.zone.purges.note_date(date_s);
         self.fill_number = self.entry(|entry| {
             let active = entry.active();
             active.fills += 1;
@@ -651,7 +653,7 @@ mod tests {
         let _other = visit(&zone);
         let (mut older, mut rewriting) = (visit(&zone), visit(&zone));
         older.begin_fill(Arc::new(1), subject(), 0);
-        rewriting.begin_rewrite();
+        rewriting.begin_rewrite(subject(), 0);
         assert_eq!(rewriting.poll_store(cx), Poll::Ready(true));
         assert_eq!(older.poll_store(cx), Poll::Pending);
         let number = rewriting.file_number();
@@ -660,7 +662,7 @@ mod tests {
         assert!(older.file_number().is_some() && older.file_number() != number);
         // A newer response is stored first.
         let (mut rewriting, mut newer) = (visit(&zone), visit(&zone));
-        rewriting.begin_rewrite();
+        rewriting.begin_rewrite(subject(), 0);
         newer.begin_fill(Arc::new(2), subject(), 0);
         assert_eq!(newer.poll_store(cx), Poll::Ready(true));
         newer.stored(FILE);

@@ -9,7 +9,7 @@ use crate::exchange::Exchange;
 use crate::pipeline;
 use crate::request_log::log_request;
 use crate::subrequest;
-use sealane_cache::CacheKey;
+use sealane_cache::{CacheKey, FileFailure};
 use sealane_conf::model::{CacheRules, CacheSettings};
 use sealane_http::Method;
 use sealane_http::headers::KnownHeader;
@@ -93,16 +93,22 @@ async fn purge(exchange: &mut Exchange, pass: &PassRuntime, target: &Target) {
     exchange.request.head.method = method;
     for key in keys {
         let (zone, hash) = (Arc::clone(&zone.index), key.hash());
-        if let Err((path, error)) = disk::run(move || zone.purge(&hash)).await {
-            log_request!(
-                exchange,
-                Crit,
-                "unlink() \"{}\" failed ({})",
-                path.display(),
-                sealane_log::OsError(&error)
-            );
+        if let Err(failure) = disk::run(move || zone.invalidate(&hash)).await {
+            log_failure(exchange, &failure);
         }
     }
+}
+
+/// Says that a response is still there.
+pub(super) fn log_failure(exchange: &Exchange, failure: &FileFailure) {
+    log_request!(
+        exchange,
+        Crit,
+        "{} \"{}\" failed ({})",
+        failure.call,
+        failure.path.display(),
+        sealane_log::OsError(&failure.error)
+    );
 }
 
 /// Removes the responses for another target on the same origin, in the location that it leads to.

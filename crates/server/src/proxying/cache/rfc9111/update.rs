@@ -5,15 +5,16 @@ use super::super::super::PassRuntime;
 use super::super::super::wire::UpstreamHead;
 use super::super::fill::Fill;
 use super::super::stored::StoredResponse;
-use super::super::{form, keep, state, state_mut};
+use super::super::{form, keep, state, state_mut, tags};
 use super::head;
+use super::invalidation::log_failure;
 use super::keep::{circumstances, kept_text, received_s};
 use super::policy::Policy;
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log::log_request;
 use crate::temp_file::{Durability, Keep, TempFile, TempFileError};
-use sealane_cache::{CacheHeader, CacheKey, NO_TIME, StoredFile, StoredLength, Visit};
+use sealane_cache::{CacheHeader, CacheKey, NO_TIME, StoredFile, StoredLength, Subject, Visit};
 use sealane_conf::model::{CacheSettings, TempPath};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode, date};
@@ -98,10 +99,8 @@ async fn update_by_head(
     let state = state_mut(exchange)?;
     state.stale = None;
     let (zone, hash) = (Arc::clone(&state.zone.index), state.hash);
-    if let Err((path, error)) = disk::run(move || zone.purge(&hash)).await {
-        let path = path.display();
-        let error = sealane_log::OsError(&error);
-        log_request!(exchange, Crit, "unlink() \"{path}\" failed ({error})");
+    if let Err(failure) = disk::run(move || zone.invalidate(&hash)).await {
+        log_failure(exchange, &failure);
     }
     None
 }
@@ -201,7 +200,12 @@ struct Change {
 
 /// Writes the head, if no newer response has taken the place of this one meanwhile.
 async fn write(exchange: &Exchange, mut visit: Visit<Fill>, change: Change) {
-    visit.begin_rewrite();
+    let subject = Subject {
+        key: change.key.clone(),
+        tags: tags::of_head(&change.head),
+    };
+    // That is looked at after the time, so that a later purge is later than what the file will say.
+    visit.begin_rewrite(subject, change.header.date_s);
     if !poll_fn(|cx| visit.poll_store(cx)).await {
         return;
     }
