@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 27] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -50,6 +50,12 @@ pub const TARGETS: [Target; 26] = [
     Target {
         name: "range",
         run: sealane_http::fuzz::fuzz_range,
+        max_bytes: 512,
+        cost: 1,
+    },
+    Target {
+        name: "cache_control",
+        run: sealane_http::fuzz::fuzz_cache_control,
         max_bytes: 512,
         cost: 1,
     },

@@ -309,15 +309,26 @@ impl<F> Zone<F> {
         done
     }
 
-    /// Removes the file of a key. A rule is needed where that is not all of it.
-    fn purge_key(&self, key: &CacheKey, now_s: i64) -> Result<Purged, PurgeFailure> {
-        let hash = key.hash();
-        self.purges.count_key(&hash);
+    /// Removes the response at a place, because it is out of date: clients can bring that about, so
+    /// nothing is remembered of it. Its variants stay, unless they cannot be found without it.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// [`FileFailure`].
+    pub fn invalidate(&self, hash: &Hash) -> Result<(), FileFailure> {
+        self.detach(hash);
+        self.unlink(hash).map(drop)
+    }
+
+    /// The index forgets the file of a key, and what is being received does not become it. Returns
+    /// whether there was something, and whether requests are concerned with the key.
+    fn detach(&self, hash: &Hash) -> (bool, bool) {
+        self.purges.count_key(hash);
         let mut was_there = false;
         let mut is_visited = false;
         let mut waiting = Vec::new();
-        let mut shard = self.shard(&hash);
-        if let Some(entry) = shard.get_mut(&hash) {
+        let mut shard = self.shard(hash);
+        if let Some(entry) = shard.get_mut(hash) {
             was_there = entry.exists;
             entry.forget_file(self);
             entry.failure = 0;
@@ -331,6 +342,30 @@ impl<F> Zone<F> {
         for waker in waiting {
             waker.wake();
         }
+        (was_there, is_visited)
+    }
+
+    /// Removes a file for good. Returns whether there was one.
+    fn unlink(&self, hash: &Hash) -> Result<bool, FileFailure> {
+        let path = self.file_path(hash);
+        match fs::remove_file(&path) {
+            Ok(()) => {
+                sync_directory(path.parent().unwrap_or(self.directory()))?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => {
+                self.purges.keep_rules();
+                let call = "unlink()";
+                Err(FileFailure { call, path, error })
+            }
+        }
+    }
+
+    /// Removes the file of a key. A rule is needed where that is not all of it.
+    fn purge_key(&self, key: &CacheKey, now_s: i64) -> Result<Purged, PurgeFailure> {
+        let hash = key.hash();
+        let (was_there, is_visited) = self.detach(&hash);
         let path = self.file_path(&hash);
         // Variants have files that nobody knows; and a response that is becoming the file outlasts
         // a process that ends before it looks again.
@@ -338,24 +373,9 @@ impl<F> Zone<F> {
             true => self.purges.record(vec![Rule::Key(hash)], now_s),
             false => Ok(()),
         };
-        let failed = |call| {
-            let path = path.clone();
-            move |error| PurgeFailure::File(FileFailure { call, path, error })
-        };
-        match fs::remove_file(&path) {
-            Ok(()) => {
-                let directory = path.parent().unwrap_or(self.directory());
-                sync_directory(directory).map_err(PurgeFailure::File)?;
-                was_there = true;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                self.purges.keep_rules();
-                return Err(failed("unlink()")(error));
-            }
-        }
+        let had_file = self.unlink(&hash).map_err(PurgeFailure::File)?;
         recorded?;
-        Ok(match was_there {
+        Ok(match was_there || had_file {
             true => Purged::Gone,
             false => Purged::Unknown,
         })

@@ -358,6 +358,18 @@ impl<F> Visit<F> {
         wake(waiting);
     }
 
+    /// The file is to be rewritten with another head. That takes its turn like a response which
+    /// begins now: see [`Visit::poll_store`] and [`Visit::stored`].
+    pub fn begin_rewrite(&mut self, subject: Subject, date_s: i64) {
+        self.subject = Some(Arc::new(subject));
+        self.zone.purges.note_date(date_s);
+        self.fill_number = self.entry(|entry| {
+            let active = entry.active();
+            active.fills += 1;
+            active.fills
+        });
+    }
+
     /// A file was found although the key was not known.
     pub fn note_file(&self, file: StoredFile) {
         let zone = &self.zone;
@@ -590,8 +602,12 @@ mod tests {
     use super::*;
     use crate::{Pace, ZoneLimits};
 
-    #[test]
-    fn an_older_response_never_takes_the_place_of_a_newer_one() {
+    const FILE: StoredFile = StoredFile {
+        sectors: 8,
+        body_start: 400,
+    };
+
+    fn zone() -> Arc<Zone<u8>> {
         let pace = Pace {
             files: 1,
             threshold: Duration::ZERO,
@@ -608,23 +624,61 @@ mod tests {
             purger: pace,
             max_purge_rules: 10,
         };
-        let directory = std::path::Path::new("/nowhere");
-        let zone: Arc<Zone<u8>> = Arc::new(Zone::new("z", directory, [0; 3], limits));
+        Arc::new(Zone::new(
+            "z",
+            std::path::Path::new("/nowhere"),
+            [0; 3],
+            limits,
+        ))
+    }
+
+    fn subject() -> Subject {
+        Subject {
+            key: CacheKey::new(Vec::new()),
+            tags: Tags::Unknown,
+        }
+    }
+
+    /// A request for the only key.
+    fn visit(zone: &Arc<Zone<u8>>) -> Visit<u8> {
+        let begun = Visit::begin(zone, [1; 16], 1, 0);
+        begun.expect("the zone has room").0
+    }
+
+    #[test]
+    fn a_rewritten_file_takes_its_turn() {
+        let zone = zone();
+        let cx = &mut Context::from_waker(Waker::noop());
+        // It keeps what is known of the key's responses.
+        let _other = visit(&zone);
+        let (mut older, mut rewriting) = (visit(&zone), visit(&zone));
+        older.begin_fill(Arc::new(1), subject(), 0);
+        rewriting.begin_rewrite(subject(), 0);
+        assert_eq!(rewriting.poll_store(cx), Poll::Ready(true));
+        assert_eq!(older.poll_store(cx), Poll::Pending);
+        let number = rewriting.file_number();
+        rewriting.stored(FILE);
+        assert_eq!(older.poll_store(cx), Poll::Ready(false));
+        assert!(older.file_number().is_some() && older.file_number() != number);
+        // A newer response is stored first.
+        let (mut rewriting, mut newer) = (visit(&zone), visit(&zone));
+        rewriting.begin_rewrite(subject(), 0);
+        newer.begin_fill(Arc::new(2), subject(), 0);
+        assert_eq!(newer.poll_store(cx), Poll::Ready(true));
+        newer.stored(FILE);
+        assert_eq!(rewriting.poll_store(cx), Poll::Ready(false));
+    }
+
+    #[test]
+    fn an_older_response_never_takes_the_place_of_a_newer_one() {
+        let zone = zone();
         let begin = |number| {
-            let begun = Visit::begin(&zone, [1; 16], 1, 0);
-            let (mut visit, _) = begun.expect("the zone is empty");
-            let subject = Subject {
-                key: CacheKey::new(Vec::new()),
-                tags: Tags::Unknown,
-            };
-            visit.begin_fill(Arc::new(number), subject, 0);
+            let mut visit = visit(&zone);
+            visit.begin_fill(Arc::new(number), subject(), 0);
             visit
         };
         let cx = &mut Context::from_waker(Waker::noop());
-        let file = StoredFile {
-            sectors: 8,
-            body_start: 400,
-        };
+        let file = FILE;
         let [mut first, mut second, mut third] = [begin(1), begin(2), begin(3)];
         assert_eq!(second.poll_store(cx), Poll::Ready(true));
         assert_eq!(second.poll_store(cx), Poll::Ready(true));

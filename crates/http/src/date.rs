@@ -100,6 +100,34 @@ pub fn parse(text: &[u8]) -> Option<i64> {
     }
 }
 
+/// Parses an HTTP date as RFC 9110 wants it: the zone must be `GMT`, and nothing may follow. Names
+/// may be written in any case (RFC 9111 section 4.2).
+pub fn parse_exact(text: &[u8]) -> Option<i64> {
+    let start = text.iter().position(|&byte| byte == b',' || byte == b' ')?;
+    let end = match text[start] {
+        b' ' => text.len(),
+        _ => {
+            let zone = text.len().checked_sub(b" GMT".len())?;
+            let is_gmt = text[zone..].eq_ignore_ascii_case(b" GMT");
+            is_gmt.then_some(zone)?
+        }
+    };
+    let mut folded = text[..end].to_ascii_lowercase();
+    let month = (start + 1..end.saturating_sub(2)).find(|&at| {
+        let name = &folded[at..at + 3];
+        MONTH_NAMES
+            .iter()
+            .any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    })?;
+    folded[month].make_ascii_uppercase();
+    let mut reader = Reader(folded[start + 1..].trim_ascii_start());
+    let time = match text[start] {
+        b' ' => parse_asctime(&mut reader),
+        _ => parse_with_comma(&mut reader),
+    };
+    time.filter(|_| reader.0.is_empty())
+}
+
 fn parse_with_comma(reader: &mut Reader<'_>) -> Option<i64> {
     let day = reader.digits(2)?;
     let separator = reader.byte()?;

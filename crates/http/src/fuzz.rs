@@ -15,6 +15,7 @@ use crate::range::{self, ByteRange, Multipart, RangeOutcome};
 use crate::uri::{self, EscapeKind, TargetForm};
 use crate::{Method, date};
 
+mod cache;
 mod h2;
 mod h2_frames;
 mod hpack;
@@ -24,6 +25,7 @@ mod origin;
 mod refused;
 mod stream;
 
+pub use cache::fuzz_cache_control;
 pub use h2::{fuzz_h2_client, fuzz_h2_server};
 pub use h2_frames::fuzz_h2_frames;
 pub use hpack::fuzz_hpack;

@@ -18,6 +18,7 @@
 //! | [`escape`] | HTML and log escaping |
 //! | [`headers`] | well-known names, the response header list |
 //! | [`range`] | `Range`, `If-Range`, `Content-Range`, `multipart/byteranges` |
+//! | [`cache_control`] | what requests and responses say about caching |
 //! | [`conditional`] | `If-*` preconditions and entity tags |
 //! | [`date`] | HTTP dates and the access log's time formats |
 //! | [`status`] | status codes, reason phrases, nginx's built-in pages |
@@ -28,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cache_control;
 pub mod cgi;
 pub mod conditional;
 pub mod date;

@@ -364,7 +364,7 @@ async fn precontent(exchange: &mut Exchange) -> Outcome {
 
 /// Chooses the location and keeps the captures of its expression. True when only a
 /// slash is missing for the location.
-fn locate(exchange: &mut Exchange) -> Result<bool, StatusCode> {
+pub(crate) fn locate(exchange: &mut Exchange) -> Result<bool, StatusCode> {
     let tree = &exchange.snapshot.server(exchange.server).tree;
     match tree.find(&exchange.request.uri) {
         Ok(found) => {

@@ -25,7 +25,8 @@ use crate::template;
 use crate::variables;
 use sealane_conf::model::{AuthRequest, Variable};
 use sealane_http::headers::KnownHeader;
-use sealane_http::{Method, StatusCode};
+use sealane_http::uri::{self, TargetForm};
+use sealane_http::{Method, Span, StatusCode};
 use sealane_io::registry::{ConnectionPhase, Entry};
 use std::mem;
 use std::pin::Pin;
@@ -274,6 +275,31 @@ fn same_again(
     again.request.internal = request.internal;
     again.request.uri_replaced = request.uri_replaced;
     Some(again)
+}
+
+/// A GET for another target on the same server, in no location yet; `None` if that is no target. It
+/// is never run: what it would have in a cache is what matters.
+pub(crate) fn for_target(exchange: &Exchange, target: &[u8]) -> Option<Exchange> {
+    let normal = uri::normalise(target, exchange.server().conf.merge_slashes).ok()?;
+    let args = normal.args.filter(|args| !args.is_empty());
+    let mut asked = Subrequest {
+        kind: SubrequestKind::Mirror,
+        permit: permit(exchange, target, SubrequestKind::Mirror)?,
+        uri: &normal.path,
+        args,
+        method: Method::Get,
+        body: None,
+        client: ClientLink::default(),
+    }
+    .of(exchange);
+    let request = &mut asked.request;
+    let start = request.buffer.len();
+    request.buffer.extend_from_slice(target);
+    request.head.path = Span::new(start, request.buffer.len());
+    request.head.target = request.head.path;
+    request.head.form = TargetForm::Origin;
+    request.uri_replaced = false;
+    Some(asked)
 }
 
 /// The same request again, without the client, to update a response of the cache; `None`, which is

@@ -146,8 +146,10 @@ fn run_once(scenarios: &[Scenario]) -> Vec<Outcome> {
         *outcomes[number].lock().expect("nobody else writes it") = Some(outcome);
     };
     // Those that wait come first, and the others are done meanwhile.
-    let (waiting, at_once): (Vec<usize>, Vec<usize>) =
-        (0..scenarios.len()).partition(|&number| scenarios[number].waits());
+    let (waiting, at_once): (Vec<usize>, Vec<usize>) = (0..scenarios.len()).partition(|&number| {
+        let mut steps = scenarios[number].steps.iter();
+        steps.any(|step| matches!(step, Step::Wait))
+    });
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for number in waiting {
@@ -216,39 +218,8 @@ fn configuration(scenarios: &[Scenario], origins: &Origins) -> String {
              location /file.txt { }\n",
     );
     for (number, scenario) in scenarios.iter().enumerate() {
-        let family = &*scenario.family;
-        let own = scenario.location.join("\n");
-        let port = origins.port(family);
-        let mut lines = String::new();
-        if !own.contains("_pass ") {
-            lines.push_str(match family {
-                "proxy" => "proxy_pass http://127.0.0.1:ORIGIN;\n",
-                _ => "X_pass 127.0.0.1:ORIGIN;\n",
-            });
-        }
-        if family != "proxy" {
-            lines.push_str(
-                "X_param REQUEST_METHOD $request_method; X_param REQUEST_URI $request_uri;
-                 X_param CONTENT_LENGTH $content_length;\n",
-            );
-            if !own.contains("X_cache_key ") {
-                lines.push_str("X_cache_key PRE$request_uri;\n");
-            }
-        }
-        if !own.contains("X_cache ") {
-            lines.push_str("X_cache FAMILY;\n");
-        }
-        let around = scenario.around.join("\n");
-        let lines = format!(
-            "location PRE/ {{\n{lines}{own}\n
-                 add_header X-Cache $upstream_cache_status always; }}\n{around}\n"
-        );
-        let lines = lines
-            .replace("PRE", &format!("/{}", prefix(number)))
-            .replace("ORIGIN", &port.to_string())
-            .replace("FAMILY", family)
-            .replace("X_", &format!("{family}_"));
-        out.push_str(&lines);
+        let port = origins.port(&scenario.family);
+        out.push_str(&scenario.configuration(&prefix(number), port));
     }
     out.push_str("}\n");
     out

@@ -5,6 +5,7 @@
 //! ! all                        in each family, not for `proxy_pass` alone; or: ! fastcgi scgi
 //! ! needs 1.23.0               an older nginx does it otherwise
 //! ! ours MISS HIT: reason      our answers differ on purpose, and have these cache statuses
+//! ! nginx MISS HIT: reason     nginx's rules have these cache statuses (`cache_rules.rs` only)
 //! @ location PRE/x { ... }     a line of the server
 //! X_cache_valid 1m;            a line of the location `PRE/`; `X` is the family
 //! < 200 ETag: "a" | = body     what the origin answers; the last answer is repeated
@@ -12,6 +13,8 @@
 //! > 2 GET /a                   the same by HTTP/2
 //! > & GET /a                   the same, and the next request does not wait for its answer
 //! > until HIT GET /a           repeated until it has this cache status
+//! = HIT 200 | Age: 5..9        what its answer is (`cache_rules.rs` only)
+//! ? GET /a                     what the origin is asked, all of it (likewise)
 //! ~                            waits until what was fresh for one second is stale
 //! ```
 
@@ -41,6 +44,8 @@ pub(crate) struct Scenario {
     pub location: Vec<String>,
     pub answers: Vec<String>,
     pub steps: Vec<Step>,
+    /// What the origin is asked, if that is written down.
+    pub asked: Vec<String>,
 }
 
 /// What is done.
@@ -63,6 +68,8 @@ pub(crate) struct Request {
     pub is_begun: bool,
     /// The cache status for which it is repeated.
     pub until: Option<String>,
+    /// What its answer is, if that is written down.
+    pub expected: Option<String>,
 }
 
 /// Reads all scenarios of a text, in every family that they are for.
@@ -87,6 +94,11 @@ pub(crate) fn read(table: &str, text: &str) -> Vec<Scenario> {
                 "<" => scenario.answers.push(rest.to_owned()),
                 ">" => scenario.steps.push(Step::Ask(Request::read(rest))),
                 "~" => scenario.steps.push(Step::Wait),
+                "=" => match scenario.steps.last_mut() {
+                    Some(Step::Ask(request)) => request.expected = Some(rest.to_owned()),
+                    _ => panic!("no request before {line:?}"),
+                },
+                "?" => scenario.asked.push(rest.to_owned()),
                 "#" => panic!("an empty line is missing before {line:?}"),
                 _ => scenario.location.push((*line).to_owned()),
             }
@@ -115,17 +127,12 @@ impl Scenario {
                 let mut number = || numbers.next().unwrap_or_default();
                 self.needs = (number(), number(), number());
             }
-            "ours" => {
+            "ours" | "nginx" => {
                 let (statuses, reason) = rest.split_once(": ").expect("a reason");
                 self.differs = Some((statuses.to_owned(), reason.to_owned()));
             }
             _ => *families = text.split(' ').collect(),
         }
-    }
-
-    /// Whether it waits for something to become stale.
-    pub(crate) fn waits(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Wait))
     }
 
     /// It in the form in which it is written down.
@@ -143,10 +150,53 @@ impl Scenario {
         for step in &self.steps {
             match step {
                 Step::Wait => out.push_str("~\n"),
-                Step::Ask(request) => out.push_str(&format!("> {}\n", request.show())),
+                Step::Ask(request) => {
+                    out.push_str(&format!("> {}\n", request.show()));
+                    if let Some(expected) = &request.expected {
+                        out.push_str(&format!("= {expected}\n"));
+                    }
+                }
             }
         }
+        for asked in &self.asked {
+            out.push_str(&format!("? {asked}\n"));
+        }
         out
+    }
+
+    /// Its location and its lines of the server; `port` is that of its origin.
+    pub(crate) fn configuration(&self, prefix: &str, port: u16) -> String {
+        let family = &*self.family;
+        let own = self.location.join("\n");
+        let mut lines = String::new();
+        if !own.contains("_pass ") {
+            lines.push_str(match family {
+                "proxy" => "proxy_pass http://127.0.0.1:ORIGIN;\n",
+                _ => "X_pass 127.0.0.1:ORIGIN;\n",
+            });
+        }
+        if family != "proxy" {
+            lines.push_str(
+                "X_param REQUEST_METHOD $request_method; X_param REQUEST_URI $request_uri;
+                 X_param CONTENT_LENGTH $content_length;\n",
+            );
+            if !own.contains("X_cache_key ") {
+                lines.push_str("X_cache_key PRE$request_uri;\n");
+            }
+        }
+        if !own.contains("X_cache ") {
+            lines.push_str("X_cache FAMILY;\n");
+        }
+        let around = self.around.join("\n");
+        let lines = format!(
+            "location PRE/ {{\n{lines}{own}\n
+                 add_header X-Cache $upstream_cache_status always; }}\n{around}\n"
+        );
+        lines
+            .replace("PRE", &format!("/{prefix}"))
+            .replace("ORIGIN", &port.to_string())
+            .replace("FAMILY", family)
+            .replace("X_", &format!("{family}_"))
     }
 }
 

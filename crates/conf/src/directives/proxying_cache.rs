@@ -6,7 +6,7 @@ use super::proxying::{causes, family, upstream};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::{CacheDraft, CacheZoneDraft, StoreDraft};
-use crate::model::{CacheValid, List, NextUpstream, Template};
+use crate::model::{CacheRules, CacheValid, List, NextUpstream, Template};
 use crate::template;
 use crate::values;
 
@@ -235,6 +235,30 @@ macro_rules! cache_rows {
                 |b, c| c.flag(&mut upstream(b, c).cache.revalidate),
             ),
             Row::new(
+                concat!($family, "_cache_rules"),
+                HSL,
+                ONE,
+                "nginx",
+                concat!(
+                    "By which rules responses are kept and served again: `nginx`, or `rfc9111` for a \
+                     shared cache by RFC 9111, with `Cache-Status` (RFC 9211), `CDN-Cache-Control` \
+                     (RFC 9213), `stale-while-revalidate` and `stale-if-error` (RFC 5861). With the \
+                     latter `Age` is counted and sent, `Date` is the origin's, a 304 updates the \
+                     fields that are kept, methods such as POST remove what their URI has in the \
+                     cache, `Cache-Control` of requests counts, and `",
+                    $family,
+                    "_cache_revalidate` is on unless it is configured. X-Accel-Expires goes before \
+                     what the standards say, `",
+                    $family,
+                    "_cache_valid` is for responses that do not say it themselves, and `",
+                    $family,
+                    "_cache_use_stale` does not serve what `must-revalidate` and the like forbid. \
+                     What else differs is in `docs/differences.md`."
+                ),
+                $crate::directives::proxying_cache::rules,
+            )
+            .own(),
+            Row::new(
                 concat!($family, "_cache_max_range_offset"),
                 HSL,
                 ONE,
@@ -281,6 +305,15 @@ pub(super) fn cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     };
     upstream(b, c).cache.zone = Some(zone);
     Ok(())
+}
+
+/// `*_cache_rules`.
+pub(super) fn rules(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let choices = [
+        ("nginx", CacheRules::Nginx),
+        ("rfc9111", CacheRules::Rfc9111),
+    ];
+    c.choice(&mut upstream(b, c).cache.rules, &choices)
 }
 
 /// `*_cache_key`.

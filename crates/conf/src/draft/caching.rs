@@ -1,6 +1,8 @@
 //! `*_cache`, `*_cache_path` and their relatives as written on a level.
 
-use crate::model::{CachePath, CacheValid, Family, List, NextUpstream, Origin, Template};
+use crate::model::{
+    CachePath, CacheRules, CacheValid, Family, List, NextUpstream, Origin, Template,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use std::time::Duration;
 pub(crate) struct CacheDraft {
     pub(crate) zone: Option<CacheZoneDraft>,
     pub(crate) key: Option<Template>,
+    pub(crate) rules: Option<CacheRules>,
     pub(crate) valid: Option<List<CacheValid>>,
     pub(crate) bypass: Option<List<Template>>,
     pub(crate) no_cache: Option<List<Template>>,

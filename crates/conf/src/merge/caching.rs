@@ -3,8 +3,8 @@
 use super::servers::inherit;
 use crate::draft::{CacheDraft, CacheZone as ZoneDraft, CacheZoneDraft, StoreDraft, UpstreamDraft};
 use crate::model::{
-    CacheLock, CachePath, CacheSettings, CacheZone, Family, List, LocationConf, NextUpstream,
-    NextUpstreamCause, Part, Pass, Template, Variable,
+    CacheLock, CachePath, CacheRules, CacheSettings, CacheZone, Family, List, LocationConf,
+    NextUpstream, NextUpstreamCause, Part, Pass, Template, Variable,
 };
 use crate::variables::Builtin;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ const LOCK: Duration = Duration::from_secs(5);
 impl CacheDraft {
     pub(super) fn inherit(&mut self, outer: &CacheDraft) {
         inherit!(self, outer;
-            zone key valid bypass no_cache purge purge_tags methods min_uses lock lock_timeout lock_age
+            zone key rules valid bypass no_cache purge purge_tags methods min_uses lock lock_timeout
+            lock_age
             use_stale background_update revalidate convert_head max_range_offset);
     }
 }
@@ -63,8 +64,10 @@ pub(super) fn settings(
         timeout: draft.lock_timeout.unwrap_or(LOCK),
         age: draft.lock_age.unwrap_or(LOCK),
     });
+    let rules = draft.rules.unwrap_or_default();
     Some(Arc::new(CacheSettings {
         zone,
+        rules,
         key: match family {
             Family::Proxy => draft.key.clone(),
             // As in nginx, which warns about it, all keys are the same.
@@ -82,7 +85,7 @@ pub(super) fn settings(
             _ => NextUpstream::NEVER,
         },
         background_update: draft.background_update.unwrap_or(false),
-        revalidate: draft.revalidate.unwrap_or(false),
+        revalidate: draft.revalidate.unwrap_or(rules == CacheRules::Rfc9111),
         convert_head: draft.convert_head.unwrap_or(true),
         max_range_offset: draft.max_range_offset,
         purge: list(&draft.purge),

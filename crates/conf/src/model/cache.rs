@@ -67,6 +67,8 @@ pub struct CacheSettings {
     pub key: Option<Template>,
     /// The key contains the request's body.
     pub key_has_body: bool,
+    /// `cache_rules`.
+    pub rules: CacheRules,
     /// `cache_valid`, in the order of the configuration.
     pub valid: Vec<CacheValid>,
     /// `cache_bypass`: any value but empty and `0` keeps the cache from answering.
@@ -83,7 +85,7 @@ pub struct CacheSettings {
     pub use_stale: NextUpstream,
     /// `cache_background_update`; default off.
     pub background_update: bool,
-    /// `cache_revalidate`; default off.
+    /// `cache_revalidate`; default off, and on with `cache_rules rfc9111`.
     pub revalidate: bool,
     /// `cache_convert_head`: HEAD becomes GET; default on.
     pub convert_head: bool,
@@ -95,6 +97,16 @@ pub struct CacheSettings {
     /// `cache_purge_tags`: tags that such a request purges in the place of its key; empty values
     /// are none.
     pub purge_tags: Vec<Template>,
+}
+
+/// `cache_rules`: by which rules responses are kept and served again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CacheRules {
+    /// nginx's.
+    #[default]
+    Nginx,
+    /// Those of RFC 9111, for a shared cache.
+    Rfc9111,
 }
 
 /// Which zone keeps the responses.

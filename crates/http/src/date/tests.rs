@@ -108,3 +108,32 @@ proptest! {
         prop_assert!(follows);
     }
 }
+
+#[test]
+fn exact_dates_name_their_zone_and_end_there() {
+    for (text, time) in [
+        ("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
+        ("SUN, 06 NOV 1994 08:49:37 gMT", Some(784_111_777)),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", Some(784_111_777)),
+        ("Sun Nov  6 08:49:37 1994", Some(784_111_777)),
+        ("Sun, 06 Nov 1994 08:49:37 UTC", None),
+        ("Sun, 06 Nov 1994 08:49:37 +0000", None),
+        ("Sun, 06 Nov 1994 08:49:37", None),
+        ("Sun, 06 Nov 1994 08:49:37 GMT GMT", None),
+        ("Sun, 06 Nov 94 08:49:37 GMT", None),
+        ("Sun 06 Nov 1994 08:49:37 GMT", None),
+        ("Sun, 06  Nov  1994 08:49:37 GMT", None),
+        ("Sun, 06-Nov-1994 08:49:37 GMT", None),
+        ("Sun, 06 Nov 1994 08.49.37 GMT", None),
+        ("Sun, 06 Nov 1994 8:49:37 GMT", None),
+        ("Sun, 06 Nox 1994 08:49:37 GMT", None),
+        ("Sun Nov  6 08:49:37 1994 GMT", None),
+        ("Sun, GMT", None),
+        (", GMT", None),
+        (" ", None),
+        ("0", None),
+        ("", None),
+    ] {
+        assert_eq!(parse_exact(text.as_bytes()), time, "{text:?}");
+    }
+}

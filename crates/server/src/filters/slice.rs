@@ -28,6 +28,13 @@ pub(crate) struct SliceState {
     current: OnceLock<Box<Slice>>,
 }
 
+impl SliceState {
+    /// Whether the request asks for a piece.
+    pub(crate) fn asks(&self) -> bool {
+        self.current.get().is_some_and(|slice| slice.bytes > 0)
+    }
+}
+
 /// The piece that a request asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Slice {

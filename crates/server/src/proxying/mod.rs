@@ -161,6 +161,7 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome,
         }
         return Ok(outcome);
     }
+    cache::invalidate(exchange, pass, target, &answer.head).await;
     Ok(pass_on(exchange, pass, answer))
 }
 

@@ -60,6 +60,7 @@ fn defaults_are_those_of_nginx() {
             zone: found.zone.clone(),
             key: Some(Template::literal("k")),
             key_has_body: false,
+            rules: CacheRules::Nginx,
             valid: Vec::new(),
             bypass: Vec::new(),
             no_cache: Vec::new(),
@@ -139,6 +140,29 @@ fn every_value_is_read_and_inherited() {
         assert_eq!(stale, [true, true, true, false, false]);
     }
     assert!(!cache(PASSES[0], "proxy_cache_convert_head off;", "X_cache z;").convert_head);
+}
+
+#[test]
+fn the_rules_decide_whether_responses_are_confirmed_unless_that_is_configured() {
+    for family in PASSES {
+        let found = |outer, inner| {
+            let found = cache(family, outer, &format!("X_cache z; X_cache_key k; {inner}"));
+            (found.rules, found.revalidate)
+        };
+        let (nginx, rfc9111) = (CacheRules::Nginx, CacheRules::Rfc9111);
+        assert_eq!(found("", "X_cache_rules nginx;"), (nginx, false));
+        assert_eq!(found("", "X_cache_rules rfc9111;"), (rfc9111, true));
+        assert_eq!(found("X_cache_rules rfc9111;", ""), (rfc9111, true));
+        let inner = "X_cache_rules nginx;";
+        assert_eq!(found("X_cache_rules rfc9111;", inner), (nginx, false));
+        let off = "X_cache_rules rfc9111; X_cache_revalidate off;";
+        assert_eq!(found("", off), (rfc9111, false));
+    }
+    let wrong = configuration("proxy_cache_rules rfc7234;").expect_err("no such rules");
+    assert!(wrong.contains("invalid value \"rfc7234\""), "{wrong}");
+    let twice = configuration("proxy_cache_rules nginx; proxy_cache_rules nginx;");
+    let twice = twice.expect_err("once is enough");
+    assert!(twice.contains("is duplicate"), "{twice}");
 }
 
 #[test]

@@ -4,10 +4,12 @@ use super::super::wire::UpstreamHead;
 use super::super::{PassRuntime, accel, response};
 use super::fill::{Fill, FillReader};
 use super::hot::HotResponse;
+use super::rfc9111;
 use super::stored::StoredResponse;
 use crate::body_source::PendingBody;
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
+use sealane_cache::CacheHeader;
 use sealane_http::Method;
 use sealane_http::h1::ResponseFraming;
 use sealane_http::headers::KnownHeader;
@@ -32,7 +34,7 @@ pub(super) fn from_file(
     head: Arc<UpstreamHead>,
     stored: StoredResponse,
 ) -> Outcome {
-    if let Some(outcome) = begin(exchange, pass, head, Some(stored.header.date_s)) {
+    if let Some(outcome) = begin(exchange, pass, head, &stored.header, false) {
         return outcome;
     }
     let offset = u64::from(stored.header.body_start);
@@ -50,7 +52,7 @@ pub(super) fn from_memory(
     hot: &HotResponse,
 ) -> Outcome {
     let head = Arc::clone(&hot.head);
-    if let Some(outcome) = begin(exchange, pass, head, Some(hot.header.date_s)) {
+    if let Some(outcome) = begin(exchange, pass, head, &hot.header, false) {
         return outcome;
     }
     let response = &mut exchange.response;
@@ -62,7 +64,8 @@ pub(super) fn from_memory(
 /// Answers with a response that is being received for another request.
 pub(super) fn from_fill(exchange: &mut Exchange, pass: &PassRuntime, fill: Arc<Fill>) -> Outcome {
     let head = Arc::clone(&fill.head);
-    if let Some(outcome) = begin(exchange, pass, head, Some(fill.header.date_s)) {
+    let is_collapsed = !fill.is_complete();
+    if let Some(outcome) = begin(exchange, pass, head, &fill.header, is_collapsed) {
         return outcome;
     }
     let mut reader = FillReader::new(fill, false);
@@ -80,7 +83,8 @@ fn begin(
     exchange: &mut Exchange,
     pass: &PassRuntime,
     head: Arc<UpstreamHead>,
-    date_s: Option<i64>,
+    header: &CacheHeader,
+    is_collapsed: bool,
 ) -> Option<Outcome> {
     let settings = pass.settings();
     accel::apply(exchange, &head, settings);
@@ -96,11 +100,12 @@ fn begin(
         |exchange, name, value| pass.rewrite_header(exchange, name, value),
     );
     mark(exchange, &head, true);
+    rfc9111::note_served(exchange, pass, &head, header, is_collapsed);
     exchange.response.single_range = false;
     if let Some(states) = exchange.upstream.as_deref_mut() {
         states.head = Some(head);
         if let Some(state) = &mut states.cache {
-            state.date_s = date_s;
+            state.date_s = Some(header.date_s);
         }
     }
     None

@@ -4,6 +4,7 @@ use super::super::wire::UpstreamHead;
 use sealane_conf::model::Pass;
 use sealane_http::cgi::{StatusLine, parse_cgi_response};
 use sealane_http::h1::{ParsedResponse, ResponseLimits, ResponseState, parse_response};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The length of a FastCGI record's own header.
@@ -14,20 +15,29 @@ const FASTCGI_STDOUT: u8 = 6;
 
 /// The head as it is kept.
 pub(super) fn encode(pass: &Pass, speaks_http2: bool, head: &UpstreamHead) -> Vec<u8> {
-    let sent = &head.buffer[..head.parsed.head_bytes.min(head.buffer.len())];
-    match pass {
-        Pass::FastCgi(_) => {
-            let bytes = u16::try_from(sent.len()).unwrap_or(u16::MAX).to_be_bytes();
-            let mut out = Vec::with_capacity(RECORD_HEADER_BYTES + sent.len());
-            out.extend_from_slice(&[FASTCGI_VERSION, FASTCGI_STDOUT, 0, 1]);
-            out.extend_from_slice(&bytes);
-            out.extend_from_slice(&[0, 0]);
-            out.extend_from_slice(sent);
-            out
-        }
-        _ if speaks_http2 => as_http1(head),
-        _ => sent.to_vec(),
+    wrap(pass, text(speaks_http2, head).into_owned())
+}
+
+/// The head without what the protocol puts around it.
+pub(super) fn text(speaks_http2: bool, head: &UpstreamHead) -> Cow<'_, [u8]> {
+    match speaks_http2 {
+        true => as_http1(head).into(),
+        false => head.buffer[..head.parsed.head_bytes.min(head.buffer.len())].into(),
     }
+}
+
+/// A head in the form of the protocol.
+pub(super) fn wrap(pass: &Pass, text: Vec<u8>) -> Vec<u8> {
+    let Pass::FastCgi(_) = pass else {
+        return text;
+    };
+    let bytes = u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes();
+    let mut out = Vec::with_capacity(RECORD_HEADER_BYTES + text.len());
+    out.extend_from_slice(&[FASTCGI_VERSION, FASTCGI_STDOUT, 0, 1]);
+    out.extend_from_slice(&bytes);
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(&text);
+    out
 }
 
 /// A head that came by HTTP/2, in the form of HTTP/1.1.

@@ -57,6 +57,25 @@ impl Freshness {
         freshness
     }
 
+    /// What other rules have found: the response is not kept.
+    pub(super) fn refused() -> Freshness {
+        Freshness {
+            is_forbidden: true,
+            ..Freshness::default()
+        }
+    }
+
+    /// What other rules have found: it is kept, as fresh until `valid_s`, which is not 0.
+    pub(super) fn kept(valid_s: i64, updating_s: i64, error_s: i64, vary: Vec<u8>) -> Freshness {
+        Freshness {
+            valid_s,
+            updating_s,
+            error_s,
+            vary,
+            ..Freshness::default()
+        }
+    }
+
     /// Whether it may be kept at all.
     pub(super) fn allows(&self) -> bool {
         !self.is_forbidden && !self.is_refused && !self.is_expired

@@ -8,14 +8,14 @@ use super::fill::{Fill, FillReader, Filling};
 use super::freshness::Freshness;
 use super::look::{any, variant_of};
 use super::writer::{Start, Writer};
-use super::{CacheState, CacheStatus, answer, form, settings, state_mut, tags};
+use super::{CacheState, CacheStatus, answer, form, rfc9111, settings, state_mut, tags};
 use crate::body_source::{BodySource, PendingBody};
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log::log_request;
 use crate::subrequest;
 use sealane_cache::{CacheHeader, CacheKey, NO_TIME, StoredLength, Subject, Tags, Visit};
-use sealane_conf::model::{CacheSettings, NextUpstreamCause, Pass};
+use sealane_conf::model::{CacheRules, CacheSettings, NextUpstreamCause, Pass};
 use sealane_http::h1::ResponseFraming;
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode, date};
@@ -45,8 +45,14 @@ pub(in crate::proxying) fn failed(
                 .contains(NextUpstreamCause::InvalidHeader),
             Cause::Status(status) => settings.use_stale.contains_status(status),
         };
-        let by_response = !matches!(cause, Cause::Status(_)) && state.allows_stale;
-        state.status == CacheStatus::Expired && (is_named || by_response)
+        let by_response = state.allows_stale
+            && match cause {
+                Cause::Status(status) => state.lookup.is_on && rfc9111::is_error(status),
+                _ => true,
+            };
+        state.status == CacheStatus::Expired
+            && (is_named || by_response)
+            && !state.lookup.forbids_stale
     };
     if may && let Some(outcome) = serve_stale(exchange, pass, CacheStatus::Stale) {
         return Some(outcome);
@@ -104,18 +110,29 @@ pub(in crate::proxying) async fn response(
     head: &UpstreamHead,
 ) -> Option<Outcome> {
     let settings = settings(pass)?;
-    let state = super::state(exchange)?;
+    let state = state_mut(exchange)?;
     let status = head.parsed.status;
+    state.lookup.origin = Some(status);
     if state.status != CacheStatus::Expired || state.stale.is_none() {
         return None;
     }
-    if settings.use_stale.contains_status(status.0) {
+    let lookup = &state.lookup;
+    let by_response = lookup.is_on && state.allows_stale && rfc9111::is_error(status.0);
+    if (settings.use_stale.contains_status(status.0) || by_response) && !lookup.forbids_stale {
         return serve_stale(exchange, pass, CacheStatus::Stale);
+    }
+    if lookup.is_on {
+        return Box::pin(rfc9111::response(exchange, pass, settings, head)).await;
     }
     if status == StatusCode::NOT_MODIFIED && settings.revalidate {
         return Box::pin(confirm(exchange, pass, settings, head)).await;
     }
     None
+}
+
+/// Answers with the response that the origin has confirmed.
+pub(super) fn serve_confirmed(exchange: &mut Exchange, pass: &PassRuntime) -> Option<Outcome> {
+    serve_stale(exchange, pass, CacheStatus::Revalidated)
 }
 
 /// 304: what there is, is fresh again.
@@ -189,7 +206,7 @@ async fn confirm(
         }
     }
     state_mut(exchange)?.stale = Some(stored);
-    serve_stale(exchange, pass, CacheStatus::Revalidated)
+    serve_confirmed(exchange, pass)
 }
 
 /// An error page takes the place of a response; its status may stand for one.
@@ -202,7 +219,8 @@ pub(in crate::proxying) fn intercepted(
         return;
     };
     let now_s = unix_coarse_s();
-    let freshness = Freshness::of(head, pass.settings().ignore_headers, now_s);
+    let is_rfc = settings.rules == CacheRules::Rfc9111;
+    let freshness = freshness(exchange, pass, settings, head, now_s);
     let Some(state) = state_mut(exchange) else {
         return;
     };
@@ -212,7 +230,7 @@ pub(in crate::proxying) fn intercepted(
             0 => configured_until(settings, status, now_s),
             time => Some(time),
         };
-        if let Some(until_s) = until_s {
+        if let Some(until_s) = until_s.filter(|time| !is_rfc || *time > now_s) {
             stand_for_response(state, status, until_s);
         }
     }
@@ -227,12 +245,28 @@ pub(in crate::proxying) fn let_go(exchange: &mut Exchange) {
     }
 }
 
+/// What the rules of the location say about a response.
+fn freshness(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    settings: &CacheSettings,
+    head: &UpstreamHead,
+    now_s: i64,
+) -> Freshness {
+    match settings.rules {
+        CacheRules::Nginx => Freshness::of(head, pass.settings().ignore_headers, now_s),
+        CacheRules::Rfc9111 => rfc9111::freshness(exchange, pass, settings, head, now_s),
+    }
+}
+
 /// How a response is kept.
 pub(in crate::proxying) struct Keeping {
     key: CacheKey,
     header: CacheHeader,
     /// What a purge can name of it.
     subject: Subject,
+    /// The head for other clients, where it is not that of the one who has asked.
+    shared_head: Option<Arc<UpstreamHead>>,
     visit: Visit<Fill>,
     writer: Writer,
 }
@@ -246,14 +280,21 @@ pub(in crate::proxying) fn keep(
     buffers: bool,
 ) -> Option<Box<Keeping>> {
     let settings = settings(pass)?;
-    let now_s = unix_coarse_s();
-    let mut freshness = Freshness::of(head, pass.settings().ignore_headers, now_s);
+    let is_rfc = settings.rules == CacheRules::Rfc9111;
+    if is_rfc && super::state(exchange).is_none() {
+        rfc9111::note_passed_on(exchange, pass, head, false);
+    }
+    let now_s = match is_rfc {
+        true => rfc9111::received_s(exchange),
+        false => unix_coarse_s(),
+    };
+    let mut freshness = freshness(exchange, pass, settings, head, now_s);
     let refuses = any(exchange, &settings.no_cache);
     let status = head.parsed.status;
     let is_cacheable = super::state(exchange)?.is_cacheable;
     // The origin was not told of conditions; as in nginx, they count though nothing is kept, unless
     // that is because of a field of the response.
-    if is_cacheable && freshness.allows() {
+    if is_cacheable && (freshness.allows() || is_rfc) {
         answer::mark(exchange, head, false);
     }
     // A body that was announced and not sent would take the place of the one that there is; and
@@ -286,6 +327,9 @@ pub(in crate::proxying) fn keep(
         }
         let_go(exchange);
     }
+    if is_rfc {
+        rfc9111::note_passed_on(exchange, pass, head, kept.is_some());
+    }
     kept
 }
 
@@ -296,7 +340,13 @@ fn prepare(
     freshness: Freshness,
     now_s: i64,
 ) -> Option<Box<Keeping>> {
-    let kept_head = form::encode(&pass.pass, pass.speaks_http2(), head);
+    let (kept_head, shared_head) = match super::state(exchange)?.lookup.is_on {
+        true => {
+            let (kept, shared) = rfc9111::as_kept(pass, head, now_s)?;
+            (kept, Some(shared))
+        }
+        false => (form::encode(&pass.pass, pass.speaks_http2(), head), None),
+    };
     let variant = match freshness.vary.is_empty() {
         true => None,
         false => {
@@ -360,6 +410,7 @@ fn prepare(
         key: state.key.clone(),
         header,
         subject,
+        shared_head,
         visit,
         writer,
     }))
@@ -380,6 +431,7 @@ impl Keeping {
             key,
             header,
             subject,
+            shared_head,
             mut visit,
             writer,
         } = self;
@@ -393,6 +445,7 @@ impl Keeping {
                 head.parsed.framing(Method::Get),
                 ResponseFraming::Length(1..)
             );
+        let head = shared_head.unwrap_or(head);
         let fill = Arc::new(Fill::new(key, header, head, is_head_only));
         let mut reader = FillReader::new(Arc::clone(&fill), true);
         let mut filling = {

@@ -3,6 +3,7 @@
 use super::super::{PassRuntime, Target};
 use super::fill::Fill;
 use super::hot::Candidate;
+use super::rfc9111::{self, CacheLookup, Forward};
 use super::stored::{StoredResponse, Unusable};
 use super::{CacheState, CacheStatus, CacheZone, form, purge, settings, update};
 use crate::exchange::Exchange;
@@ -10,7 +11,7 @@ use crate::handlers::Outcome;
 use crate::request_log::{Text, log_request};
 use crate::template;
 use sealane_cache::{CacheHeader, CacheKey, Found, Hash, Mismatch, StoredFile, Visit, variant};
-use sealane_conf::model::{CacheLock, CachePath, CacheSettings, NextUpstreamCause};
+use sealane_conf::model::{CacheLock, CachePath, CacheRules, CacheSettings, NextUpstreamCause};
 use sealane_conf::model::{CacheZone as ZoneOf, Pass, Template};
 use sealane_http::h1::Framing;
 use sealane_http::headers::KnownHeader;
@@ -113,6 +114,7 @@ pub(in crate::proxying) fn look(
         stale: None,
         allows_stale: false,
         date_s: None,
+        lookup: CacheLookup::of(exchange, settings),
     };
     exchange.upstream.get_or_insert_default().cache = Some(Box::new(state));
     if !is_bypassed {
@@ -120,6 +122,9 @@ pub(in crate::proxying) fn look(
             Some(outcome) => Looked::Answered(outcome),
             None => Looked::Further(Further::Search),
         });
+    }
+    if let Some(state) = super::state_mut(exchange) {
+        state.lookup.nothing(Forward::Bypass)?;
     }
     if begins_late(exchange, settings) {
         forbid(exchange);
@@ -145,6 +150,15 @@ pub(in crate::proxying) async fn look_further(
         return Ok(Some(outcome));
     }
     let outcome = search(exchange, pass, settings).await?;
+    if outcome.is_none()
+        && let Some(state) = super::state_mut(exchange)
+    {
+        let is_variant = state.hash != state.key.hash();
+        state.lookup.nothing(match is_variant {
+            true => Forward::VaryMiss,
+            false => Forward::UriMiss,
+        })?;
+    }
     if outcome.is_none() && begins_late(exchange, settings) {
         forbid(exchange);
     }
@@ -159,7 +173,10 @@ pub(super) fn any(exchange: &Exchange, list: &[Template]) -> bool {
 /// Where responses are kept: the configuration, and the zone itself.
 type ZoneInUse = (Arc<CachePath>, Arc<CacheZone>);
 
-fn zone_of(exchange: &Exchange, settings: &CacheSettings) -> Result<Option<ZoneInUse>, StatusCode> {
+pub(super) fn zone_of(
+    exchange: &Exchange,
+    settings: &CacheSettings,
+) -> Result<Option<ZoneInUse>, StatusCode> {
     let path = match &settings.zone {
         ZoneOf::Named(path) => path,
         ZoneOf::Evaluated(name, paths) => {
@@ -179,7 +196,8 @@ fn zone_of(exchange: &Exchange, settings: &CacheSettings) -> Result<Option<ZoneI
     Ok(zone.map(|zone| (Arc::clone(path), Arc::clone(zone))))
 }
 
-fn key(
+/// The text of the key.
+pub(super) fn key(
     exchange: &Exchange,
     pass: &PassRuntime,
     settings: &CacheSettings,
@@ -244,6 +262,11 @@ fn from_memory(exchange: &mut Exchange, pass: &PassRuntime) -> Option<Outcome> {
     match fits(exchange, state, false, &response.header) {
         Fit::Fits => {}
         Fit::Other(variant) => {
+            // Variants go with the response in the key's place.
+            let number = state.zone.index.hit(&hash, now_s)?;
+            if !response.is_of(number) {
+                return None;
+            }
             hash = variant;
             response = state.zone.hot.get(&hash, &state.key)?;
             if !matches!(fits(exchange, state, true, &response.header), Fit::Fits) {
@@ -252,7 +275,8 @@ fn from_memory(exchange: &mut Exchange, pass: &PassRuntime) -> Option<Outcome> {
         }
         Fit::Never => return None,
     }
-    if response.header.valid_s < now_s || !response.is_checked(now_s) {
+    let is_fresh = rfc9111::serves(state, pass, &response.header, &response.head);
+    if response.header.valid_s < now_s || !is_fresh || !response.is_checked(now_s) {
         return None;
     }
     let number = state.zone.index.hit(&hash, now_s)?;
@@ -277,8 +301,8 @@ enum Sight {
     Nothing(Visit<Fill>),
     /// Nothing, and it is not kept.
     Scarce,
-    /// The variant has another key.
-    Variant(Hash),
+    /// The variant has another key; with the `Vary` that says so.
+    Variant(Hash, Box<[u8]>),
 }
 
 /// Looks until there is something to answer with, or the origin has to be asked: `None`.
@@ -291,11 +315,12 @@ async fn search(
     let mut deadline = None;
     let mut is_variant = false;
     loop {
-        match see(exchange, settings, is_variant).await {
-            Sight::Variant(hash) => {
+        match see(exchange, pass, settings, is_variant).await {
+            Sight::Variant(hash, vary) => {
                 is_variant = true;
                 if let Some(state) = super::state_mut(exchange) {
                     state.hash = hash;
+                    state.lookup.note_variant(&vary);
                 }
             }
             Sight::Settling(visit) => poll_fn(|cx| visit.poll_settled(cx)).await,
@@ -308,7 +333,7 @@ async fn search(
                 return Ok(Some(super::answer::from_fill(exchange, pass, fill)));
             }
             Sight::File(visit, stored, uses) => {
-                return Ok(found(exchange, pass, settings, visit, stored, uses).await);
+                return found(exchange, pass, settings, visit, stored, uses).await;
             }
             Sight::Scarce => {
                 forbid(exchange);
@@ -393,7 +418,12 @@ async fn wait(exchange: &Exchange, visit: &Visit<Fill>, end: Instant) -> Waited 
 }
 
 /// One look at the key.
-async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) -> Sight {
+async fn see(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    settings: &CacheSettings,
+    is_variant: bool,
+) -> Sight {
     let Some(state) = super::state(exchange) else {
         return Sight::Scarce;
     };
@@ -432,15 +462,17 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
     {
         // One that has all of its body is as good as stored; others are for those who would have
         // to wait for it.
-        if fill.is_complete() && fill.header.valid_s < now_s {
+        let is_shared = rfc9111::serves(state, pass, &fill.header, &fill.head);
+        if fill.is_complete() && (fill.header.valid_s < now_s || !is_shared) {
             return Sight::Settling(visit);
         }
         let is_for_us = fill.is_complete()
             || !is_there && settings.lock.is_some_and(|lock| fill.goes_on(lock.age));
         if is_for_us {
             match fits(exchange, state, is_variant, &fill.header) {
+                Fit::Fits if !is_shared => return Sight::Scarce,
                 Fit::Fits => return Sight::Filling(fill),
-                Fit::Other(hash) => return Sight::Variant(hash),
+                Fit::Other(hash) => return Sight::Variant(hash, fill.header.vary.clone()),
                 Fit::Never => {}
             }
         }
@@ -453,7 +485,7 @@ async fn see(exchange: &Exchange, settings: &CacheSettings, is_variant: bool) ->
                 Fit::Fits => return Sight::File(visit, Box::new(stored), uses),
                 Fit::Other(hash) => {
                     note_found(&visit, &stored);
-                    return Sight::Variant(hash);
+                    return Sight::Variant(hash, stored.header.vary.clone());
                 }
                 Fit::Never => {
                     let path = path.display();
@@ -545,6 +577,9 @@ fn fits(exchange: &Exchange, state: &CacheState, is_variant: bool, header: &Cach
 
 /// The hash of the request's variant.
 pub(super) fn variant_of(exchange: &Exchange, key: &CacheKey, vary: &[u8]) -> Hash {
+    if super::state(exchange).is_some_and(|state| state.lookup.is_on) {
+        return rfc9111::variant_of(exchange, key, vary);
+    }
     let request = &exchange.request;
     variant(&key.hash(), vary, |name| {
         let headers = request.head.headers.iter();
@@ -556,6 +591,9 @@ pub(super) fn variant_of(exchange: &Exchange, key: &CacheKey, vary: &[u8]) -> Ha
 }
 
 /// There is a file: answers with it, unless it is too old.
+///
+/// # Errors
+/// The status to answer with.
 async fn found(
     exchange: &mut Exchange,
     pass: &PassRuntime,
@@ -563,7 +601,7 @@ async fn found(
     mut visit: Visit<Fill>,
     stored: Box<StoredResponse>,
     uses: u16,
-) -> Option<Outcome> {
+) -> Result<Option<Outcome>, StatusCode> {
     let Some(head) = form::decode(&pass.pass, &stored.head) else {
         let path = visit.zone().file_path(visit.hash());
         let path = path.display();
@@ -574,7 +612,7 @@ async fn found(
         );
         visit.note_no_file();
         set_visit(exchange, visit);
-        return None;
+        return Ok(None);
     };
     if !super::answer::is_whole(exchange, &head, &stored) {
         // Without any body it may be the response to a HEAD (`cache_convert_head off`).
@@ -584,13 +622,17 @@ async fn found(
         }
         visit.note_no_file();
         set_visit(exchange, visit);
-        return None;
+        return Ok(None);
     }
     note_found(&visit, &stored);
     visit.note_proven();
     let header = &stored.header;
     let now_s = unix_coarse_s();
-    if header.valid_s >= now_s {
+    let is_fresh = match super::state(exchange) {
+        Some(state) => rfc9111::serves(state, pass, header, &head),
+        None => true,
+    };
+    if header.valid_s >= now_s && is_fresh {
         set_status(exchange, CacheStatus::Hit);
         // What is kept for a HEAD may be its head alone.
         if exchange.request.head.method == Method::Get
@@ -607,10 +649,15 @@ async fn found(
             };
             let admitted = state.zone.hot.admit(candidate, now_s);
             if let Some(response) = admitted.await {
-                return Some(super::answer::from_memory(exchange, pass, &response));
+                let outcome = super::answer::from_memory(exchange, pass, &response);
+                return Ok(Some(outcome));
             }
         }
-        return Some(super::answer::from_file(exchange, pass, head, *stored));
+        let outcome = super::answer::from_file(exchange, pass, head, *stored);
+        return Ok(Some(outcome));
+    }
+    if settings.rules == CacheRules::Rfc9111 {
+        return rfc9111::not_fresh(exchange, pass, settings, visit, stored, head);
     }
     let lasts = |seconds: i64| header.valid_s.saturating_add(seconds) >= now_s;
     let allows_updating =
@@ -632,7 +679,9 @@ async fn found(
             if is_ours {
                 update::begin(exchange, visit, stored.clone());
             }
-            Some(super::answer::from_file(exchange, pass, head, *stored))
+            Ok(Some(super::answer::from_file(
+                exchange, pass, head, *stored,
+            )))
         }
         None => {
             if let Some(state) = super::state_mut(exchange) {
@@ -640,7 +689,7 @@ async fn found(
                 state.stale = Some(stored);
                 state.visit = Some(visit);
             }
-            None
+            Ok(None)
         }
     }
 }

@@ -11,7 +11,8 @@
 //! | `look` | what there is for a request, and waiting for another one |
 //! | `keep` | whether a response is kept, and what a failure or a 304 means |
 //! | `answer` | responses that come from the cache |
-//! | `freshness` | how long a response may be served |
+//! | `freshness` | how long a response may be served, by nginx's rules |
+//! | `rfc9111/` | the rules of RFC 9111 |
 //! | `fill`, `writer` | a response on its way into a file, and all who read it meanwhile |
 //! | `stored`, `form` | reading files, and the form of heads in them |
 //! | `hot` | responses in memory |
@@ -30,6 +31,7 @@ mod hot;
 mod keep;
 mod look;
 mod purge;
+mod rfc9111;
 mod stored;
 mod tags;
 mod tending;
@@ -40,6 +42,7 @@ mod zone;
 pub(crate) use fill::Fill;
 pub(super) use keep::{failed, intercepted, keep, let_go, response};
 pub(super) use look::{Looked, look, look_further};
+pub(super) use rfc9111::invalidate;
 pub use tending::CacheDirectories;
 pub(crate) use update::UpdateState;
 pub(crate) use zone::{CacheZone, build_zone};
@@ -75,6 +78,8 @@ pub(crate) struct CacheState {
     allows_stale: bool,
     /// When the response was received from the origin, in seconds since 1970.
     pub(crate) date_s: Option<i64>,
+    /// What `cache_rules rfc9111` needs besides.
+    lookup: rfc9111::CacheLookup,
 }
 
 /// `$upstream_cache_status`.

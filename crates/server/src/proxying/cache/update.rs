@@ -33,6 +33,7 @@ pub(super) fn begin(exchange: &mut Exchange, visit: Visit<Fill>, stale: Box<Stor
         stale: Some(stale),
         allows_stale: state.allows_stale,
         date_s: None,
+        lookup: state.lookup.of_update(),
     };
     let Some(mut asked) = subrequest::copy_in_background(exchange) else {
         return;
