@@ -19,6 +19,7 @@
 
 mod applications;
 mod browser;
+pub mod caching;
 mod certificates;
 mod clock;
 mod command;

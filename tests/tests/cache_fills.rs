@@ -13,8 +13,9 @@ mod power;
 mod processes;
 
 use gate::GatedOrigin;
+use sealane_tests::caching::{verdict, wait_for_hit};
 use sealane_tests::origin::{Answer, Asked, Origin};
-use sealane_tests::{Server, Site, scale, wait_for, wire};
+use sealane_tests::{Site, scale, wait_for, wire};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,20 +36,6 @@ fn http(zone: &str, locations: &str) -> String {
 
 fn pass(origin: u16, more: &str) -> String {
     format!("location / {{ proxy_pass http://127.0.0.1:{origin}; {more} }}")
-}
-
-/// The verdict of the cache.
-fn verdict(response: &wire::Response) -> &str {
-    response.header("X-Cache").unwrap_or_default()
-}
-
-/// Asks until the answer comes from the cache.
-#[track_caller]
-fn wait_for_hit(server: &Server<'_>, target: &str) -> wire::Response {
-    wait_for("a hit", || {
-        let response = wire::get(server.port("plain"), target);
-        (verdict(&response) == "HIT").then_some(response)
-    })
 }
 
 /// An origin whose answers are counted, and can be told apart.

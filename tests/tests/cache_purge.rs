@@ -11,6 +11,7 @@ mod gate;
 mod remembered;
 
 use gate::GatedOrigin;
+use sealane_tests::caching::{verdict, wait_for_hit};
 use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::upgrade::signal;
 use sealane_tests::{Server, Site, scale, wait_for, wire};
@@ -38,11 +39,6 @@ fn http(zone: &str, origin: u16, more: &str) -> String {
     )
 }
 
-/// The verdict of the cache.
-fn verdict(response: &wire::Response) -> &str {
-    response.header("X-Cache").unwrap_or_default()
-}
-
 /// Purges, and returns the status.
 fn purge(port: u16, target: &str) -> u16 {
     purge_with(port, target, "")
@@ -51,15 +47,6 @@ fn purge(port: u16, target: &str) -> u16 {
 fn purge_with(port: u16, target: &str, headers: &str) -> u16 {
     let head = format!("PURGE {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{headers}\r\n");
     wire::request(port, &head).status
-}
-
-/// Asks until the answer comes from the cache, which takes a moment after a miss.
-#[track_caller]
-fn wait_for_hit(server: &Server<'_>, target: &str) -> wire::Response {
-    wait_for("a hit", || {
-        let response = wire::get(server.port("plain"), target);
-        (verdict(&response) == "HIT").then_some(response)
-    })
 }
 
 /// An origin whose answers are counted and say what they are the answer to. The argument `fields`

@@ -1,12 +1,11 @@
 //! Runs scenarios on both servers.
 
 use crate::origins::Origins;
-use crate::scenario::{EXPIRY, FAMILIES, FRESH, Request, Scenario, Step};
+use crate::scenario::{EXPIRY, FAMILIES, FRESH, Request, Scenario, Step, answers, prefix};
 use sealane_tests::comparison::normalise;
 use sealane_tests::http2;
 use sealane_tests::wire::{self, Connection, Response};
 use sealane_tests::{PATIENCE, Server, Site};
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -107,22 +106,8 @@ pub(crate) fn run(scenarios: &[Scenario]) -> Vec<Outcome> {
     done
 }
 
-fn prefix(number: usize) -> String {
-    format!("s{number}")
-}
-
 fn run_once(scenarios: &[Scenario]) -> Vec<Outcome> {
-    let answers: BTreeMap<String, Vec<String>> = scenarios
-        .iter()
-        .enumerate()
-        .map(|(number, scenario)| {
-            let prefix = prefix(number);
-            let answers = scenario.answers.iter();
-            let answers = answers.map(|answer| answer.replace("PRE", &format!("/{prefix}")));
-            let answers = answers.collect();
-            (prefix, answers)
-        })
-        .collect();
+    let answers = answers(scenarios.iter());
     let sites = [Site::new(), Site::new()];
     let origins = [Origins::new(answers.clone()), Origins::new(answers)];
     for site in &sites {

@@ -18,6 +18,7 @@
 //! ~                            waits until what was fresh for one second is stale
 //! ```
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long a response is fresh that is to be stale soon, at most: times are whole seconds.
@@ -261,4 +262,24 @@ impl Request {
             fields.join(" | ")
         )
     }
+}
+
+/// What a scenario's locations begin with, behind the slash.
+pub(crate) fn prefix(number: usize) -> String {
+    format!("s{number}")
+}
+
+/// What the origin answers, by the prefix of each scenario.
+pub(crate) fn answers<'s>(
+    scenarios: impl Iterator<Item = &'s Scenario>,
+) -> BTreeMap<String, Vec<String>> {
+    let numbered = scenarios.enumerate();
+    numbered
+        .map(|(number, scenario)| {
+            let prefix = prefix(number);
+            let answers = scenario.answers.iter();
+            let answers = answers.map(|answer| answer.replace("PRE", &format!("/{prefix}")));
+            (prefix.clone(), answers.collect())
+        })
+        .collect()
 }

@@ -7,10 +7,9 @@
 //! A status of the cache is `-` if there is none. A body is compared without its line break.
 
 use crate::origins::Origins;
-use crate::scenario::{EXPIRY, FAMILIES, FRESH, Request, Scenario, Step};
+use crate::scenario::{EXPIRY, FAMILIES, FRESH, Request, Scenario, Step, answers, prefix};
 use sealane_tests::wire::{self, Connection, Response};
 use sealane_tests::{PATIENCE, Server, Site};
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -58,22 +57,8 @@ struct Failure {
     is_doubtful: bool,
 }
 
-fn prefix(number: usize) -> String {
-    format!("s{number}")
-}
-
 fn run_once(scenarios: &[&Scenario], rules: Rules) -> Vec<(usize, Failure)> {
-    let answers: BTreeMap<String, Vec<String>> = scenarios
-        .iter()
-        .enumerate()
-        .map(|(number, scenario)| {
-            let prefix = prefix(number);
-            let answers = scenario.answers.iter();
-            let answers = answers.map(|answer| answer.replace("PRE", &format!("/{prefix}")));
-            let answers = answers.collect();
-            (prefix, answers)
-        })
-        .collect();
+    let answers = answers(scenarios.iter().copied());
     let site = Site::new();
     let origins = Origins::new(answers);
     let server = site.serve_with(
