@@ -196,22 +196,12 @@ fn digits(text: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealane_http::h1::{ParsedResponse, ResponseLimits, ResponseState, parse_response};
 
     const NOW: i64 = 1_700_000_000;
 
     fn of(fields: &str) -> Freshness {
         let text = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").replace("|", "\r\n");
-        let limits = ResponseLimits::of_head(4096);
-        let mut state = ResponseState::default();
-        let parsed = parse_response(text.as_bytes(), &mut state, &limits);
-        let Ok(ParsedResponse::Complete(parsed)) = parsed else {
-            panic!("{text:?}");
-        };
-        let head = UpstreamHead {
-            buffer: text.into_bytes(),
-            parsed,
-        };
+        let head = UpstreamHead::of_text(text);
         Freshness::of(&head, IgnoreHeaders::default(), NOW)
     }
 

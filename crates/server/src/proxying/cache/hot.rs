@@ -10,8 +10,7 @@ use bytes::Bytes;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use sealane_cache::{CacheHeader, CacheKey, Hash};
-use sealane_io::disk;
-use sealane_io::open_file::{FileState, Read};
+use sealane_io::open_file::FileState;
 use sealane_sys::time::unix_ms;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -134,7 +133,8 @@ impl HotResponses {
         if !is_wanted || self.responses.capacity() == 0 || stored.file.is_fresh(unix_ms()) {
             return None;
         }
-        let body = body_of(stored).await?;
+        let bytes = stored.read_all().await.ok()?;
+        let body = bytes.slice(usize::from(stored.header.body_start)..);
         let response = Arc::new(HotResponse {
             key: key.clone(),
             header: stored.header.clone(),
@@ -164,20 +164,5 @@ impl HotResponse {
             self.checked_s
                 .compare_exchange(checked_s, now_s, Ordering::Relaxed, Ordering::Relaxed);
         checked_s == now_s || next.is_err()
-    }
-}
-
-/// The body in a file; `None` if that has changed since it was opened, or cannot be read.
-async fn body_of(stored: &StoredResponse) -> Option<Bytes> {
-    let body = |bytes: Bytes| bytes.slice(usize::from(stored.header.body_start)..);
-    match stored.file.read_stable() {
-        Read::Done(bytes) => return Some(body(bytes)),
-        Read::Changed => return None,
-        Read::NotCached => {}
-    }
-    let file = Arc::clone(&stored.file);
-    match disk::run(move || file.read_stable_blocking()).await {
-        Read::Done(bytes) => Some(body(bytes)),
-        Read::NotCached | Read::Changed => None,
     }
 }

@@ -401,11 +401,8 @@ fn prepare(
         key: state.key.clone(),
         head: kept_head,
     };
-    let temp_path = match state.path.use_temp_path {
-        true => Some(Arc::clone(&pass.settings().temp_path)),
-        false => None,
-    };
-    let writer = Writer::new(start, state.zone.index.file_path(&state.hash), temp_path);
+    let path = state.zone.index.file_path(&state.hash);
+    let writer = Writer::new(start, path, state.temp_path(pass));
     Some(Box::new(Keeping {
         key: state.key.clone(),
         header,

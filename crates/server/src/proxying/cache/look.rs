@@ -444,16 +444,16 @@ async fn see(
         Found::Failure(_) if visit.forgets_failure(&state.key) => Found::Nothing { is_new: true },
         found => found,
     };
-    let (first_bytes, is_there) = match found {
+    let (first_bytes, uses, is_proven, is_there) = match found {
         Found::Failure(status) => return Sight::Failure(StatusCode(status)),
-        Found::File { body_start, .. } => (usize::from(body_start), true),
-        Found::Nothing { is_new } | Found::Scarce { is_new } => (0, is_new && index.is_cold()),
-    };
-    let (uses, is_proven) = match found {
         Found::File {
-            uses, is_proven, ..
-        } => (uses, is_proven),
-        _ => (0, false),
+            body_start,
+            uses,
+            is_proven,
+        } => (usize::from(body_start), uses, is_proven, true),
+        Found::Nothing { is_new } | Found::Scarce { is_new } => {
+            (0, 0, false, is_new && index.is_cold())
+        }
     };
     let method = exchange.request.head.method;
     if let Some(fill) = visit
@@ -577,17 +577,18 @@ fn fits(exchange: &Exchange, state: &CacheState, is_variant: bool, header: &Cach
 
 /// The hash of the request's variant.
 pub(super) fn variant_of(exchange: &Exchange, key: &CacheKey, vary: &[u8]) -> Hash {
-    if super::state(exchange).is_some_and(|state| state.lookup.is_on) {
-        return rfc9111::variant_of(exchange, key, vary);
-    }
     let request = &exchange.request;
-    variant(&key.hash(), vary, |name| {
+    let lines = |name: &[u8]| {
         let headers = request.head.headers.iter();
         let name = name.to_vec();
         headers
             .filter(move |header| header.name.of(&request.buffer).eq_ignore_ascii_case(&name))
             .map(|header| header.value.of(&request.buffer))
-    })
+    };
+    match super::state(exchange).is_some_and(|state| state.lookup.is_on) {
+        true => rfc9111::variant_of(&key.hash(), vary, lines),
+        false => variant(&key.hash(), vary, lines),
+    }
 }
 
 /// There is a file: answers with it, unless it is too old.

@@ -50,7 +50,7 @@ pub(crate) use zone::{CacheZone, build_zone};
 use super::PassRuntime;
 use crate::exchange::Exchange;
 use sealane_cache::{CacheKey, Hash, Visit};
-use sealane_conf::model::{CachePath, CacheSettings, UpstreamSettings};
+use sealane_conf::model::{CachePath, CacheSettings, TempPath, UpstreamSettings};
 use sealane_http::Method;
 use sealane_http::date::ImfDate;
 use sealane_http::headers::KnownHeader;
@@ -110,6 +110,12 @@ impl CacheStatus {
 }
 
 impl CacheState {
+    /// Where the file is written before it has its name; `None` is beside its place.
+    fn temp_path(&self, pass: &PassRuntime) -> Option<Arc<TempPath>> {
+        let is_used = self.path.use_temp_path;
+        is_used.then(|| Arc::clone(&pass.settings().temp_path))
+    }
+
     /// The validators of a response that is to be confirmed: `$upstream_cache_last_modified` in
     /// seconds since 1970, and `$upstream_cache_etag`.
     pub(crate) fn validators(&self, settings: &CacheSettings) -> (Option<i64>, Option<&[u8]>) {

@@ -2,6 +2,7 @@
 
 use crate::handlers::open_at_once_or_from_disk;
 use crate::open_file_cache::{Errno, OpenFile, Opened};
+use bytes::Bytes;
 use sealane_cache::{BodyChecksum, CacheHeader, CacheKey, FIXED_BYTES, Mismatch};
 use sealane_io::disk;
 use sealane_io::open_file::Read;
@@ -97,26 +98,35 @@ impl StoredResponse {
     /// read.
     ///
     /// # Errors
-    /// [`Unusable::Checksum`]; [`Unusable::Length`] if it cannot be read to its end.
+    /// [`Unusable::Checksum`], or that of [`StoredResponse::read_all`].
     async fn prove(&self, all: Option<&[u8]>) -> Result<(), Unusable> {
         let Some(expected) = self.header.checksum else {
             return Ok(());
         };
         let start = usize::from(self.header.body_start);
-        if let Some(all) = all {
-            return match checksum(&all[start..]) == expected {
-                true => Ok(()),
-                false => Err(Unusable::Checksum),
-            };
+        let found = match all {
+            Some(all) => checksum(&all[start..]),
+            None => checksum(&self.read_all().await?[start..]),
+        };
+        match found == expected {
+            true => Ok(()),
+            false => Err(Unusable::Checksum),
         }
+    }
+
+    /// The whole file, from memory if it is there.
+    ///
+    /// # Errors
+    /// [`Unusable::Missing`] if it has changed since it was opened, [`Unusable::Length`] if it
+    /// cannot be read to its end.
+    pub(super) async fn read_all(&self) -> Result<Bytes, Unusable> {
         let mut read = self.file.read_stable();
         if let Read::NotCached = read {
             let file = Arc::clone(&self.file);
             read = disk::run(move || file.read_stable_blocking()).await;
         }
         match read {
-            Read::Done(bytes) if checksum(&bytes[start..]) == expected => Ok(()),
-            Read::Done(_) => Err(Unusable::Checksum),
+            Read::Done(bytes) => Ok(bytes),
             Read::NotCached => Err(Unusable::Length),
             // It is being confirmed or replaced: there is no use in this one.
             Read::Changed => Err(Unusable::Missing),

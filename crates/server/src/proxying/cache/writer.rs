@@ -1,6 +1,6 @@
 //! Writes cache files: under a temporary name, until they are complete.
 
-use crate::temp_file::{Durability, Keep, TempFile};
+use crate::temp_file::{Durability, Keep, TempFile, TempFileError};
 use bytes::Bytes;
 use sealane_cache::{BodyChecksum, CacheHeader, CacheKey, StoredFile, StoredLength};
 use sealane_conf::model::TempPath;
@@ -8,7 +8,7 @@ use sealane_io::disk;
 use sealane_io::open_file::OpenFile;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -158,10 +158,7 @@ impl Job {
                 file
             }
             None => {
-                let created = match &self.temp_path {
-                    Some(place) => TempFile::create_blocking(place, Keep::WhileUsed),
-                    None => TempFile::create_beside_blocking(&self.path),
-                };
+                let created = create_blocking(self.temp_path.as_ref(), &self.path);
                 let mut file = created.map_err(text)?;
                 let bytes = header.encode(&start.key, &start.head);
                 file.append_blocking(&bytes).map_err(text)?;
@@ -178,11 +175,7 @@ impl Job {
                 finished: WrittenAs::Part,
             });
         }
-        let durability = match header.checksum {
-            Some(_) => Durability::Any,
-            None => Durability::Whole,
-        };
-        file.rename_blocking(&self.path, durability).map_err(text)?;
+        name_blocking(&file, &self.path, &header).map_err(text)?;
         let stored = match fs::metadata(&self.path) {
             Ok(metadata) => StoredFile::new(&metadata, header.body_start),
             // It was purged at once, which the index finds out.
@@ -202,6 +195,37 @@ impl Job {
             finished: WrittenAs::File(stored),
         })
     }
+}
+
+/// Creates the file that will be at `path`. Blocks.
+///
+/// # Errors
+/// What failed.
+pub(super) fn create_blocking(
+    temp_path: Option<&Arc<TempPath>>,
+    path: &Path,
+) -> Result<TempFile, TempFileError> {
+    match temp_path {
+        Some(place) => TempFile::create_blocking(place, Keep::WhileUsed),
+        None => TempFile::create_beside_blocking(path),
+    }
+}
+
+/// Gives a complete file its name. Without a checksum, nothing would tell what a power failure has
+/// left of it, so it is on the disk before. Blocks.
+///
+/// # Errors
+/// What failed.
+pub(super) fn name_blocking(
+    file: &TempFile,
+    path: &Path,
+    header: &CacheHeader,
+) -> Result<(), TempFileError> {
+    let durability = match header.checksum {
+        Some(_) => Durability::Any,
+        None => Durability::Whole,
+    };
+    file.rename_blocking(path, durability)
 }
 
 fn text(error: impl ToString) -> String {

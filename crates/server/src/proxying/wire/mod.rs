@@ -58,6 +58,24 @@ pub(crate) struct UpstreamHead {
     pub(crate) parsed: ReceivedResponse,
 }
 
+#[cfg(test)]
+impl UpstreamHead {
+    /// The head that a text of HTTP/1.1 is.
+    #[track_caller]
+    pub(crate) fn of_text(text: String) -> UpstreamHead {
+        use sealane_http::h1::{ParsedResponse, ResponseLimits, ResponseState, parse_response};
+        let limits = ResponseLimits::of_head(4096);
+        let parsed = parse_response(text.as_bytes(), &mut ResponseState::default(), &limits);
+        let Ok(ParsedResponse::Complete(parsed)) = parsed else {
+            panic!("{text:?}");
+        };
+        UpstreamHead {
+            buffer: text.into_bytes(),
+            parsed,
+        }
+    }
+}
+
 impl Drop for UpstreamHead {
     fn drop(&mut self) {
         buffers::give_back(std::mem::take(&mut self.buffer));

@@ -3,11 +3,12 @@
 use super::super::super::PassRuntime;
 use super::super::super::wire::UpstreamHead;
 use super::super::freshness::Freshness;
+use super::super::look::variant_of;
 use super::super::{form, state};
 use super::policy::{Circumstances, Policy};
 use super::serve::finish;
 use super::status::{Course, Forward};
-use super::{head, variant_of, vary};
+use super::{head, vary};
 use crate::exchange::Exchange;
 use sealane_conf::model::CacheSettings;
 use sealane_http::date::ImfDate;

@@ -28,9 +28,9 @@ pub(super) use keep::{as_kept, freshness, note_passed_on, received_s};
 pub(super) use serve::{not_fresh, note_served, serves};
 pub(super) use status::Forward;
 pub(super) use update::response;
+pub(super) use vary::variant_of;
 
 use crate::exchange::Exchange;
-use sealane_cache::{CacheKey, Hash};
 use sealane_conf::model::{CacheRules, CacheSettings};
 use sealane_http::StatusCode;
 use sealane_http::cache_control::RequestDirectives;
@@ -100,18 +100,6 @@ impl CacheLookup {
             false => Ok(()),
         }
     }
-}
-
-/// The hash of the request's variant.
-pub(super) fn variant_of(exchange: &Exchange, key: &CacheKey, kept_vary: &[u8]) -> Hash {
-    let request = &exchange.request;
-    vary::variant_of(&key.hash(), kept_vary, |name| {
-        let headers = request.head.headers.iter();
-        let name = name.to_vec();
-        headers
-            .filter(move |header| header.name.of(&request.buffer).eq_ignore_ascii_case(&name))
-            .map(|header| header.value.of(&request.buffer))
-    })
 }
 
 /// Statuses that are errors in the sense of `stale-if-error` (RFC 5861 section 4).

@@ -5,7 +5,7 @@ use super::super::super::PassRuntime;
 use super::super::super::wire::UpstreamHead;
 use super::super::fill::Fill;
 use super::super::stored::StoredResponse;
-use super::super::{form, keep, state, state_mut, tags};
+use super::super::{form, keep, state, state_mut, tags, writer};
 use super::head;
 use super::invalidation::log_failure;
 use super::keep::{circumstances, kept_text, received_s};
@@ -13,7 +13,7 @@ use super::policy::Policy;
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log::log_request;
-use crate::temp_file::{Durability, Keep, TempFile, TempFileError};
+use crate::temp_file::TempFileError;
 use sealane_cache::{CacheHeader, CacheKey, NO_TIME, StoredFile, StoredLength, Subject, Visit};
 use sealane_conf::model::{CacheSettings, TempPath};
 use sealane_http::headers::KnownHeader;
@@ -55,6 +55,12 @@ pub(in crate::proxying::cache) async fn response(
     }
 }
 
+/// The head of what there is.
+fn stale_head(exchange: &Exchange, pass: &PassRuntime) -> Option<Arc<UpstreamHead>> {
+    let stored = state(exchange)?.stale.as_deref()?;
+    form::decode(&pass.pass, &stored.head)
+}
+
 /// 304: what there is, with the fields of the 304, is fresh again, and the answer.
 async fn confirm(
     exchange: &mut Exchange,
@@ -62,8 +68,7 @@ async fn confirm(
     settings: &CacheSettings,
     newer: &UpstreamHead,
 ) -> Option<Outcome> {
-    let stored = state(exchange)?.stale.as_deref()?;
-    let kept = form::decode(&pass.pass, &stored.head)?;
+    let kept = stale_head(exchange, pass)?;
     // A 304 about another version changes nothing; the client gets what was asked about.
     if !has_other_tag(&kept, newer) {
         freshen(exchange, pass, settings, &kept, newer).await;
@@ -79,8 +84,7 @@ async fn update_by_head(
     settings: &CacheSettings,
     newer: &UpstreamHead,
 ) -> Option<Outcome> {
-    let stored = state(exchange)?.stale.as_deref()?;
-    let kept = form::decode(&pass.pass, &stored.head)?;
+    let kept = stale_head(exchange, pass)?;
     let value = |head: &UpstreamHead, name| {
         let value = head.parsed.get(name)?;
         Some(value.of(&head.buffer).to_vec())
@@ -140,6 +144,7 @@ async fn freshen(
     let Some(state) = state_mut(exchange) else {
         return;
     };
+    let temp_path = state.temp_path(pass);
     let Some(stored) = state.stale.as_deref_mut() else {
         return;
     };
@@ -165,10 +170,7 @@ async fn freshen(
     let change = Change {
         path: state.zone.index.file_path(&state.hash),
         key: state.key.clone(),
-        temp_path: match state.path.use_temp_path {
-            true => Some(Arc::clone(&pass.settings().temp_path)),
-            false => None,
-        },
+        temp_path,
         before: stored.clone(),
         header: header.clone(),
         head: wrapped.clone(),
@@ -253,10 +255,7 @@ impl Change {
     /// Makes a file with the new head and the old body, and gives it the name.
     fn rewrite(&self, there: &File, beginning: &[u8]) -> Result<(), String> {
         let text = |error: TempFileError| error.to_string();
-        let created = match &self.temp_path {
-            Some(place) => TempFile::create_blocking(place, Keep::WhileUsed),
-            None => TempFile::create_beside_blocking(&self.path),
-        };
+        let created = writer::create_blocking(self.temp_path.as_ref(), &self.path);
         let mut new = created.map_err(text)?;
         new.append_blocking(beginning).map_err(text)?;
         let mut piece = vec![0; PIECE_BYTES];
@@ -274,11 +273,6 @@ impl Change {
             new.append_blocking(&piece[..wanted]).map_err(text)?;
             at += wanted as u64;
         }
-        // As for a response that is written for the first time.
-        let durability = match self.header.checksum {
-            Some(_) => Durability::Any,
-            None => Durability::Whole,
-        };
-        new.rename_blocking(&self.path, durability).map_err(text)
+        writer::name_blocking(&new, &self.path, &self.header).map_err(text)
     }
 }

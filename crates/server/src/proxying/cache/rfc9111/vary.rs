@@ -62,7 +62,11 @@ pub(super) fn names<'v>(
 }
 
 /// The hash of a variant; `lines` gives the values of all lines of a field.
-pub(super) fn variant_of<'v, V>(main: &Hash, kept: &[u8], mut lines: impl FnMut(&[u8]) -> V) -> Hash
+pub(in crate::proxying::cache) fn variant_of<'v, V>(
+    main: &Hash,
+    kept: &[u8],
+    mut lines: impl FnMut(&[u8]) -> V,
+) -> Hash
 where
     V: Iterator<Item = &'v [u8]>,
 {

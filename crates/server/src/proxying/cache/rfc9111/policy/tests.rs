@@ -1,6 +1,5 @@
 use super::*;
 use sealane_http::date::imf;
-use sealane_http::h1::{ParsedResponse, ResponseLimits, ResponseState, parse_response};
 
 const NOW: i64 = 1_700_000_000;
 
@@ -14,16 +13,7 @@ fn of(status: u16, fields: &str) -> Policy {
         let date = String::from_utf8(imf(NOW + seconds).to_vec()).expect("dates are ASCII");
         text.replace_range(start..=end, &date);
     }
-    let limits = ResponseLimits::of_head(4096);
-    let mut state = ResponseState::default();
-    let parsed = parse_response(text.as_bytes(), &mut state, &limits);
-    let Ok(ParsedResponse::Complete(parsed)) = parsed else {
-        panic!("{text:?}");
-    };
-    let head = UpstreamHead {
-        buffer: text.into_bytes(),
-        parsed,
-    };
+    let head = UpstreamHead::of_text(text);
     Policy::of(&head, IgnoreHeaders::default())
 }
 
