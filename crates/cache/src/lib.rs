@@ -33,4 +33,4 @@ pub use purge::{
 };
 pub use sweep::{Pace, Sweeper};
 pub use visit::{Found, StoredFile, Visit, ZoneFull};
-pub use zone::{Zone, ZoneLimits};
+pub use zone::{CACHE_STATUSES, CacheCounts, Zone, ZoneLimits};

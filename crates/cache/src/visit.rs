@@ -414,7 +414,11 @@ impl<F> Visit<F> {
         });
         if is_purged {
             zone.doom(self.hash);
+            return;
         }
+        let counts = zone.counts();
+        counts.written.add(1);
+        counts.written_bytes.add(u64::from(file.sectors) * 512);
     }
 
     /// Waits for the right to make the response of this request the file. Responses of one key

@@ -5,10 +5,12 @@ use crate::path::{Levels, file_path};
 use crate::purge::Purges;
 use crate::shard::Shard;
 use crate::sweep::Pace;
+use sealane_counters::{Counter, Placed};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Parts of the index: a lock is held for some hundred instructions, and rarely wanted by two.
 const SHARDS: usize = 32;
@@ -49,6 +51,32 @@ pub struct Zone<F> {
     is_retired: AtomicBool,
     /// The directory has not been read to its end: what the index does not have may be there.
     cold: AtomicBool,
+    counts: Placed<CacheCounts>,
+}
+
+/// Words of `$upstream_cache_status` in lower case, in the order in which [`CacheCounts`] has them.
+pub const CACHE_STATUSES: [&str; 7] = [
+    "miss",
+    "bypass",
+    "expired",
+    "stale",
+    "updating",
+    "revalidated",
+    "hit",
+];
+
+/// What is counted of a cache.
+#[derive(Debug, Default, FromBytes, IntoBytes)]
+#[repr(C)]
+pub struct CacheCounts {
+    /// Responses by status, see [`CACHE_STATUSES`].
+    pub responses: [Counter; CACHE_STATUSES.len()],
+    /// Bytes of their bodies that were sent.
+    pub sent: [Counter; CACHE_STATUSES.len()],
+    /// Responses that were kept.
+    pub written: Counter,
+    /// Bytes that their files take.
+    pub written_bytes: Counter,
 }
 
 /// How much is done on the disk at a time.
@@ -119,6 +147,7 @@ impl<F> Zone<F> {
             is_tended: AtomicBool::new(false),
             is_retired: AtomicBool::new(false),
             cold: AtomicBool::new(true),
+            counts: Placed::named(&format!("cache {name}")),
         };
         zone.configure(limits);
         zone
@@ -220,6 +249,16 @@ impl<F> Zone<F> {
     /// The path of a key's file.
     pub fn file_path(&self, hash: &Hash) -> PathBuf {
         file_path(&self.directory, self.levels, hash)
+    }
+
+    /// What is counted of it.
+    pub fn counts(&self) -> &CacheCounts {
+        &self.counts
+    }
+
+    /// `max_size`.
+    pub fn size_limit(&self) -> Option<u64> {
+        Some(self.max_bytes()).filter(|bytes| *bytes != u64::MAX)
     }
 
     /// Keys that are known.

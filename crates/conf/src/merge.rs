@@ -9,6 +9,7 @@ mod locations;
 mod passes;
 mod restricting;
 mod servers;
+mod status;
 mod upstreams;
 
 use crate::build::Build;
@@ -52,6 +53,9 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
         Err(fault) => return vec![fault],
     };
     if let Err(fault) = check_caches(b, &servers) {
+        return vec![fault];
+    }
+    if let Err(fault) = status::check_access(&b.http.addresses, &servers) {
         return vec![fault];
     }
     enable_ssl(b, &level);
@@ -387,6 +391,7 @@ fn main_of(options: &Options, draft: MainDraft) -> Main {
         worker_seccomp: draft.worker_seccomp.unwrap_or_default(),
         worker_landlock: draft.worker_landlock.unwrap_or_default(),
         log_queue_bytes: draft.log_queue_size.unwrap_or(4 << 20),
+        counter_memory_bytes: draft.counter_memory.unwrap_or(64 << 20),
         worker_shutdown_timeout: draft.worker_shutdown_timeout,
         working_directory: draft.working_directory,
         error_logs: main_error_logs(options, &draft.error_logs),

@@ -19,6 +19,7 @@ use crate::{activation, dns_command, kernel_tls, materials, temp_paths};
 use sealane_conf::model::LogTarget;
 use sealane_conf::{Config, Options};
 use sealane_log::{LogSet, OsError};
+use sealane_server::metrics::{ProcessCounts, unix_s};
 use sealane_server::worker;
 use sealane_server::{Materials, Snapshot, StatusDesk};
 use sealane_sys::file::{self, Standard};
@@ -206,6 +207,9 @@ pub(crate) fn prepare(
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
     check_working_directory(&config).map_err(|message| refuse(&message))?;
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
+    if let Goal::Serve { .. } = goal {
+        share_counters(&config, first);
+    }
     let mut materials = materials_of(&config, files, goal, &guard, first)?;
     if let Goal::Test { quiet: false } = goal {
         let conf_file = places.conf_file.display();
@@ -306,6 +310,23 @@ pub(crate) fn prepare(
         }),
     };
     Ok(server)
+}
+
+/// Makes the memory for what all processes of the server count, before anything has counters.
+fn share_counters(config: &Config, journal: &Journal) {
+    let bytes = usize::try_from(config.main.counter_memory_bytes).unwrap_or(usize::MAX);
+    if let Err(error) = sealane_counters::share(bytes) {
+        note!(
+            journal,
+            Warn,
+            "{bytes} bytes for counters cannot be allocated ({}): each process counts for itself; \
+             reduce \"counter_memory\"",
+            OsError(&error)
+        );
+    }
+    let counts = ProcessCounts::of_server();
+    counts.started_s.set(unix_s());
+    counts.loaded_s.set(unix_s());
 }
 
 /// The files that the configuration names and, where nothing else has changed, what the running

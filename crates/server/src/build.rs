@@ -10,6 +10,7 @@ use crate::snapshot::{
     AccessLogRuntime, LimitExcept, ListenerId, ListenerRuntime, LocationId, LocationRuntime,
     ServerId, ServerRuntime, Snapshot, accepts_for, asks_about_clients,
 };
+use crate::status::{StatusZone, Zones};
 use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
 use crate::worker;
 use sealane_conf::Config;
@@ -55,7 +56,10 @@ pub(crate) fn build(
         parts.snapshot.cache_zones = zones.map(|path| build_zone(path, before)).collect();
         parts.snapshot.charsets = Arc::clone(&http.charsets);
         for (at, server) in http.servers.iter().enumerate() {
-            parts.add_server(server, tls_build::offers_http2(http, at))?;
+            let before = materials.before().map(|before| &before.zones);
+            let zones = &mut parts.snapshot.zones;
+            let zone = zones.of_server(server, &http.listeners, at, before);
+            parts.add_server(server, zone, tls_build::offers_http2(http, at))?;
         }
         for listener in &http.listeners {
             parts.add_listener(http, listener)?;
@@ -95,6 +99,10 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
             materials.before().map(|before| &before.groups),
         ),
         limit_zones: Vec::new(),
+        zones: Zones::new(worker::thread_count(config.main.worker_processes) as usize),
+        sessions: Arc::clone(materials.sessions()),
+        resolvers: materials.resolver_names(),
+        session_stores: materials.session_store_names(),
         cache_zones: Vec::new(),
         variables: Vec::new(),
         charsets: Arc::default(),
@@ -118,7 +126,12 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
 }
 
 impl Parts<'_> {
-    fn add_server(&mut self, server: &Arc<Server>, http2: bool) -> Result<(), Diagnostic> {
+    fn add_server(
+        &mut self,
+        server: &Arc<Server>,
+        zone: Option<Arc<StatusZone>>,
+        http2: bool,
+    ) -> Result<(), Diagnostic> {
         let default_location = self.add_location(&server.conf, None)?;
         let mut refused = None;
         let tree = LocationTree::build(&server.locations, &mut |location: Arc<Location>| {
@@ -135,6 +148,7 @@ impl Parts<'_> {
         let certificates = self.tls.evaluated_certificates(server)?;
         self.snapshot.servers.push(ServerRuntime {
             conf: server.clone(),
+            zone,
             default_location,
             tree,
             tls,
@@ -186,8 +200,15 @@ impl Parts<'_> {
                 condition: log.condition.clone(),
             })
             .collect();
+        let zone = location.as_ref().and_then(|_| {
+            let before = self.materials.before().map(|before| &before.zones);
+            self.snapshot
+                .zones
+                .of_location(conf.status_zone.as_ref(), before)
+        });
         self.snapshot.locations.push(LocationRuntime {
             conf: conf.clone(),
+            zone,
             location,
             logger: self.logs.logger(&conf.error_logs),
             access_logs,

@@ -34,6 +34,7 @@ use sealane_io::registry::{Asked, ConnectionPhase, Entry};
 use sealane_io::socket::Socket;
 use sealane_io::stream::Sealed;
 use sealane_sys::time::monotonic_coarse_ms;
+use sealane_tls::KTLS_REFUSALS;
 use std::fmt;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
@@ -347,13 +348,18 @@ impl Connection {
         }
     }
 
-    /// At the end of the connection, counts whether the kernel or libssl sealed its records last.
+    /// At the end of the connection, counts whether the kernel or libssl sealed its records last,
+    /// and why not the kernel.
     fn count_ktls(&self) {
         let counters = &self.worker.counters;
         match self.facts.ktls() {
+            "" => {}
             "on" => counters.ktls_on.add(1),
-            "off" => counters.ktls_off.add(1),
-            _ => {}
+            _ => {
+                let reason = self.facts.ktls_reason();
+                let known = KTLS_REFUSALS.iter().position(|known| *known == reason);
+                counters.ktls_off[known.unwrap_or(KTLS_REFUSALS.len())].add(1);
+            }
         }
     }
 

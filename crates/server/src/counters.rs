@@ -1,28 +1,14 @@
-//! Counters of one worker thread.
+//! What one worker thread counts.
 //!
-//! Only the owning thread writes them, with a plain load and store instead of a locked
-//! instruction. A scrape sums over the threads.
+//! A scrape sums over the threads. The counters of a thread are on cache lines of its own. They
+//! belong to its number, not to its process: a thread of the next process goes on with them, and
+//! two processes may add to them at the same time.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-
-/// A number that only its owner changes and others may read.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    /// Adds to the count. Only the owning thread may call this.
-    pub fn add(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
-    }
-
-    /// The count.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use sealane_counters::{Counter, Placed};
+use sealane_tls::KTLS_REFUSALS;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicI64, Ordering};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// A level that only its owner changes and others may read.
 #[derive(Debug, Default)]
@@ -43,16 +29,11 @@ impl Level {
     }
 }
 
-/// Counters of one worker thread, as `stub_status` names them.
-#[derive(Debug, Default)]
+/// What one worker thread counts, and what it has at the moment, as `stub_status` names it.
+#[derive(Default)]
 #[repr(align(128))] // its own cache lines: threads must not share one
 pub struct Counters {
-    /// Connections accepted.
-    pub accepted: Count,
-    /// Connections handled (not dropped for lack of a slot).
-    pub handled: Count,
-    /// Requests.
-    pub requests: Count,
+    counts: Placed<Counts>,
     /// Open connections.
     pub active: Level,
     /// Connections whose request head is being read.
@@ -61,29 +42,76 @@ pub struct Counters {
     pub writing: Level,
     /// Idle keep-alive connections.
     pub waiting: Level,
+}
+
+/// What one worker thread counts.
+#[derive(Debug, Default, FromBytes, IntoBytes)]
+#[repr(C)]
+pub struct Counts {
+    /// Connections accepted.
+    pub accepted: Counter,
+    /// Connections handled (not dropped for lack of a slot).
+    pub handled: Counter,
+    /// Requests.
+    pub requests: Counter,
     /// TLS handshakes completed.
-    pub handshakes: Count,
+    pub handshakes: Counter,
     /// Of those, resumed.
-    pub handshakes_resumed: Count,
+    pub handshakes_resumed: Counter,
     /// TLS handshakes failed.
-    pub handshakes_failed: Count,
+    pub handshakes_failed: Counter,
     /// Closed TLS connections whose records the kernel sealed at the end.
-    pub ktls_on: Count,
-    /// Closed TLS connections without kernel TLS.
-    pub ktls_off: Count,
+    pub ktls_on: Counter,
+    /// Closed TLS connections without kernel TLS, by reason: in the order of
+    /// [`KTLS_REFUSALS`], those whose responses were too small for it at the end.
+    pub ktls_off: [Counter; KTLS_REFUSALS.len() + 1],
     /// HTTP/2: streams, and what went wrong with them.
     pub http2: Http2Counters,
     /// Panics caught.
-    pub panics: Count,
+    pub panics: Counter,
+}
+
+impl Counters {
+    /// Those of the worker thread with this number.
+    pub fn of_thread(index: usize) -> Counters {
+        Counters {
+            counts: counts_of_thread(index),
+            ..Counters::default()
+        }
+    }
+}
+
+/// What the worker threads with this number have counted, in whichever process.
+pub(crate) fn counts_of_thread(index: usize) -> Placed<Counts> {
+    Placed::named(&format!("thread {index}"))
+}
+
+/// Notes that there are this many worker threads, and returns how many there have ever been: the
+/// counters of those that are gone still count.
+pub(crate) fn thread_columns(threads: usize) -> usize {
+    let known = Placed::<Counter>::named("threads");
+    let columns = usize::try_from(known.get()).unwrap_or(threads).max(threads);
+    known.set(columns as u64);
+    columns
+}
+
+impl Deref for Counters {
+    type Target = Counts;
+
+    #[inline]
+    fn deref(&self) -> &Counts {
+        &self.counts
+    }
 }
 
 macro_rules! http2_counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What HTTP/2 connections counted, by the names of
         /// [`sealane_http::h2::Counters`].
-        #[derive(Debug, Default)]
+        #[derive(Debug, Default, FromBytes, IntoBytes)]
+        #[repr(C)]
         pub struct Http2Counters {
-            $($(#[$doc])* pub $name: Count,)*
+            $($(#[$doc])* pub $name: Counter,)*
         }
 
         impl Http2Counters {

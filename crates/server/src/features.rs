@@ -30,6 +30,7 @@ use crate::real_ip::RealIpState;
 use crate::request_body::RequestBodyState;
 use crate::request_log::RequestLogState;
 use crate::rewrite::RewriteState;
+use crate::status::StatusState;
 use crate::subrequest::{SubrequestKind, SubrequestState};
 use crate::tally::{SubrequestPermit, TallyState};
 use crate::variables::RequestIdState;
@@ -54,6 +55,7 @@ pub(crate) struct Features {
     pub(crate) rewrite: RewriteState,
     pub(crate) slice: SliceState,
     pub(crate) ssi: SsiState,
+    pub(crate) status: StatusState,
     pub(crate) subrequest: SubrequestState,
     pub(crate) tally: TallyState,
     pub(crate) try_files: TryFilesState,

@@ -22,7 +22,7 @@
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
 //! | `access`, `limits` | who may; how often, how many at a time |
 //! | `variables`, `template`, `access_log` | an exchange as text |
-//! | [`counters`], [`metrics`] | what is counted, and its names |
+//! | [`counters`], `status`, [`metrics`] | what is counted: by threads, of requests; its names |
 //! | [`open_file_cache`] | open files, their metadata and small contents |
 //! | `handover` | idle connections move to another process |
 //!
@@ -83,6 +83,7 @@ mod real_ip;
 mod request_log;
 mod response_head;
 mod rewrite;
+mod status;
 mod subrequest;
 mod tally;
 mod temp_file;

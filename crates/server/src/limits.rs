@@ -16,9 +16,11 @@ use crate::snapshot::Snapshot;
 use connections::ConnectionPermit;
 use requests::LimitVerdict;
 use sealane_conf::model::{LimitKind, LimitZone, Limits};
+use sealane_counters::{Counter, Placed};
 use sealane_http::StatusCode;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// A zone at run time.
 pub(crate) struct LimitZoneRuntime {
@@ -26,6 +28,63 @@ pub(crate) struct LimitZoneRuntime {
     pub(crate) conf: LimitZone,
     /// Its state.
     pub(crate) state: ZoneState,
+    /// What became of requests.
+    pub(crate) counts: Arc<Placed<LimitCounts>>,
+}
+
+/// What becomes of a request in a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    /// It has no key.
+    Skipped,
+    Delayed,
+    Rejected,
+    /// It is rejected because the zone has no room for its key.
+    Exhausted,
+    DelayedDryRun,
+    RejectedDryRun,
+}
+
+impl Verdict {
+    /// All of them.
+    pub(crate) const ALL: [Verdict; 7] = [
+        Verdict::Passed,
+        Verdict::Skipped,
+        Verdict::Delayed,
+        Verdict::Rejected,
+        Verdict::Exhausted,
+        Verdict::DelayedDryRun,
+        Verdict::RejectedDryRun,
+    ];
+
+    /// A word for labels.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Verdict::Passed => "passed",
+            Verdict::Skipped => "skipped",
+            Verdict::Delayed => "delayed",
+            Verdict::Rejected => "rejected",
+            Verdict::Exhausted => "exhausted",
+            Verdict::DelayedDryRun => "delayed_dry_run",
+            Verdict::RejectedDryRun => "rejected_dry_run",
+        }
+    }
+}
+
+/// How often there was each [`Verdict`].
+#[derive(Debug, Default, FromBytes, IntoBytes)]
+#[repr(transparent)]
+pub(crate) struct LimitCounts([Counter; Verdict::ALL.len()]);
+
+impl LimitCounts {
+    pub(crate) fn add(&self, verdict: Verdict) {
+        self.0[verdict as usize].add(1);
+    }
+
+    pub(crate) fn get(&self, verdict: Verdict) -> u64 {
+        self.0[verdict as usize].get()
+    }
 }
 
 /// The state of a zone; snapshots with the same zone share it.
@@ -56,9 +115,16 @@ impl LimitZoneRuntime {
                 ZoneState::Connections(Arc::new(ConnectionZone::new(conf.bytes)))
             }
         };
+        let kind = match conf.kind {
+            LimitKind::Requests { .. } => "requests",
+            LimitKind::Connections => "connections",
+        };
+        let counts = known.map(|known| Arc::clone(&known.counts));
         LimitZoneRuntime {
             conf: conf.clone(),
             state,
+            counts: counts
+                .unwrap_or_else(|| Arc::new(Placed::named(&format!("limit {kind} {}", conf.name)))),
         }
     }
 }

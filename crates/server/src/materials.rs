@@ -182,6 +182,21 @@ impl Materials {
         found.map(|known| &known.answers)
     }
 
+    /// Names of resolvers, for what is counted.
+    pub(crate) fn resolver_names(&self) -> Vec<Arc<str>> {
+        let names = self
+            .resolvers
+            .iter()
+            .map(|known| known.conf.zone_name().into());
+        without_repetition(names)
+    }
+
+    /// Names of session stores, for what is counted.
+    pub(crate) fn session_store_names(&self) -> Vec<Arc<str>> {
+        let stores = self.session_stores.iter();
+        without_repetition(stores.map(|(conf, _)| conf.to_string().into()))
+    }
+
     /// Every file that was read, with its bytes, to be sent to another process.
     pub fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
         self.files
@@ -193,6 +208,16 @@ impl Materials {
     pub fn get(&self, path: &Path) -> Option<&[u8]> {
         self.files.get(path).map(|bytes| bytes.as_slice())
     }
+}
+
+fn without_repetition(names: impl Iterator<Item = Arc<str>>) -> Vec<Arc<str>> {
+    let mut known: Vec<Arc<str>> = Vec::new();
+    for name in names {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    known
 }
 
 impl fmt::Debug for Materials {

@@ -16,7 +16,9 @@ use crate::exchange::{Exchange, RequestBody, Response};
 use crate::handlers::{self, Outcome};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
-use crate::{access, access_log, acme, debug_log, filters, limits, real_ip, rewrite, subrequest};
+use crate::{
+    access, access_log, acme, debug_log, filters, limits, real_ip, rewrite, status, subrequest,
+};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
 use std::time::Duration;
@@ -80,9 +82,18 @@ pub(crate) fn log_access(exchange: &Exchange) {
     access_log::log(exchange);
 }
 
+/// A subrequest has ended: counts it, and logs it if the configuration says so.
+pub(crate) fn conclude_subrequest(asked: &Exchange) {
+    status::count_upstream(asked);
+    if asked.conf().log_subrequest {
+        log_access(asked);
+    }
+}
+
 /// After the last byte of a response, or once there will be none: logs the request, and begins its
 /// `post_action`.
 pub(crate) fn conclude(exchange: &Exchange) {
+    status::count(exchange);
     log_access(exchange);
     subrequest::post_action(exchange);
 }

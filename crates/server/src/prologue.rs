@@ -12,6 +12,7 @@ use crate::pipeline::{self, PhaseState};
 use crate::request_body;
 use crate::request_log::log_request;
 use crate::snapshot::{ListenerId, ServerId, Snapshot};
+use crate::status;
 use crate::template;
 use crate::values::Values;
 use crate::worker::Worker;
@@ -104,6 +105,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) {
         return pipeline::fail(exchange, StatusCode::BAD_REQUEST).await;
     }
     choose_server(exchange);
+    status::begin(exchange);
     debug_log::request(exchange);
     if is_wrong_protocol(exchange) {
         log_request!(

@@ -14,6 +14,7 @@ use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{CacheDirectories, CacheZone, GroupRuntime, Groups, PassRuntime};
 use crate::router::LocationTree;
+use crate::status::{StatusZone, Zones};
 use crate::tls_build::{HandshakeThreads, SharedRing, StapleTask};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
@@ -23,7 +24,9 @@ use sealane_conf::model::{
 };
 use sealane_http::Method;
 use sealane_log::{AccessLogger, LogSet, Logger};
-use sealane_tls::{Acceptor, HandshakeState, ServerTls};
+use sealane_tls::{
+    Acceptor, CertificateReport, HandshakeState, ServerTls, SessionState, SessionStats,
+};
 use sealane_upstream::ResolvedAddress;
 use sealane_upstream::resolve::Resolve;
 use std::net::SocketAddr;
@@ -57,6 +60,14 @@ pub struct Snapshot {
     pub(crate) groups: Groups,
     /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
     pub(crate) limit_zones: Vec<LimitZoneRuntime>,
+    /// Zones in which requests are counted, which outlive the snapshot.
+    pub(crate) zones: Zones,
+    /// Names under which queries to name servers are counted.
+    pub(crate) resolvers: Vec<Arc<str>>,
+    /// Names under which requests to session stores are counted.
+    pub(crate) session_stores: Vec<Arc<str>>,
+    /// What becomes of TLS sessions, counted for all servers.
+    pub(crate) sessions: Arc<SessionState>,
     /// Zones of cached responses, which outlive the snapshot.
     pub(crate) cache_zones: Vec<Arc<CacheZone>>,
     /// Variables that the configuration defines.
@@ -94,6 +105,8 @@ pub struct Snapshot {
 pub struct ServerRuntime {
     /// Its configuration.
     pub conf: Arc<Server>,
+    /// Where its requests are counted (`status_zone`).
+    pub(crate) zone: Option<Arc<StatusZone>>,
     /// Settings before a location is chosen.
     pub default_location: LocationId,
     /// Its locations.
@@ -118,6 +131,8 @@ pub struct LocationRuntime {
     pub conf: Arc<LocationConf>,
     /// The block it was made from; `None` for a server's own settings.
     pub location: Option<Arc<Location>>,
+    /// Where its requests are counted (`status_zone`).
+    pub(crate) zone: Option<Arc<StatusZone>>,
     /// Where its errors go.
     pub logger: Logger,
     /// Its access logs.
@@ -189,6 +204,24 @@ impl Snapshot {
     /// The server with this index.
     pub fn server(&self, id: ServerId) -> &ServerRuntime {
         &self.servers[id.0 as usize]
+    }
+
+    /// What becomes of TLS sessions.
+    pub(crate) fn session_stats(&self) -> &SessionStats {
+        self.sessions.stats()
+    }
+
+    /// Certificates that are the same for all clients, each with the zone of its server or, if that
+    /// has none, its name.
+    pub(crate) fn certificates(&self) -> impl Iterator<Item = (&str, CertificateReport<'_>)> {
+        self.servers.iter().flat_map(|server| {
+            let name = match &server.zone {
+                Some(zone) => zone.name(),
+                None => server.conf.primary_name.as_str(),
+            };
+            let certificates = server.tls.iter().flat_map(|tls| tls.certificates());
+            certificates.map(move |report| (name, report))
+        })
     }
 
     /// The directories of cached responses.

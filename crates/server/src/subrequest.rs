@@ -390,7 +390,5 @@ fn conclude(asked: &mut Exchange) {
     if let Some(source) = asked.response.source.take() {
         PendingBody::into_source(source).conclude(asked, false);
     }
-    if asked.conf().log_subrequest {
-        pipeline::log_access(asked);
-    }
+    pipeline::conclude_subrequest(asked);
 }

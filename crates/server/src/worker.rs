@@ -4,16 +4,17 @@ mod threads;
 
 use crate::acceptor::DRAIN_BELOW_FRACTION;
 use crate::admission::RefusedHandshakes;
-use crate::counters::Counters;
+use crate::counters::{Counters, Counts, counts_of_thread, thread_columns};
 use crate::current::Current;
 use crate::handover::InFlight;
 use crate::handover::channel::Channel;
 use crate::open_file_cache::OpenFileCache;
 use crate::snapshot::{ListenerId, Snapshot};
 use sealane_conf::model::{LogLevel, WorkerCount};
+use sealane_counters::Placed;
 use sealane_io::registry::{Asked, Registry};
 use sealane_io::turns::Turns;
-use sealane_log::{self, LogSet};
+use sealane_log::{self, LogSet, LostLines};
 use sealane_tls::HandshakeState;
 use sealane_tls::client::SessionCache;
 use std::fmt;
@@ -50,6 +51,10 @@ pub struct Worker {
 #[derive(Default)]
 pub struct Process {
     workers: OnceLock<Vec<Arc<Worker>>>,
+    /// What worker threads have counted that only earlier processes had.
+    pub(crate) former_counts: OnceLock<Vec<Placed<Counts>>>,
+    /// Log lines that the process has lost.
+    pub(crate) lost_lines: OnceLock<LostLines>,
     connections: AtomicU64,
     /// Where idle connections are sent when another process takes over.
     outbound_channel: Mutex<Option<Arc<Channel>>>,
@@ -81,6 +86,24 @@ impl Process {
     /// All worker threads, for sums over their counters. Empty while they start.
     pub fn workers(&self) -> &[Arc<Worker>] {
         self.workers.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// A sum over what all worker threads have counted, in this process and in earlier ones.
+    pub fn total(&self, read: impl Fn(&Counts) -> u64) -> u64 {
+        let own: u64 = self
+            .workers()
+            .iter()
+            .map(|worker| read(&worker.counters))
+            .sum();
+        let former = self.former_counts.get().into_iter().flatten();
+        own + former.map(|counts| read(counts)).sum::<u64>()
+    }
+
+    /// A sum over what all worker threads have at the moment.
+    pub fn level(&self, read: impl Fn(&Counters) -> i64) -> u64 {
+        let workers = self.workers().iter();
+        let sum: i64 = workers.map(|worker| read(&worker.counters)).sum();
+        u64::try_from(sum).unwrap_or(0)
     }
 
     /// The channel for idle connections, if another process adopts them.
@@ -223,6 +246,7 @@ pub fn run(
     let mut logs = FlushedLogs(args.logs);
     let _pool = HandshakePool::start(&args.snapshot)?;
     let process = Arc::new(Process::default());
+    let _ = process.lost_lines.set(logs.0.lost_lines());
     let workers: Vec<_> = (0..args.threads)
         .map(|index| {
             Arc::new(Worker {
@@ -232,13 +256,15 @@ pub fn run(
                 registry: Arc::default(),
                 turns: Turns::new(args.snapshot.multi_accept),
                 refused: RefusedHandshakes::default(),
-                counters: Counters::default(),
+                counters: Counters::of_thread(index as usize),
                 process: process.clone(),
             })
         })
         .collect();
     // The cycle of references lives as long as the process.
     process.set_workers(workers.clone());
+    let former = args.threads as usize..thread_columns(args.threads as usize);
+    let _ = (process.former_counts).set(former.map(counts_of_thread).collect());
 
     let (tell, told) = watch::channel(Asked::Nothing);
     let mut threads = Threads::default();

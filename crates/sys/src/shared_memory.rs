@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Size of one number in bytes.
 const WORD_BYTES: usize = size_of::<AtomicU64>();
@@ -84,6 +85,12 @@ impl SharedMemory {
         Ok(SharedMemory { fd, start, words })
     }
 
+    /// The numbers, kept until the process ends.
+    pub fn leak(self) -> &'static [AtomicU64] {
+        let memory: &'static SharedMemory = Box::leak(Box::new(self));
+        memory.words()
+    }
+
     /// The numbers.
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has so many numbers, is aligned to a page and lives as long as
@@ -91,6 +98,21 @@ impl SharedMemory {
         // process, is through atomics.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
+}
+
+/// Numbers as a structure of atomics: of any type that all bit patterns are valid for, since other
+/// processes may write any. `None` if they are too few, or not aligned for it.
+pub fn as_counters<T: FromBytes + IntoBytes + Sync>(
+    words: &'static [AtomicU64],
+) -> Option<&'static T> {
+    let start = words.as_ptr().cast::<T>();
+    if size_of_val(words) < size_of::<T>() || !start.is_aligned() {
+        return None;
+    }
+    // SAFETY: the memory is there for good, large enough and aligned. `T` has no padding and
+    // no pointers, and every bit pattern is a value of it. What is reached through `&T` can be
+    // changed through atomics only, as through `words`.
+    Some(unsafe { &*start })
 }
 
 impl Drop for SharedMemory {
@@ -123,6 +145,22 @@ mod tests {
         assert_eq!(there.words()[999].load(SeqCst), 7);
         drop(here);
         assert_eq!(there.words()[999].load(SeqCst), 7);
+    }
+
+    #[test]
+    fn words_are_seen_as_a_structure() {
+        #[derive(FromBytes, IntoBytes)]
+        #[repr(C)]
+        struct Two {
+            first: AtomicU64,
+            second: AtomicU64,
+        }
+        let words = SharedMemory::new(3).expect("room").leak();
+        let two: &Two = as_counters(&words[1..]).expect("two words");
+        words[2].store(9, SeqCst);
+        two.first.store(8, SeqCst);
+        assert_eq!((two.second.load(SeqCst), words[1].load(SeqCst)), (9, 8));
+        assert!(as_counters::<Two>(&words[2..]).is_none());
     }
 
     #[test]

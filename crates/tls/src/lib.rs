@@ -98,7 +98,7 @@ pub use identities::{
 pub use info::Info;
 pub use ktls::{
     Capabilities, DEFAULT_MAX_KEY_RECORDS, DEFAULT_MAX_KEY_UPDATES, DEFAULT_MIN_BODY_BYTES, Flaw,
-    KeysEnded, Ktls, KtlsMode, KtlsSettings, OfferedSuite, Refusal, Unavailable,
+    KTLS_REFUSALS, KeysEnded, Ktls, KtlsMode, KtlsSettings, OfferedSuite, Refusal, Unavailable,
 };
 pub use offload::{AsyncMode, HandshakeSettings, HandshakeState, Load, WakeTogether};
 pub use packed::{MAX_PACKED_BYTES, NotPackable, Packed, UnpackError, moving_format};

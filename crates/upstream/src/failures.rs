@@ -60,7 +60,7 @@ impl Peer {
         (!self.down || self.drain) && !self.is_left_out(now_ms) && !self.is_full()
     }
 
-    fn is_left_out(&self, now_ms: u64) -> bool {
+    pub(super) fn is_left_out(&self, now_ms: u64) -> bool {
         let fails = self.fails.load(Ordering::Relaxed);
         if fails == 0 || self.max_fails == 0 || fails < self.max_fails {
             return false;
@@ -96,6 +96,10 @@ impl Peer {
 
     pub(super) fn fail(&self, now_ms: u64) -> Failure {
         let fails = self.fails.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        self.counts().failures.add(1);
+        if fails == self.max_fails {
+            self.counts().unavailable.add(1);
+        }
         self.failed_ms.store(now_ms, Ordering::Relaxed);
         self.checked_ms.store(now_ms, Ordering::Relaxed);
         if let Some(less) = self.weight.checked_div(self.max_fails) {

@@ -2,12 +2,13 @@
 
 use super::balance::{self, Positions};
 use super::failures::Clock;
-use super::peer::{Peer, PeerAddress};
+use super::peer::{Peer, PeerAddress, PeerState};
 use super::peer_set::{LocalSet, PeerRef, PeerSet, ResolvedAddress, TierName};
 use super::picked::{NoPeer, Picked};
 use super::settings::{GroupSettings, KeepaliveSettings, Method, ServerSettings};
 use super::times::Stopwatch;
 use super::tried::Tried;
+use sealane_counters::{Counter, Placed};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +45,8 @@ pub struct Group {
     servers: Mutex<Vec<(ServerSettings, Vec<ResolvedAddress>)>>,
     /// The turns of worker threads; a single entry if they share it.
     turns: Box<[Turns]>,
+    /// Requests that found no peer.
+    without_peer: Placed<Counter>,
 }
 
 /// One thread's turns. Kept apart from its neighbours' so that threads do not contend for the cache
@@ -82,11 +85,12 @@ impl Group {
             before.tell_addresses(&mut servers);
         }
         let known = before.map(|before| Arc::clone(&before.newest()));
-        let set = Arc::new(PeerSet::build(0, method, &servers, known.as_deref()));
+        let set = Arc::new(PeerSet::build(&name, 0, method, &servers, known.as_deref()));
         let shared = zone && method.takes_turns();
         let turns = if shared { 1 } else { threads.max(1) };
         let turns = (0..turns).map(|_| Turns(Mutex::new(Turn::new(&set))));
         Group {
+            without_peer: Placed::named(&format!("without peer {name}")),
             name,
             method,
             keepalive,
@@ -119,11 +123,36 @@ impl Group {
         self.newest().all().cloned().collect()
     }
 
+    /// Its peers with their states, and whether each is a `backup`.
+    pub fn peer_states(&self, now: Instant) -> Vec<(Arc<Peer>, PeerState, bool)> {
+        let set = Arc::clone(&self.newest());
+        let now_ms = self.clock.ms(now);
+        let mut all = Vec::new();
+        for (tier, is_backup) in [(TierName::Primary, false), (TierName::Backup, true)] {
+            let peers = set.tier(tier).peers.iter();
+            all.extend(peers.map(|peer| (Arc::clone(peer), peer.state(now_ms), is_backup)));
+        }
+        all
+    }
+
+    /// How many requests found no peer.
+    pub fn without_peer(&self) -> u64 {
+        self.without_peer.get()
+    }
+
     /// Picks the next peer for a request, other than those it has tried.
     ///
     /// # Errors
     /// When there is none.
     pub fn pick(&self, ask: &PickRequest<'_>, tried: &mut Tried) -> Result<Picked, NoPeer> {
+        let picked = self.pick_in_turn(ask, tried);
+        if picked.is_err() {
+            self.without_peer.add(1);
+        }
+        picked
+    }
+
+    fn pick_in_turn(&self, ask: &PickRequest<'_>, tried: &mut Tried) -> Result<Picked, NoPeer> {
         let mut turn = self.turn(ask.thread);
         if turn.set.generation != self.generation.load(Ordering::Acquire) {
             let newest = LocalSet::new(&self.newest());
@@ -206,7 +235,7 @@ impl Group {
         *current = addresses;
         let before = Arc::clone(&self.newest());
         let generation = before.generation + 1;
-        let set = PeerSet::build(generation, self.method, &servers, Some(&before));
+        let set = PeerSet::build(&self.name, generation, self.method, &servers, Some(&before));
         before.give_way_to(&set);
         *self.newest() = Arc::new(set);
         // Stored after the list: a thread that sees the number finds the list.

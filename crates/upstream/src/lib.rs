@@ -53,7 +53,7 @@ mod tests;
 
 pub use failures::Failure;
 pub use group::{Group, PickRequest};
-pub use peer::{Peer, PeerAddress};
+pub use peer::{Peer, PeerAddress, PeerCounts, PeerState};
 pub use peer_set::{PeerRef, ResolvedAddress};
 pub use picked::{NoPeer, Picked};
 pub use pool::IdlePool;

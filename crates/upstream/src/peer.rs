@@ -4,11 +4,13 @@ use super::peer_set::ResolvedAddress;
 use super::settings::ServerSettings;
 use super::times::Times;
 use md5::{Digest, Md5};
+use sealane_counters::{Counter, Histogram, Placed, StatusCounts};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The address of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -88,6 +90,66 @@ pub struct Peer {
     /// For `least_time`.
     pub(super) times: Times,
     traffic: Traffic,
+    counts: Arc<Placed<PeerCounts>>,
+}
+
+/// What is counted of a peer.
+#[derive(Debug, Default, FromBytes, IntoBytes)]
+#[repr(C)]
+pub struct PeerCounts {
+    /// Requests that were passed to it.
+    pub requests: Counter,
+    /// Those that failed, in the sense of `proxy_next_upstream`.
+    pub failures: Counter,
+    /// How often it was left out for its failures.
+    pub unavailable: Counter,
+    /// Bytes sent to it.
+    pub sent: Counter,
+    /// Bytes received from it.
+    pub received: Counter,
+    /// Its responses by status.
+    pub responses: StatusCounts,
+    /// How long it took until the head of the response was there.
+    pub header_times: Histogram,
+    /// How long it took until the whole response was there.
+    pub response_times: Histogram,
+}
+
+/// What a peer is picked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerState {
+    /// Requests.
+    Up,
+    /// Nothing: `down`.
+    Down,
+    /// Requests of clients that belong to it: `drain`.
+    Draining,
+    /// Nothing: it has failed too often (`max_fails`).
+    Unavailable,
+    /// Nothing: it has as many requests as it may (`max_conns`).
+    Busy,
+}
+
+impl PeerState {
+    /// All of them.
+    pub const ALL: [PeerState; 5] = [
+        PeerState::Up,
+        PeerState::Down,
+        PeerState::Draining,
+        PeerState::Unavailable,
+        PeerState::Busy,
+    ];
+
+    /// A word for labels, as Angie has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PeerState::Up => "up",
+            PeerState::Down => "down",
+            PeerState::Draining => "draining",
+            PeerState::Unavailable => "unavailable",
+            PeerState::Busy => "busy",
+        }
+    }
 }
 
 /// The fields that every request changes, in their own cache lines: threads looking for a peer read
@@ -103,7 +165,12 @@ struct Traffic {
 
 impl Peer {
     /// A peer of a `server` line; `weight` is that of the line or of an SRV record.
-    pub(super) fn new(server: &ServerSettings, resolved: &ResolvedAddress, weight: u32) -> Peer {
+    pub(super) fn new(
+        group: &str,
+        server: &ServerSettings,
+        resolved: &ResolvedAddress,
+        weight: u32,
+    ) -> Peer {
         let timeout_ms = u64::try_from(server.fail_timeout.as_millis()).unwrap_or(u64::MAX);
         Peer {
             id: PeerId::next(),
@@ -124,11 +191,17 @@ impl Peer {
             gone: AtomicBool::new(false),
             times: Times::default(),
             traffic: Traffic::default(),
+            counts: Arc::new(match server.lookup {
+                // Peers that names bring come and go; there would be no end to them.
+                Some(_) => Placed::private(),
+                None => Placed::named(&format!("peer {} of {group}", resolved.address)),
+            }),
         }
     }
 
     /// Takes over the health state of an earlier peer at the same address.
-    pub(super) fn known_as(self, before: &Peer) -> Peer {
+    pub(super) fn known_as(mut self, before: &Peer) -> Peer {
+        self.counts = Arc::clone(&before.counts);
         let copy = |to: &AtomicU64, from: &AtomicU64| {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         };
@@ -140,6 +213,32 @@ impl Peer {
         self.effective_weight.store(weight, Ordering::Relaxed);
         self.times.take_over(&before.times);
         self
+    }
+
+    /// What is counted of it.
+    pub fn counts(&self) -> &PeerCounts {
+        &self.counts
+    }
+
+    /// `weight`.
+    pub fn weight(&self) -> u32 {
+        self.weight
+    }
+
+    /// `max_conns`; 0 is no limit.
+    pub fn max_conns(&self) -> u32 {
+        self.max_conns
+    }
+
+    /// What it is picked for.
+    pub(super) fn state(&self, now_ms: u64) -> PeerState {
+        match self.down {
+            true if self.drain => PeerState::Draining,
+            true => PeerState::Down,
+            false if self.is_left_out(now_ms) => PeerState::Unavailable,
+            false if self.is_full() => PeerState::Busy,
+            false => PeerState::Up,
+        }
     }
 
     /// Where it is.

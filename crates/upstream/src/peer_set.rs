@@ -88,6 +88,7 @@ impl PeerSet {
     /// Builds the peers of these servers. Peers of `before` that would be the same are reused, with
     /// their state.
     pub(super) fn build(
+        group: &str,
         generation: u64,
         method: Method,
         servers: &[(ServerSettings, Vec<ResolvedAddress>)],
@@ -110,8 +111,10 @@ impl PeerSet {
                 });
                 let peer = match found.and_then(Option::take) {
                     Some(peer) if peer.is_set_as(server) => Arc::clone(peer),
-                    Some(peer) => Arc::new(Peer::new(server, resolved, weight).known_as(peer)),
-                    None => Arc::new(Peer::new(server, resolved, weight)),
+                    Some(peer) => {
+                        Arc::new(Peer::new(group, server, resolved, weight).known_as(peer))
+                    }
+                    None => Arc::new(Peer::new(group, server, resolved, weight)),
                 };
                 let backs_up = server.backup || resolved.backup;
                 if backs_up { &mut backup } else { &mut primary }.push(peer);

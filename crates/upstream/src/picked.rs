@@ -62,6 +62,7 @@ impl Picked {
     /// peer.
     pub fn failed(self, now: Instant) -> Failure {
         if self.single {
+            self.peer.counts().failures.add(1);
             self.peer.forgive();
             return Failure {
                 disabled: false,

@@ -112,14 +112,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     },
     Elsewhere {
         module: "nginx's commercial edition (status)",
-        names: &[
-            "api",
-            "session_log*",
-            "status",
-            "status_format",
-            "status_zone",
-            "upstream_conf",
-        ],
+        names: &["session_log*", "status", "status_format", "upstream_conf"],
         instead: "`stub_status` has the numbers of connections and requests; `access_log` with \
                   `$upstream_*` variables logs the rest",
     },

@@ -57,6 +57,7 @@ mod ssl_client;
 mod ssl_handshakes;
 mod ssl_sessions;
 mod ssl_stapling;
+mod status;
 mod sticky;
 mod sub_filter;
 mod subrequests;
@@ -262,6 +263,7 @@ pub const MODULES: &[&Module] = &[
     &files::MODULE,
     &autoindex::MODULE,
     &media::MODULE,
+    &status::MODULE,
     &dav::MODULE,
     &headers::MODULE,
     &rewrite::MODULE,

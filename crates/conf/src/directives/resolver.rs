@@ -47,6 +47,7 @@ pub(super) const MODULE: Module = Module {
 /// The arguments of a `resolver` directive.
 pub(super) fn parse(b: &mut Build<'_>, c: &Call<'_>) -> Result<Arc<Resolver>, Fault> {
     let mut resolver = Resolver {
+        status_zone: None,
         servers: Vec::new(),
         valid: None,
         ipv4: true,
@@ -65,10 +66,12 @@ pub(super) fn parse(b: &mut Build<'_>, c: &Call<'_>) -> Result<Arc<Resolver>, Fa
             resolver.ipv4 = on_off(value)?;
         } else if let Some(value) = word.strip_prefix(b"ipv6=") {
             resolver.ipv6 = on_off(value)?;
-        } else if word.starts_with(b"status_zone=") {
-            let message = format!("host not found in resolver \"{}\"", shown(word));
-            let help = "\"status_zone\" belongs to nginx's commercial edition: remove it";
-            return Err(Fault::at(index, message).help(help));
+        } else if let Some(value) = word.strip_prefix(b"status_zone=") {
+            let name = std::str::from_utf8(value).map_err(|_| invalid())?;
+            if name.is_empty() {
+                return Err(invalid());
+            }
+            resolver.status_zone = Some(name.into());
         } else {
             add_server(b, index, word, &mut resolver.servers)?;
         }

@@ -158,8 +158,12 @@ pub(super) fn lacks_access(location: &LocationConf) -> Option<Family> {
     let upstream = location.pass.as_ref()?.upstream();
     let mut purge = upstream.cache.as_ref()?.purge.iter();
     let is_meant = purge.any(|value| !matches!(value.as_literal(), Some(b"" | b"0")));
-    let says_who = |conf: &LocationConf| conf.access.is_some() || conf.auth_request.is_some();
     let except = location.limit_except.as_deref();
     let is_open = !says_who(location) && !except.is_some_and(|except| says_who(&except.conf));
     (is_meant && is_open).then_some(upstream.family)
+}
+
+/// Whether a directive of the location says who has access.
+pub(super) fn says_who(location: &LocationConf) -> bool {
+    location.access.is_some() || location.auth_request.is_some()
 }

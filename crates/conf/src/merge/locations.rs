@@ -126,6 +126,9 @@ impl LocationDraft {
     /// unless it overrides that. `try_files` applies only outside.
     fn stay_in(&mut self, location: &LocationDraft) {
         self.stub_status |= location.stub_status;
+        if self.status_zone.is_none() {
+            self.status_zone.clone_from(&location.status_zone);
+        }
         if self.passing.answers.is_none() {
             self.content_handler = self.content_handler.or(location.content_handler);
         }
@@ -278,6 +281,7 @@ impl Inherited<'_> {
             autoindex: autoindex(draft),
             autoindex_max_entries: number(draft.autoindex_max_entries, 100_000),
             stub_status: draft.stub_status,
+            status_zone: draft.status_zone.clone(),
             content_handler: draft.content_handler,
             mp4: mp4(draft),
             slice_bytes: draft.slice.unwrap_or(0),

@@ -11,6 +11,30 @@ pub enum ContentHandler {
     Flv,
     /// `mp4`: files, from the second `start=` to `end=`.
     Mp4,
+    /// `metrics`, `api`, `console`: what is counted.
+    Status(StatusView),
+}
+
+/// How what is counted is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusView {
+    /// `metrics`: for scrapers.
+    Metrics,
+    /// `api`: a JSON tree.
+    Api,
+    /// `console`: a page.
+    Console,
+}
+
+impl StatusView {
+    /// Its directive.
+    pub fn name(self) -> &'static str {
+        match self {
+            StatusView::Metrics => "metrics",
+            StatusView::Api => "api",
+            StatusView::Console => "console",
+        }
+    }
 }
 
 /// The options of `mp4`.

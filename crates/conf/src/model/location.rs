@@ -96,7 +96,9 @@ pub struct LocationConf {
     pub autoindex_max_entries: u32,
     /// `stub_status`.
     pub stub_status: bool,
-    /// `empty_gif`, `flv` or `mp4`.
+    /// `status_zone`: under which name requests are counted.
+    pub status_zone: Option<Arc<str>>,
+    /// The module that answers in place of plain files.
     pub content_handler: Option<ContentHandler>,
     /// The options of `mp4`, where it answers.
     pub mp4: Option<Arc<Mp4>>,

@@ -37,6 +37,7 @@ use crate::sockets::{Bound, SocketFiles};
 use crate::startup::{Origin, Server};
 use crate::worker_process::{self, FATAL};
 use sealane_log::OsError;
+use sealane_server::metrics::ProcessCounts;
 use sealane_sys::poll;
 use sealane_sys::process::{self, ExitStatus, Pid};
 use sealane_sys::signal::{Received, Signal, SignalQueue};
@@ -279,6 +280,7 @@ impl Master {
             Ok(Forked::Master(worker)) => {
                 let pid = worker.pid;
                 note!(self.server.journal, Notice, "start worker process {pid}");
+                ProcessCounts::of_server().workers_started.add(1);
                 self.worker = Some(worker);
             }
             Err(error) => {
@@ -689,6 +691,7 @@ impl Master {
 
     /// Says when another worker is started in the place of one that died.
     fn plan_restart(&mut self, pid: Pid, started: Instant, status: ExitStatus) {
+        ProcessCounts::of_server().workers_died.add(1);
         let journal = &self.server.journal;
         if status == ExitStatus::Code(FATAL) {
             self.tell_manager(&ServiceState::Status(

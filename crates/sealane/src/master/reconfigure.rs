@@ -26,6 +26,7 @@ use crate::session_store::{self, TicketStates};
 use crate::sockets::Bound;
 use crate::startup::{self, Goal, Reading, Refused, Server};
 use sealane_log::OsError;
+use sealane_server::metrics::{ProcessCounts, unix_s};
 use sealane_sys::process::Pid;
 use sealane_sys::sealed_memory::SealedMemory;
 use sealane_sys::signal::Signal;
@@ -182,6 +183,7 @@ impl Master {
                 Error,
                 "the new configuration is refused, the old one stays in use"
             );
+            ProcessCounts::of_server().reloads_refused.add(1);
             self.tell_manager(&ServiceState::Ready);
             return;
         };
@@ -370,6 +372,7 @@ impl Master {
             Ok(Forked::Master(successor)) => {
                 let pid = successor.pid;
                 note!(self.server.journal, Notice, "start worker process {pid}");
+                ProcessCounts::of_server().workers_started.add(1);
                 if let (Some(worker), Some(told)) = (worker, told) {
                     // If it cannot be told, the channel closes, which the successor sees.
                     let _ = control::send_succession(worker.link.as_fd(), told.as_fd());
@@ -469,6 +472,7 @@ impl Master {
             "the new configuration is not used because its worker process could not start, the old \
              one stays in use"
         );
+        ProcessCounts::of_server().reloads_refused.add(1);
         if self.worker.is_none() && self.phase == Phase::Serving && !self.paused {
             self.start_at = Some(Instant::now());
         }
@@ -631,6 +635,9 @@ impl Master {
         if !only_certificates {
             self.watch_certificates();
         }
+        let counts = ProcessCounts::of_server();
+        counts.reloads.add(1);
+        counts.loaded_s.set(unix_s());
         self.tell_manager(&ServiceState::Ready);
         before
     }

@@ -9,6 +9,8 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use sealane_conf::model;
+use sealane_counters::Placed;
+use sealane_server::metrics::{RESOLVER_RESULTS, ResolverCounts};
 use sealane_upstream::resolve::ResolveError;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -40,6 +42,7 @@ pub(super) struct Dns {
     ipv6: bool,
     /// `resolver_timeout`.
     timeout: Duration,
+    counts: Placed<ResolverCounts>,
 }
 
 /// The addresses of a name.
@@ -76,11 +79,36 @@ impl Dns {
             ipv4: conf.ipv4,
             ipv6: conf.ipv6,
             timeout,
+            counts: ResolverCounts::named(&conf.zone_name()),
         })
+    }
+
+    /// Counts what became of a query.
+    fn count<T>(&self, result: &Result<T, ResolveError>) {
+        let name = match result {
+            Ok(_) => "success",
+            Err(ResolveError::Format) => "format_error",
+            Err(ResolveError::ServerFailure) => "server_failure",
+            Err(ResolveError::NotFound) => "not_found",
+            Err(ResolveError::Unimplemented) => "unimplemented",
+            Err(ResolveError::Refused) => "refused",
+            Err(ResolveError::TimedOut) => "timed_out",
+        };
+        let known = RESOLVER_RESULTS.iter().position(|known| *known == name);
+        if let Some(at) = known {
+            self.counts.results[at].add(1);
+        }
     }
 
     /// The addresses of a name, IPv4 first, within `resolver_timeout`.
     pub(super) async fn addresses(&self, name: &str) -> Result<Answer<IpAddr>, ResolveError> {
+        self.counts.names.add(1);
+        let found = self.found_addresses(name).await;
+        self.count(&found);
+        found
+    }
+
+    async fn found_addresses(&self, name: &str) -> Result<Answer<IpAddr>, ResolveError> {
         let name = full_name(name)?;
         let ask = async |wanted: bool, kind| match wanted {
             true => Some(self.ask(&name, kind).await),
@@ -117,6 +145,13 @@ impl Dns {
 
     /// The SRV records of a name, within `resolver_timeout`.
     pub(super) async fn services(&self, name: &str) -> Result<Answer<Service>, ResolveError> {
+        self.counts.services.add(1);
+        let found = self.found_services(name).await;
+        self.count(&found);
+        found
+    }
+
+    async fn found_services(&self, name: &str) -> Result<Answer<Service>, ResolveError> {
         let name = full_name(name)?;
         let answer = tokio::time::timeout(self.timeout, self.service_records(name));
         let answer = answer.await.map_err(|_elapsed| ResolveError::TimedOut)??;

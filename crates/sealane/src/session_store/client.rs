@@ -7,6 +7,8 @@ use super::link::{Dialer, Link};
 use crate::journal::{Journal, note};
 use redis::{Cmd, RedisError, Value};
 use sealane_conf::model::SessionStore;
+use sealane_counters::Placed;
+use sealane_server::metrics::StoreCounts;
 use sealane_tls::StoreKey;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,6 +39,7 @@ pub(super) struct Client {
     /// Whether early data is claimed here.
     claims: bool,
     journal: Journal,
+    counts: Placed<StoreCounts>,
     state: Mutex<ClientState>,
     /// The connection was given up.
     given_up: Notify,
@@ -76,6 +79,7 @@ impl Client {
             timeout: conf.timeout,
             claims,
             journal,
+            counts: StoreCounts::named(&conf.to_string()),
             state: Mutex::default(),
             given_up: Notify::new(),
             attempted: watch::Sender::new(false),
@@ -201,8 +205,21 @@ impl Client {
         answer
     }
 
-    /// Sends the request, unless its time since `asked` is already over.
+    /// Sends the request, and counts what becomes of it.
     async fn ask(&self, command: &Cmd, asked: Instant) -> Result<Value, NoAnswer> {
+        let answer = self.answer(command, asked).await;
+        let [success, timed_out, error] = &self.counts.results;
+        let counter = match answer {
+            Ok(_) => success,
+            Err(NoAnswer::Late) => timed_out,
+            Err(NoAnswer::Down | NoAnswer::Refused) => error,
+        };
+        counter.add(1);
+        answer
+    }
+
+    /// Sends the request, unless its time since `asked` is already over.
+    async fn answer(&self, command: &Cmd, asked: Instant) -> Result<Value, NoAnswer> {
         let Some(link) = self.state().link.clone() else {
             return Err(NoAnswer::Down);
         };
@@ -254,9 +271,11 @@ impl Client {
                     let start = Instant::now();
                     self.connected(link.clone(), memory);
                     self.attempted.send_replace(true);
+                    self.counts.up.set(1);
                     self.announce(|announcer| announcer.connected());
                     self.watch_memory(&link).await;
                     back_off.after_connection(start.elapsed());
+                    self.counts.up.set(0);
                     let why = std::mem::take(&mut self.state().why);
                     self.announce(|announcer| announcer.lost(&why));
                 }

@@ -99,19 +99,28 @@ impl Connection {
                 self.settle_ktls().await
             }
             Some(Err(error)) => {
-                self.worker.counters.handshakes_failed.add(1);
+                self.count_failed_handshake();
                 self.log_broken(&error, "while SSL handshaking");
                 false
             }
             None if self.refuse_handshake(Refused::WaitedTooLong).await => false,
             None => {
-                self.worker.counters.handshakes_failed.add(1);
+                self.count_failed_handshake();
                 self.log(
                     LogLevel::Info,
                     "client timed out (110: Connection timed out) while SSL handshaking",
                 );
                 false
             }
+        }
+    }
+
+    /// Counts a handshake that has failed. Which server it was for is not known for certain: it
+    /// counts for the default server of the address.
+    fn count_failed_handshake(&self) {
+        self.worker.counters.handshakes_failed.add(1);
+        if let Some(zone) = &self.server().zone {
+            zone.counts(self.worker.index).handshakes_failed.add(1);
         }
     }
 
@@ -206,9 +215,20 @@ impl Connection {
         let Some(info) = connection.info() else {
             return;
         };
-        if info.session_reused() == "r" {
+        let is_resumed = info.session_reused() == "r";
+        if is_resumed {
             self.worker.counters.handshakes_resumed.add(1);
         }
+        if let Some(zone) = &self.server().zone {
+            let counts = zone.counts(self.worker.index);
+            match is_resumed {
+                true => counts.handshakes_resumed.add(1),
+                false => counts.handshakes_full.add(1),
+            }
+        }
+        let stats = self.snapshot.handshakes.stats();
+        stats.handshake_time.record(times.total);
+        stats.handshake_queue_time.record(times.queued);
         self.debug(format_args!(
             "SSL: {}, cipher: \"{}\", {}",
             info.protocol(),

@@ -245,10 +245,8 @@ impl ArrivingPiece {
         if let Some(source) = self.source.take() {
             source.conclude(owner, completed);
         }
-        if let Some(owner) = &self.owner
-            && owner.conf().log_subrequest
-        {
-            pipeline::log_access(owner);
+        if let Some(owner) = &self.owner {
+            pipeline::conclude_subrequest(owner);
         }
     }
 

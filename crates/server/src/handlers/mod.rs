@@ -14,6 +14,7 @@ pub(crate) mod returns;
 pub(crate) mod special;
 pub(crate) mod static_codings;
 pub(crate) mod static_file;
+pub(crate) mod status;
 pub(crate) mod stub_status;
 pub(crate) mod symlinks;
 pub(crate) mod try_files;
@@ -99,6 +100,7 @@ async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Outcome 
         ContentHandler::EmptyGif => empty_gif::answer(exchange),
         ContentHandler::Flv => flv::answer(exchange).await,
         ContentHandler::Mp4 => mp4::answer(exchange).await,
+        ContentHandler::Status(view) => status::answer(exchange, view).await,
     }
 }
 

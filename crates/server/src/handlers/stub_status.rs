@@ -1,7 +1,6 @@
 //! `stub_status`: nginx's page of connection counts, summed over all worker threads.
 
 use super::Outcome;
-use crate::counters::Counters;
 use crate::exchange::{ContentType, Exchange};
 use crate::worker::Worker;
 use sealane_http::{Method, StatusCode};
@@ -12,34 +11,42 @@ pub(crate) struct Totals {
     pub(crate) accepted: u64,
     pub(crate) handled: u64,
     pub(crate) requests: u64,
-    pub(crate) active: i64,
-    pub(crate) reading: i64,
-    pub(crate) writing: i64,
-    pub(crate) waiting: i64,
+    pub(crate) active: u64,
+    pub(crate) reading: u64,
+    pub(crate) writing: u64,
+    pub(crate) waiting: u64,
 }
 
 impl Totals {
-    /// The counts of all worker threads of the process.
+    /// The counts of all worker threads.
     pub(crate) fn of(worker: &Worker) -> Totals {
-        let mut totals = Totals::default();
-        match worker.process.workers() {
-            [] => totals.add(&worker.counters),
-            workers => workers
-                .iter()
-                .for_each(|worker| totals.add(&worker.counters)),
+        let process = &worker.process;
+        if process.workers().is_empty() {
+            // The only one there is, in tests.
+            return Totals {
+                accepted: worker.counters.accepted.get(),
+                handled: worker.counters.handled.get(),
+                requests: worker.counters.requests.get(),
+                active: level(worker.counters.active.get()),
+                reading: level(worker.counters.reading.get()),
+                writing: level(worker.counters.writing.get()),
+                waiting: level(worker.counters.waiting.get()),
+            };
         }
-        totals
+        Totals {
+            accepted: process.total(|counts| counts.accepted.get()),
+            handled: process.total(|counts| counts.handled.get()),
+            requests: process.total(|counts| counts.requests.get()),
+            active: process.level(|counters| counters.active.get()),
+            reading: process.level(|counters| counters.reading.get()),
+            writing: process.level(|counters| counters.writing.get()),
+            waiting: process.level(|counters| counters.waiting.get()),
+        }
     }
+}
 
-    fn add(&mut self, counters: &Counters) {
-        self.accepted += counters.accepted.get();
-        self.handled += counters.handled.get();
-        self.requests += counters.requests.get();
-        self.active += counters.active.get();
-        self.reading += counters.reading.get();
-        self.writing += counters.writing.get();
-        self.waiting += counters.waiting.get();
-    }
+fn level(level: i64) -> u64 {
+    u64::try_from(level).unwrap_or(0)
 }
 
 /// Answers with the counts.

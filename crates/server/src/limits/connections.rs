@@ -1,7 +1,7 @@
 //! `limit_conn`: limits the number of requests with the same key that are in progress.
 
 use super::zone::{KeyPosition, NodeId, Zone};
-use super::{LimitStatus, ZoneState};
+use super::{LimitStatus, Verdict, ZoneState};
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log, log_request};
 use crate::template;
@@ -113,6 +113,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
         };
         let key = template::evaluate(&runtime.conf.key, exchange);
         if key.is_empty() {
+            runtime.counts.add(Verdict::Skipped);
             continue;
         }
         if key.len() > MAX_KEY_BYTES {
@@ -122,6 +123,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
                 Error,
                 "the value of the \"{written}\" key is more than 255 bytes: \"{value}\""
             );
+            runtime.counts.add(Verdict::Skipped);
             continue;
         }
         let entered = zone.enter(&key, limit.connections);
@@ -130,6 +132,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
         let reason = match entered {
             Ok(held) => {
                 limited.held.push(held);
+                runtime.counts.add(Verdict::Passed);
                 continue;
             }
             Err(reason) => reason,
@@ -140,6 +143,11 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
             false => LimitStatus::Rejected,
         });
         drop(limited);
+        runtime.counts.add(match (reason, limits.dry_run) {
+            (NoPermit::NoNode, _) => Verdict::Exhausted,
+            (NoPermit::Busy, true) => Verdict::RejectedDryRun,
+            (NoPermit::Busy, false) => Verdict::Rejected,
+        });
         let name = &runtime.conf.name;
         let dry_run = if limits.dry_run { ", dry run," } else { "" };
         match reason {

@@ -100,7 +100,8 @@ pub(super) async fn ask(
             affinity.note_picked(exchange, lease.picked().peer());
         }
         let peer = lease.picked().peer();
-        let attempt = Attempt::new(peer.name().clone(), peer.server().clone(), now);
+        let mut attempt = Attempt::new(peer.name().clone(), peer.server().clone(), now);
+        attempt.counted = Some(peer.clone());
         begin_attempt(exchange, attempt, redirected);
         redirected = false;
         delivery.sent = false;

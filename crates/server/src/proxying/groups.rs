@@ -88,6 +88,11 @@ impl Groups {
         }
     }
 
+    /// All groups.
+    pub(crate) fn all(&self) -> &[Arc<GroupRuntime>] {
+        &self.all
+    }
+
     /// The group with this number in the configuration.
     pub(crate) fn get(&self, number: usize) -> Option<&Arc<GroupRuntime>> {
         self.all.get(number)

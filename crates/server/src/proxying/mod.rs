@@ -85,7 +85,7 @@ pub(crate) use groups::Groups;
 pub(crate) use lease::GroupRuntime;
 pub(crate) use request::BodyPlan;
 pub(crate) use runtime::PassRuntime;
-pub(crate) use states::{Attempt, UpstreamStates};
+pub(crate) use states::{Attempt, UpstreamStates, count};
 pub(crate) use sticky::add_cookies as add_sticky_cookies;
 pub(crate) use target::Target;
 pub(crate) use tls_settings::TlsSettings;

@@ -3,8 +3,10 @@
 use super::cache::CacheState;
 use super::request::BodyPlan;
 use super::wire::UpstreamHead;
+use crate::exchange::Exchange;
 use crate::request_log::Text;
 use sealane_http::headers::HeaderList;
+use sealane_upstream::PeerRef;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub(crate) struct Attempt {
     pub(crate) peer: Arc<str>,
     /// `$upstream_last_server_name`: the `server` line of the peer.
     pub(crate) server: Arc<str>,
+    /// The peer itself; `None` when none could be picked.
+    pub(crate) counted: Option<PeerRef>,
     /// `$upstream_status`; 0 while there is no response.
     pub(crate) status: u16,
     /// When it began.
@@ -95,6 +99,7 @@ impl Attempt {
         Attempt {
             peer,
             server,
+            counted: None,
             status: 0,
             started: now,
             connect_time: None,
@@ -112,5 +117,30 @@ impl Attempt {
         if self.response_time.is_none() {
             self.response_time = Some(self.started.elapsed());
         }
+    }
+}
+
+/// Counts the attempts of a request that has ended, and what its cache has done for it.
+pub(crate) fn count(exchange: &Exchange, states: &UpstreamStates) {
+    for attempt in &states.attempts {
+        let Some(peer) = &attempt.counted else {
+            continue;
+        };
+        let counts = peer.counts();
+        counts.requests.add(1);
+        counts.sent.add(attempt.bytes_sent);
+        counts.received.add(attempt.bytes_received);
+        // Otherwise the status is one that was made here.
+        if let Some(time) = attempt.header_time {
+            counts.header_times.record(time);
+            counts.responses.add(attempt.status);
+            if let Some(time) = attempt.response_time {
+                counts.response_times.record(time);
+            }
+        }
+    }
+    if let Some(cache) = &states.cache {
+        let transfer = &exchange.transfer;
+        cache.count(transfer.sent_bytes.saturating_sub(transfer.head_bytes));
     }
 }

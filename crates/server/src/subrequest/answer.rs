@@ -164,9 +164,7 @@ impl IncludedAnswer {
             if let Some(source) = source {
                 source.conclude(&mut asked, completed);
             }
-            if asked.conf().log_subrequest {
-                pipeline::log_access(&asked);
-            }
+            pipeline::conclude_subrequest(&asked);
             let values = &mut asked.request.values;
             main.request.values.take_variables(values);
             // Anything else that waits registers again.

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 pub(crate) const NGINX_VERSION: &str = "1.29.8";
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
-    let count = |get: fn(&Totals) -> i64, out: &mut Vec<u8>| {
+    let count = |get: fn(&Totals) -> u64, out: &mut Vec<u8>| {
         number(get(&Totals::of(&exchange.worker)), out)
     };
     match builtin {

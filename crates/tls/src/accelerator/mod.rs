@@ -87,10 +87,7 @@ use batch::Batch;
 pub use batch::is_batch_possible;
 use cpu::Cpu;
 pub use job::{Job, PendingJob, job};
-pub use stats::{
-    AcceleratorKind, BUCKET_BOUNDS, Counter, Gauge, HandshakeStats, Histogram, HistogramValues,
-    KeyType,
-};
+pub use stats::{AcceleratorKind, HandshakeCounts, HandshakeStats, KeyType};
 pub use wrong_results::{MAX_WRONG_RESULTS, WrongResults};
 
 /// Computes with one private key. See the module documentation for the contract.

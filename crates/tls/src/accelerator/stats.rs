@@ -1,46 +1,20 @@
 //! Counters for the cost and the waiting times of handshakes.
 //!
 //! One [`HandshakeStats`] serves all servers and threads of a process. Every update is a relaxed
-//! atomic addition: a few for a handshake that costs a hundred thousand instructions.
+//! atomic addition: a few for a handshake that costs a hundred thousand instructions. What is
+//! counted ([`HandshakeCounts`]) outlives the process; what waits at the moment does not.
 
 use std::array;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::ops::Deref;
 use std::time::Duration;
 
 use sealane_awslc::{KeyKind, PrivateKey};
+use sealane_counters::{Counter, Histogram, HistogramValues, Level, Placed};
 use sealane_vector::RSA_LANES;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::WrongResults;
-
-const fn us(microseconds: u64) -> Duration {
-    Duration::from_micros(microseconds)
-}
-
-/// Inclusive upper bounds of a histogram's buckets, followed by one bucket without a bound. The
-/// steps are 1, 2, 5 per decade, from an ECDSA signature on an idle core to a queue that is far too
-/// long.
-pub const BUCKET_BOUNDS: [Duration; 19] = [
-    us(10),
-    us(20),
-    us(50),
-    us(100),
-    us(200),
-    us(500),
-    us(1_000),
-    us(2_000),
-    us(5_000),
-    us(10_000),
-    us(20_000),
-    us(50_000),
-    us(100_000),
-    us(200_000),
-    us(500_000),
-    us(1_000_000),
-    us(2_000_000),
-    us(5_000_000),
-    us(10_000_000),
-];
 
 /// The type of a key, as far as it affects the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -156,35 +130,65 @@ impl AcceleratorKind {
     }
 }
 
-/// Counters, levels and histograms of handshakes. Counters and histograms only grow.
-#[derive(Default)]
+/// Counters and levels of handshakes.
 pub struct HandshakeStats {
+    counts: Placed<HandshakeCounts>,
+    /// Wrong results from the vectors, which were computed again.
+    pub wrong_results: WrongResults,
+    /// Jobs that wait in accelerators.
+    pub queued_jobs: Level,
+    /// Flights that wait in the pool for a thread.
+    pub queued_flights: Level,
+}
+
+/// Counters and histograms of handshakes. They only grow.
+#[derive(Default, FromBytes, IntoBytes)]
+#[repr(C)]
+pub struct HandshakeCounts {
     operation_time: [[Histogram; AcceleratorKind::ALL.len()]; KeyType::ALL.len()],
-    busy_ns: [AtomicU64; AcceleratorKind::ALL.len()],
-    batches: [AtomicU64; RSA_LANES],
+    busy_ns: [Counter; AcceleratorKind::ALL.len()],
+    batches: [Counter; RSA_LANES],
     /// How long jobs waited in an accelerator for their turn.
     pub job_queue_time: Histogram,
     /// How long flights waited in the pool until a thread took them.
     pub flight_queue_time: Histogram,
     /// How long flights were away from their worker, including waiting.
     pub flight_time: Histogram,
+    /// How long handshakes took, from the client's first byte to the end.
+    pub handshake_time: Histogram,
+    /// How long they waited of that: for their turn, for threads, for accelerators.
+    pub handshake_queue_time: Histogram,
     /// Operations that failed; their handshakes ended with an alert.
     pub failed_jobs: Counter,
     /// Operations that were not computed because their connections were gone.
     pub cancelled_jobs: Counter,
-    /// Wrong results from the vectors, which were computed again.
-    pub wrong_results: WrongResults,
     /// Flights that a worker gave to the pool.
     pub flights_handed_over: Counter,
     /// Handshakes refused because too many were waiting.
     pub shed_handshakes: Counter,
-    /// Jobs that wait in accelerators.
-    pub queued_jobs: Gauge,
-    /// Flights that wait in the pool for a thread.
-    pub queued_flights: Gauge,
 }
 
-impl HandshakeStats {
+impl Default for HandshakeStats {
+    /// The counters of the server, and the levels of this process.
+    fn default() -> HandshakeStats {
+        HandshakeStats {
+            counts: Placed::named("tls handshakes"),
+            wrong_results: WrongResults::default(),
+            queued_jobs: Level::default(),
+            queued_flights: Level::default(),
+        }
+    }
+}
+
+impl Deref for HandshakeStats {
+    type Target = HandshakeCounts;
+
+    fn deref(&self) -> &HandshakeCounts {
+        &self.counts
+    }
+}
+
+impl HandshakeCounts {
     /// How long operations took from their turn to their end. Every operation in a batch took as
     /// long as the batch; [`busy_time`](Self::busy_time) is the actual cost.
     pub fn operation_time(&self, key: KeyType, accelerator: AcceleratorKind) -> HistogramValues {
@@ -193,12 +197,12 @@ impl HandshakeStats {
 
     /// Time that threads have spent computing in an accelerator.
     pub fn busy_time(&self, accelerator: AcceleratorKind) -> Duration {
-        Duration::from_nanos(self.busy_ns[accelerator as usize].load(Ordering::Relaxed))
+        Duration::from_nanos(self.busy_ns[accelerator as usize].get())
     }
 
     /// Calls of `batch` by the number of operations computed, from one to [`RSA_LANES`].
     pub fn batches(&self) -> [u64; RSA_LANES] {
-        array::from_fn(|index| self.batches[index].load(Ordering::Relaxed))
+        array::from_fn(|index| self.batches[index].get())
     }
 
     /// Operations that ended, failed ones included.
@@ -223,13 +227,13 @@ impl HandshakeStats {
 
     /// Counts time that a thread has spent computing.
     pub fn record_busy(&self, accelerator: AcceleratorKind, time: Duration) {
-        self.busy_ns[accelerator as usize].fetch_add(nanoseconds(time), Ordering::Relaxed);
+        self.busy_ns[accelerator as usize].add(nanoseconds(time));
     }
 
     /// Counts a call of `batch` that computed `operations`.
     pub fn record_batch(&self, operations: usize) {
         if let Some(calls) = operations.checked_sub(1).and_then(|n| self.batches.get(n)) {
-            calls.fetch_add(1, Ordering::Relaxed);
+            calls.add(1);
         }
     }
 }
@@ -247,85 +251,6 @@ impl fmt::Debug for HandshakeStats {
             .field("queued_jobs", &self.queued_jobs)
             .field("queued_flights", &self.queued_flights)
             .finish_non_exhaustive()
-    }
-}
-
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds to it.
-    pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    /// The number.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// A level that any thread raises and lowers.
-#[derive(Debug, Default)]
-pub struct Gauge(AtomicI64);
-
-impl Gauge {
-    /// Raises it by `n`.
-    pub fn raise(&self, n: usize) {
-        self.0.fetch_add(n as i64, Ordering::Relaxed);
-    }
-
-    /// Lowers it by `n`.
-    pub fn lower(&self, n: usize) {
-        self.0.fetch_sub(n as i64, Ordering::Relaxed);
-    }
-
-    /// The level.
-    pub fn get(&self) -> u64 {
-        u64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-}
-
-/// Durations, counted by size in the buckets of [`BUCKET_BOUNDS`].
-#[derive(Debug, Default)]
-pub struct Histogram {
-    buckets: [AtomicU64; BUCKET_BOUNDS.len() + 1],
-    sum_ns: AtomicU64,
-}
-
-impl Histogram {
-    /// Counts one duration.
-    pub fn record(&self, time: Duration) {
-        let bucket = BUCKET_BOUNDS.partition_point(|bound| *bound < time);
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_ns.fetch_add(nanoseconds(time), Ordering::Relaxed);
-    }
-
-    /// The counts so far. A duration being recorded at the same time may be in the sum but not yet
-    /// in the buckets, or the reverse.
-    pub fn values(&self) -> HistogramValues {
-        HistogramValues {
-            buckets: array::from_fn(|index| self.buckets[index].load(Ordering::Relaxed)),
-            sum: Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed)),
-        }
-    }
-}
-
-/// The counts of a [`Histogram`] at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HistogramValues {
-    /// Durations in each bucket of [`BUCKET_BOUNDS`] (not cumulative), followed by those above all
-    /// bounds.
-    pub buckets: [u64; BUCKET_BOUNDS.len() + 1],
-    /// Their sum.
-    pub sum: Duration,
-}
-
-impl HistogramValues {
-    /// How many there were.
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
     }
 }
 

@@ -139,6 +139,23 @@ pub enum Refusal {
     },
 }
 
+/// Every name of a [`Refusal`].
+pub const KTLS_REFUSALS: [&str; 13] = [
+    "disabled",
+    "not_tcp",
+    "protocol",
+    "suite",
+    "call_failed",
+    "no_module",
+    "attach_refused",
+    "suite_unsupported",
+    "corrupts",
+    "no_rekey",
+    "no_loopback",
+    "self_test_failed",
+    "not_probed",
+];
+
 impl Refusal {
     /// `$ssl_ktls_reason`: one word.
     pub fn name(&self) -> &'static str {

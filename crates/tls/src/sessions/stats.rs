@@ -3,8 +3,9 @@
 //! One [`SessionStats`] serves all servers and workers. It costs a few atomic additions per
 //! handshake, which are negligible.
 
+use sealane_counters::{Counter, Placed};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// How a session was resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,52 +159,62 @@ impl EarlyVerdict {
 }
 
 /// The counters. They only grow.
-#[derive(Default)]
-pub struct SessionStats {
-    full: AtomicU64,
-    resumed: [AtomicU64; Resumed::ALL.len()],
-    missed: [AtomicU64; Missed::ALL.len()],
-    early: [AtomicU64; EarlyVerdict::ALL.len()],
+pub struct SessionStats(Placed<Counts>);
+
+impl Default for SessionStats {
+    /// The counters of the server.
+    fn default() -> SessionStats {
+        SessionStats(Placed::named("tls sessions"))
+    }
+}
+
+#[derive(Default, FromBytes, IntoBytes)]
+#[repr(C)]
+struct Counts {
+    full: Counter,
+    resumed: [Counter; Resumed::ALL.len()],
+    missed: [Counter; Missed::ALL.len()],
+    early: [Counter; EarlyVerdict::ALL.len()],
 }
 
 impl SessionStats {
     /// Completed full handshakes.
     pub fn full(&self) -> u64 {
-        self.full.load(Ordering::Relaxed)
+        self.0.full.get()
     }
 
     /// Handshakes completed by resuming in this way.
     pub fn resumed(&self, kind: Resumed) -> u64 {
-        self.resumed[kind as usize].load(Ordering::Relaxed)
+        self.0.resumed[kind as usize].get()
     }
 
     /// Full handshakes of clients that offered a session, by the reason it was not resumed. Clients
     /// that offered none are in [`full`](Self::full) only.
     pub fn missed(&self, reason: Missed) -> u64 {
-        self.missed[reason as usize].load(Ordering::Relaxed)
+        self.0.missed[reason as usize].get()
     }
 
     /// Handshakes that offered early data to a server that takes it, by verdict
     /// (and, under `MethodRefused`, requests in early data answered with 425).
     pub fn early_data(&self, verdict: EarlyVerdict) -> u64 {
-        self.early[verdict as usize].load(Ordering::Relaxed)
+        self.0.early[verdict as usize].get()
     }
 
     pub(crate) fn count_full(&self) {
-        self.full.fetch_add(1, Ordering::Relaxed);
+        self.0.full.add(1);
     }
 
     pub(crate) fn count_resumed(&self, kind: Resumed) {
-        self.resumed[kind as usize].fetch_add(1, Ordering::Relaxed);
+        self.0.resumed[kind as usize].add(1);
     }
 
     pub(crate) fn count_missed(&self, reason: Missed) {
-        self.missed[reason as usize].fetch_add(1, Ordering::Relaxed);
+        self.0.missed[reason as usize].add(1);
     }
 
     /// Counts a verdict reached outside: a request in early data that was refused for its method.
     pub fn count_early_data(&self, verdict: EarlyVerdict) {
-        self.early[verdict as usize].fetch_add(1, Ordering::Relaxed);
+        self.0.early[verdict as usize].add(1);
     }
 }
 

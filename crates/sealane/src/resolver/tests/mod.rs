@@ -12,6 +12,7 @@ use std::time::Instant;
 
 fn conf(servers: &[SocketAddr]) -> model::Resolver {
     model::Resolver {
+        status_zone: None,
         servers: servers.to_vec(),
         valid: None,
         ipv4: true,

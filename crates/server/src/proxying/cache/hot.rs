@@ -25,7 +25,7 @@ const OBJECTS_OF_A_PART: u64 = 8;
 
 /// The responses of a zone that are in memory. Which ones stay is decided by how often and how
 /// lately they were asked for (S3-FIFO), so one pass over many keys does not drive them out.
-pub(super) struct HotResponses {
+pub(crate) struct HotResponses {
     responses: Cache<Hash, Arc<HotResponse>, ByBytes>,
     max_object_bytes: AtomicU64,
 }
@@ -91,6 +91,11 @@ impl HotResponses {
         if self.responses.capacity() != bytes {
             self.responses.set_capacity(bytes);
         }
+    }
+
+    /// Bytes in memory, and how many there may be.
+    pub(crate) fn memory_bytes(&self) -> (u64, u64) {
+        (self.responses.weight(), self.responses.capacity())
     }
 
     /// The response of a key, as it was; the caller asks the index whether it still is.

@@ -82,7 +82,7 @@ pub(crate) struct CacheState {
     lookup: rfc9111::CacheLookup,
 }
 
-/// `$upstream_cache_status`.
+/// `$upstream_cache_status`, in the order of [`sealane_cache::CACHE_STATUSES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CacheStatus {
     Miss,
@@ -110,6 +110,14 @@ impl CacheStatus {
 }
 
 impl CacheState {
+    /// Counts the response, of whose body so many bytes were sent.
+    pub(crate) fn count(&self, sent_bytes: u64) {
+        let counts = self.zone.index.counts();
+        let status = self.status as usize;
+        counts.responses[status].add(1);
+        counts.sent[status].add(sent_bytes);
+    }
+
     /// Where the file is written before it has its name; `None` is beside its place.
     fn temp_path(&self, pass: &PassRuntime) -> Option<Arc<TempPath>> {
         let is_used = self.path.use_temp_path;

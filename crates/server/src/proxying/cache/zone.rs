@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// A zone of cached responses (`*_cache_path`).
 pub(crate) struct CacheZone {
     /// Its keys and files.
-    pub(super) index: Arc<Zone<Fill>>,
+    pub(crate) index: Arc<Zone<Fill>>,
     /// The responses that are asked for most.
-    pub(super) hot: HotResponses,
+    pub(crate) hot: HotResponses,
 }
 
 impl CacheZone {

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
+use sealane_counters::{BUCKET_BOUNDS, Histogram, Level};
 
 #[test]
 fn a_duration_is_counted_in_the_bucket_that_its_bound_names() {
@@ -70,7 +71,7 @@ fn keys_are_told_apart_by_what_they_cost() {
 
 #[test]
 fn a_level_that_is_lowered_first_is_not_negative() {
-    let gauge = Gauge::default();
+    let gauge = Level::default();
     gauge.lower(2);
     assert_eq!(gauge.get(), 0);
     gauge.raise(3);

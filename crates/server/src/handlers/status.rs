@@ -1,0 +1,113 @@
+//! `metrics`, `api` and `console`: what is counted.
+//!
+//! The numbers are read, and the response is made, on a disk thread: with a thousand servers it
+//! takes milliseconds, which a worker thread does not have.
+
+mod api;
+
+use super::Outcome;
+use crate::exchange::{ContentType, Exchange};
+use crate::metrics;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sealane_conf::model::{Matcher, StatusView};
+use sealane_http::{Method, StatusCode};
+use sealane_io::disk;
+use std::sync::{Arc, LazyLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The media type of OpenMetrics, as its specification has it.
+const OPEN_METRICS: &[u8] = b"application/openmetrics-text; version=1.0.0; charset=utf-8";
+const JSON: &[u8] = b"application/json";
+
+/// The page: one file, with style and script.
+const CONSOLE: &str = include_str!("status/console.html");
+
+/// What the page may do: run its own script, and ask this server.
+static CONSOLE_POLICY: LazyLock<String> = LazyLock::new(|| {
+    let (style, script) = (digest_of("style"), digest_of("script"));
+    format!(
+        "default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; \
+         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    )
+});
+
+/// The SHA-256 sum of the element's content, in Base64 (CSP Level 3, section 6.7.2.2).
+fn digest_of(element: &str) -> String {
+    let (start, end) = (format!("<{element}>"), format!("</{element}>"));
+    let content = CONSOLE
+        .split_once(&*start)
+        .and_then(|(_, rest)| rest.split_once(&*end));
+    let (content, _) = content.expect("the page has one of each");
+    STANDARD.encode(sealane_tls::sha256(content.as_bytes()))
+}
+
+/// Answers with what the location shows.
+pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome {
+    if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
+        return Outcome::Status(StatusCode::NOT_ALLOWED);
+    }
+    let mut args = exchange.request.args().split(|byte| *byte == b'&');
+    let in_json = args.any(|arg| arg == b"format=json");
+    let process = Arc::clone(&exchange.worker.process);
+    match view {
+        StatusView::Console if !in_json => {
+            for (name, value) in [
+                ("Content-Security-Policy", CONSOLE_POLICY.as_str()),
+                ("X-Content-Type-Options", "nosniff"),
+                ("Referrer-Policy", "no-referrer"),
+            ] {
+                let _ = exchange
+                    .response
+                    .headers
+                    .push(name.as_bytes(), value.as_bytes());
+            }
+            respond(exchange, b"text/html; charset=utf-8", CONSOLE.to_owned());
+        }
+        StatusView::Metrics if !in_json => {
+            let text = disk::run(move || metrics::collect(&process).text()).await;
+            respond(exchange, OPEN_METRICS, text);
+        }
+        StatusView::Metrics | StatusView::Console => {
+            let text = disk::run(move || metrics::collect(&process).json(unix_time())).await;
+            respond(exchange, JSON, text);
+        }
+        StatusView::Api => {
+            let path = path_below(exchange);
+            let (status, text) = match disk::run(move || api::answer(&process, &path)).await {
+                Ok(text) => (StatusCode::OK, text),
+                Err(text) => (StatusCode::NOT_FOUND, text),
+            };
+            respond(exchange, JSON, text);
+            exchange.response.status = status;
+        }
+    }
+    Outcome::Answered
+}
+
+fn respond(exchange: &mut Exchange, content_type: &[u8], text: String) {
+    let response = &mut exchange.response;
+    let _ = response.headers.push(b"Cache-Control", b"no-store");
+    response.status = StatusCode::OK;
+    response.content_type = ContentType::new(content_type);
+    response.content_length = Some(text.len() as u64);
+    response.body.push_bytes(text);
+}
+
+/// What follows the location's prefix in the URI.
+fn path_below(exchange: &Exchange) -> String {
+    let location = &exchange.snapshot.location(exchange.location).location;
+    let prefix: &[u8] = match location.as_ref().map(|location| &location.matcher) {
+        Some(Matcher::Prefix { prefix, .. } | Matcher::Exact(prefix)) => prefix,
+        _ => b"",
+    };
+    let uri = &exchange.request.uri;
+    let rest = uri.strip_prefix(prefix).unwrap_or(uri);
+    String::from_utf8_lossy(rest).into_owned()
+}
+
+fn unix_time() -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0.0, |now| now.as_secs_f64())
+}

@@ -1,0 +1,120 @@
+//! Names and formats.
+
+use super::collect;
+use crate::testing::Site;
+use crate::worker::{Process, Worker};
+use sealane_tls::{AcceleratorKind, EarlyVerdict, KeyType};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn process_of(workers: Vec<Arc<Worker>>) -> Arc<Process> {
+    let process = Arc::new(Process::default());
+    process.set_workers(workers);
+    process
+}
+
+fn assert_lines(text: &str, expected: &[&str]) {
+    for line in expected {
+        assert!(text.lines().any(|known| known == *line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn sums_over_threads_under_stable_names() {
+    let site = Site::new("");
+    let workers = vec![site.another_worker(|_| {}), site.another_worker(|_| {})];
+    workers[0].counters.requests.add(40);
+    workers[1].counters.requests.add(2);
+    workers[1].counters.active.add(3);
+    workers[1].counters.ktls_on.add(1);
+    workers[0].counters.ktls_off[0].add(5);
+    for worker in &workers {
+        worker.counters.http2.streams_opened.add(3);
+        worker.counters.http2.ping_floods.add(1);
+    }
+    let snapshot = workers[0].current.snapshot();
+    snapshot
+        .session_stats()
+        .count_early_data(EarlyVerdict::MethodRefused);
+    let text = collect(&process_of(workers)).text();
+    assert_lines(
+        &text,
+        &[
+            "# TYPE sealane_requests counter",
+            "sealane_requests_total 42",
+            "# TYPE sealane_connections_active gauge",
+            "sealane_connections_active 3",
+            "sealane_kernel_tls_connections_total 1",
+            "sealane_kernel_tls_refused_connections_total{reason=\"disabled\"} 5",
+            "sealane_http2_streams_opened_total 6",
+            "sealane_http2_floods_total{kind=\"ping\"} 2",
+            "sealane_http2_floods_total{kind=\"rapid_reset\"} 0",
+            "sealane_tls_handshakes_failed_total 0",
+            "sealane_tls_sessions_resumed_total{by=\"store\"} 0",
+            "sealane_tls_early_data_total{verdict=\"method_refused\"} 1",
+        ],
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn handshakes_are_told_by_key_and_accelerator() {
+    let site = Site::new("");
+    let worker = site.another_worker(|_| {});
+    let mut slot = worker.turns.place();
+    slot.set_in_flight(true);
+    let handshakes = worker.current.snapshot().handshakes.clone();
+    let stats = handshakes.stats();
+    stats.shed_handshakes.add(7);
+    stats.queued_jobs.raise(5);
+    stats.record_batch(8);
+    stats.record_batch(3);
+    for (time_us, is_ok) in [(150, true), (400, true), (400, false)] {
+        let time = Duration::from_micros(time_us);
+        stats.record_operation(KeyType::Rsa2048, AcceleratorKind::Batch, time, is_ok);
+    }
+    stats.record_busy(AcceleratorKind::Batch, Duration::from_millis(2500));
+    stats.flight_time.record(Duration::from_secs(20));
+    let families = collect(&process_of(vec![worker]));
+    let json: serde_json::Value = serde_json::from_str(&families.json(7.5)).expect("JSON");
+    let text = families.text();
+    assert_lines(
+        &text,
+        &[
+            "sealane_tls_handshakes_refused_total 7",
+            "sealane_tls_key_operations_failed_total 1",
+            "sealane_tls_key_operations_queued 5",
+            "sealane_tls_handshakes_away 1",
+            "sealane_tls_handshakes_waiting 0",
+            "# TYPE sealane_tls_key_operation_seconds histogram",
+            "sealane_tls_key_operation_seconds_count{key=\"rsa2048\",accelerator=\"batch\"} 3",
+            "sealane_tls_key_operation_seconds_bucket{le=\"0.0002\",key=\"rsa2048\",accelerator=\"batch\"} 1",
+            "sealane_tls_key_operation_seconds_bucket{le=\"0.0005\",key=\"rsa2048\",accelerator=\"batch\"} 3",
+            "sealane_tls_key_operation_seconds_bucket{le=\"+Inf\",key=\"rsa2048\",accelerator=\"batch\"} 3",
+            "sealane_tls_accelerator_busy_seconds_total{accelerator=\"batch\"} 2.5",
+            "sealane_tls_flight_seconds_bucket{le=\"10.0\"} 0",
+            "sealane_tls_flight_seconds_bucket{le=\"+Inf\"} 1",
+            "sealane_tls_flight_seconds_sum 20.0",
+            "sealane_tls_batch_operations_bucket{le=\"3.0\"} 1",
+            "sealane_tls_batch_operations_bucket{le=\"8.0\"} 2",
+            "sealane_tls_batch_operations_sum 11.0",
+        ],
+    );
+    assert!(
+        !text.contains("key=\"p256\""),
+        "nothing was computed with one"
+    );
+    assert_eq!(json["time"], 7.5);
+    let operations = &json["families"]["sealane_tls_key_operation_seconds"];
+    assert_eq!(
+        operations["labels"],
+        serde_json::json!(["key", "accelerator"])
+    );
+    assert_eq!(operations["samples"][0][0], "rsa2048");
+    assert_eq!(operations["samples"][0][2][0], 3);
+    assert_eq!(
+        json["families"]["sealane_tls_handshakes_refused"]["samples"][0][0],
+        7
+    );
+    drop(slot);
+}

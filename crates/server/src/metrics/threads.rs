@@ -1,0 +1,95 @@
+//! Connections, requests and HTTP/2, over all worker threads.
+
+use super::Families;
+use crate::counters::{Counters, Counts, Http2Counters};
+use crate::worker::Process;
+use sealane_tls::KTLS_REFUSALS;
+
+/// A counter: name, help, field.
+type CountRow = (&'static str, &'static str, fn(&Counts) -> u64);
+/// A level.
+type LevelRow = (&'static str, &'static str, fn(&Counters) -> i64);
+
+/// Rows of a table: `"name" "help" field;`.
+macro_rules! rows {
+    ($($name:literal $help:literal $($field:ident).+;)*) => {
+        &[$(($name, $help, |counters| counters.$($field).+.get())),*]
+    };
+}
+
+const COUNTS: &[CountRow] = rows! {
+    "connections_accepted" "Connections accepted" accepted;
+    "connections_handled" "Connections handled, not dropped for lack of a slot" handled;
+    "requests" "Requests" requests;
+    "tls_handshakes" "TLS handshakes completed" handshakes;
+    "tls_handshakes_resumed" "TLS handshakes that resumed a session" handshakes_resumed;
+    "tls_handshakes_failed" "TLS handshakes that failed" handshakes_failed;
+    "kernel_tls_connections" "Closed connections whose records the kernel sealed" ktls_on;
+    "panics" "Connections ended by a panic" panics;
+    "http2_streams_opened" "HTTP/2 streams opened" http2.streams_opened;
+    "http2_streams_refused"
+        "HTTP/2 streams refused because too many were open or the connection was ending"
+        http2.streams_refused;
+    "http2_resets_received" "HTTP/2 streams that clients reset before they had ended"
+        http2.resets_received;
+    "http2_stream_faults" "HTTP/2 streams reset because of what clients sent on them"
+        http2.stream_faults;
+    "http2_malformed_heads" "HTTP/2 requests with malformed heads or trailers"
+        http2.malformed_heads;
+    "http2_heads_too_large"
+        "HTTP/2 requests refused for the size or number of their header fields"
+        http2.heads_too_large;
+    "http2_connection_faults"
+        "HTTP/2 connections ended for protocol errors other than floods"
+        http2.connection_faults;
+};
+
+/// A value of a label, and its counter.
+type Http2Count = (&'static str, fn(&Http2Counters) -> u64);
+
+/// Reasons for which HTTP/2 connections were ended, by the value of the label `kind`.
+const HTTP2_FLOODS: &[Http2Count] = &[
+    ("rapid_reset", |c| c.rapid_reset_floods.get()),
+    ("continuation", |c| c.continuation_floods.get()),
+    ("header_bomb", |c| c.header_bombs.get()),
+    ("settings", |c| c.settings_floods.get()),
+    ("ping", |c| c.ping_floods.get()),
+    ("empty_frame", |c| c.empty_frame_floods.get()),
+    ("priority", |c| c.priority_floods.get()),
+    ("window_update", |c| c.window_update_floods.get()),
+    ("unread_reply", |c| c.unread_reply_floods.get()),
+];
+
+const LEVELS: &[LevelRow] = rows! {
+    "connections_active" "Open connections" active;
+    "connections_reading" "Connections whose request head is being read" reading;
+    "connections_writing" "Connections whose response is being prepared or sent" writing;
+    "connections_waiting" "Idle keep-alive connections" waiting;
+};
+
+pub(super) fn collect(families: &mut Families, process: &Process) {
+    for (name, help, read) in COUNTS {
+        families.counter(name, help).is(process.total(read));
+    }
+    for (name, help, read) in LEVELS {
+        families.gauge(name, help).is(process.level(read));
+    }
+    families
+        .counter("http2_floods", "HTTP/2 connections ended for a flood")
+        .by(&["kind"])
+        .each(HTTP2_FLOODS.iter().map(|(kind, read)| {
+            let sum = process.total(|counts| read(&counts.http2));
+            (*kind, sum)
+        }));
+    let reasons = KTLS_REFUSALS.into_iter().chain(["small_response"]);
+    families
+        .counter(
+            "kernel_tls_refused_connections",
+            "Closed TLS connections without kernel TLS, by reason",
+        )
+        .by(&["reason"])
+        .each(reasons.enumerate().map(|(at, reason)| {
+            let sum = process.total(|counts| counts.ktls_off[at].get());
+            (reason, sum)
+        }));
+}
