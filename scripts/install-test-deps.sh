@@ -23,6 +23,7 @@
 #   python3             a small SCGI server for scgi_pass
 #   gunicorn            an application server behind proxy_pass
 #   python3-websockets  a WebSocket server behind proxy_pass, and its clients
+#   python3-prometheus-client, prometheus  parsers of metrics, and promtool
 #   python3-grpcio      a gRPC service, and its client, for grpc_pass
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -30,6 +31,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 source ./packages.sh
 
 packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached faketime
-  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-websockets bind9-dnsutils)
+  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"

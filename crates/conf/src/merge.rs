@@ -391,7 +391,7 @@ fn main_of(options: &Options, draft: MainDraft) -> Main {
         worker_seccomp: draft.worker_seccomp.unwrap_or_default(),
         worker_landlock: draft.worker_landlock.unwrap_or_default(),
         log_queue_bytes: draft.log_queue_size.unwrap_or(4 << 20),
-        counter_memory_bytes: draft.counter_memory.unwrap_or(64 << 20),
+        metrics_memory_bytes: draft.metrics_memory.unwrap_or(64 << 20),
         worker_shutdown_timeout: draft.worker_shutdown_timeout,
         working_directory: draft.working_directory,
         error_logs: main_error_logs(options, &draft.error_logs),

@@ -314,13 +314,13 @@ pub(crate) fn prepare(
 
 /// Makes the memory for what all processes of the server count, before anything has counters.
 fn share_counters(config: &Config, journal: &Journal) {
-    let bytes = usize::try_from(config.main.counter_memory_bytes).unwrap_or(usize::MAX);
+    let bytes = usize::try_from(config.main.metrics_memory_bytes).unwrap_or(usize::MAX);
     if let Err(error) = sealane_counters::share(bytes) {
         note!(
             journal,
             Warn,
             "{bytes} bytes for counters cannot be allocated ({}): each process counts for itself; \
-             reduce \"counter_memory\"",
+             reduce \"metrics_memory\"",
             OsError(&error)
         );
     }

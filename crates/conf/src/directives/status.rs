@@ -28,7 +28,7 @@ pub(super) const MODULE: Module = Module {
             status_zone,
         ),
         Row::new(
-            "counter_memory",
+            "metrics_memory",
             MAIN,
             ONE,
             "64m",
@@ -38,10 +38,10 @@ pub(super) const MODULE: Module = Module {
              memory. Where there is no more room, a worker process counts for itself. Changing \
              it requires a restart. A directive of Sealane.",
             |b, c| {
-                c.size(&mut b.main.counter_memory)?;
-                match b.main.counter_memory {
+                c.size(&mut b.main.metrics_memory)?;
+                match b.main.metrics_memory {
                     Some(bytes) if bytes < MIN_COUNTER_BYTES => {
-                        Err(Fault::at(1, "\"counter_memory\" must be at least 1m"))
+                        Err(Fault::at(1, "\"metrics_memory\" must be at least 1m"))
                     }
                     _ => Ok(()),
                 }

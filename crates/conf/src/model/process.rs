@@ -38,8 +38,8 @@ pub struct Main {
     pub error_logs: Vec<ErrorLog>,
     /// `log_queue_size` (Sealane): bytes that wait for one log at most. Default 4m.
     pub log_queue_bytes: u64,
-    /// `counter_memory` (Sealane): bytes for what is counted. Default 64m.
-    pub counter_memory_bytes: u64,
+    /// `metrics_memory` (Sealane): bytes for what is counted. Default 64m.
+    pub metrics_memory_bytes: u64,
     /// `env` lines.
     pub env: Vec<EnvVar>,
 }

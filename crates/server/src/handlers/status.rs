@@ -18,6 +18,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The media type of OpenMetrics, as its specification has it.
 const OPEN_METRICS: &[u8] = b"application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// That of the format before.
+const CLASSIC: &[u8] = b"text/plain; version=0.0.4; charset=utf-8";
 const JSON: &[u8] = b"application/json";
 
 /// The page: one file, with style and script.
@@ -65,9 +67,13 @@ pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome
             }
             respond(exchange, b"text/html; charset=utf-8", CONSOLE.to_owned());
         }
-        StatusView::Metrics if !in_json => {
+        StatusView::Metrics if !in_json && asks_for_open_metrics(exchange) => {
             let text = disk::run(move || metrics::collect(&process).text()).await;
             respond(exchange, OPEN_METRICS, text);
+        }
+        StatusView::Metrics if !in_json => {
+            let text = disk::run(move || metrics::collect(&process).classic_text()).await;
+            respond(exchange, CLASSIC, text);
         }
         StatusView::Metrics | StatusView::Console => {
             let text = disk::run(move || metrics::collect(&process).json(unix_time())).await;
@@ -84,6 +90,16 @@ pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome
         }
     }
     Outcome::Answered
+}
+
+/// Whether the client names OpenMetrics in `Accept`, as Prometheus does.
+fn asks_for_open_metrics(exchange: &Exchange) -> bool {
+    let request = &exchange.request;
+    let accept = request.head.get_by_name(&request.buffer, b"accept");
+    accept.is_some_and(|value| {
+        let value = value.of(&request.buffer);
+        memchr::memmem::find(value, b"application/openmetrics-text").is_some()
+    })
 }
 
 fn respond(exchange: &mut Exchange, content_type: &[u8], text: String) {

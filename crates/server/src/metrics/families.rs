@@ -9,6 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 use sealane_counters::{BUCKET_BOUNDS, HistogramValues};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use smallvec::SmallVec;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -86,7 +87,35 @@ impl Families {
         self.0.last_mut().expect("it was pushed just now")
     }
 
+    /// Prometheus' text format 0.0.4, for those who do not ask for OpenMetrics: there `_total` is
+    /// a part of a counter's name, and units and the end are not marked.
+    pub fn classic_text(self) -> String {
+        let counters = self.0.iter().filter(|family| family.kind == Kind::Counter);
+        let counters: HashSet<String> = counters.map(Family::full_name).collect();
+        let mut text = String::new();
+        for line in self.text().lines() {
+            let mut words = line.splitn(4, ' ');
+            match (words.next(), words.next(), words.next(), words.next()) {
+                (Some("#"), Some("EOF"), ..) | (Some("#"), Some("UNIT"), ..) => continue,
+                (Some("#"), Some(what), Some(name), Some(rest)) => {
+                    let total = if counters.contains(name) {
+                        "_total"
+                    } else {
+                        ""
+                    };
+                    text.push_str(&format!("# {what} {name}{total} {rest}"));
+                }
+                _ => text.push_str(line),
+            }
+            text.push('\n');
+        }
+        text
+    }
+
     /// OpenMetrics' text format.
+    ///
+    /// # Panics
+    /// Never: a string can always be written to.
     pub fn text(self) -> String {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register_collector(Box::new(self));
@@ -200,6 +229,10 @@ impl Collector for Families {
             };
             let unit = family.unit.as_ref();
             let mut metric = encoder.encode_descriptor(family.name, family.help, unit, kind)?;
+            if let ([], [sample]) = (family.labels, &family.samples[..]) {
+                encode(&sample.value, family.kind, metric)?;
+                continue;
+            }
             for sample in &family.samples {
                 let names = family.labels.iter();
                 let labels: SmallVec<[(&str, &str); 3]> = names

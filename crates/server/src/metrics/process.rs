@@ -233,15 +233,15 @@ fn memory(families: &mut Families) {
     let usage = usage();
     families
         .gauge(
-            "counter_memory",
-            "Memory that counters take (counter_memory)",
+            "metrics_memory",
+            "Memory that counters take (metrics_memory)",
         )
         .in_unit(Unit::Bytes)
         .is(usage.used_bytes);
     families
         .gauge(
-            "counter_memory_limit",
-            "Memory that counters may take (counter_memory)",
+            "metrics_memory_limit",
+            "Memory that counters may take (metrics_memory)",
         )
         .in_unit(Unit::Bytes)
         .is(usage.total_bytes);

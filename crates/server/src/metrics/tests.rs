@@ -36,7 +36,8 @@ fn sums_over_threads_under_stable_names() {
     snapshot
         .session_stats()
         .count_early_data(EarlyVerdict::MethodRefused);
-    let text = collect(&process_of(workers)).text();
+    let process = process_of(workers);
+    let (text, classic) = (collect(&process).text(), collect(&process).classic_text());
     assert_lines(
         &text,
         &[
@@ -55,6 +56,19 @@ fn sums_over_threads_under_stable_names() {
         ],
     );
     assert!(text.ends_with("# EOF\n"));
+    assert_lines(
+        &classic,
+        &[
+            "# TYPE sealane_requests_total counter",
+            "sealane_requests_total 42",
+            "# TYPE sealane_connections_active gauge",
+            "# TYPE sealane_tls_handshake_seconds histogram",
+        ],
+    );
+    assert!(
+        !classic.contains("# EOF") && !classic.contains("# UNIT"),
+        "{classic}"
+    );
 }
 
 #[test]
