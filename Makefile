@@ -61,7 +61,8 @@ asan: test-deps ## the tests of handshakes with AddressSanitizer, in the server,
 
 vm-test: build-deps vm-deps ## kernel TLS in Debian's kernels under QEMU, all but the counts of a soak
 	scripts/peers/build-nginx.sh
-	SEALANE_VM_EVERYTHING=1 $(CARGO) test --locked -p sealane-vm
+	$(CARGO) build --profile quick --locked -p sealane
+	SEALANE_VM_EVERYTHING=1 SEALANE_BINARY=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/quick/sealane $(CARGO) test --locked -p sealane-vm
 
 docs: build-deps ## the generated manual (docs/directives.md) and the API documentation
 	scripts/generate-docs.sh

@@ -19,13 +19,9 @@ started=$SECONDS
 # would be built anew.
 "$cargo" test --workspace --exclude sealane-vm --locked --no-run
 "$cargo" test -p sealane-vm --locked --no-run
-# The build for the guests of tests/vm: under emulation an unoptimised one takes too long.
-"$cargo" build --profile quick --locked -p sealane -p sealane-vm
 target=$("$cargo" metadata --format-version 1 --no-deps --offline | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
 export SEALANE_BINARY="$target/debug/sealane"
-for binary in "$SEALANE_BINARY" "$target/quick/sealane"; do
-  [[ -x $binary ]] || { echo "run-tests: $binary was not built" >&2; exit 1; }
-done
+[[ -x $SEALANE_BINARY ]] || { echo "run-tests: $SEALANE_BINARY was not built" >&2; exit 1; }
 built=$((SECONDS - started))
 
 status=0
@@ -35,7 +31,7 @@ if [[ ${SEALANE_TEST_LONG:-} == 1 ]]; then
   "$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast --lib --bins --tests -- --ignored 2>&1 |
     tee -a "$output" || status=$?
 fi
-SEALANE_BINARY="$target/quick/sealane" "$cargo" test -p sealane-vm --locked --no-fail-fast "$@" 2>&1 |
+"$cargo" test -p sealane-vm --locked --no-fail-fast "$@" 2>&1 |
   tee -a "$output" || status=$?
 
 awk -v built="$built" -v total="$((SECONDS - started))" '

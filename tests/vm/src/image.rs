@@ -36,6 +36,24 @@ const PROGRAMS: [&str; 7] = [
     "busybox", "curl", "openssl", "strace", "tcpdump", "kmod", "mke2fs",
 ];
 
+/// The bytes of a program without its debug information, which is most of a test's build: an
+/// emulated processor takes long to unpack it.
+fn without_debug_information(program: &Path) -> Result<Vec<u8>, String> {
+    let stripped = std::env::temp_dir().join(format!("sealane-vm-{}", std::process::id()));
+    let status = Command::new("strip")
+        .args(["--strip-debug", "-o"])
+        .args([&stripped, program])
+        .stderr(std::process::Stdio::null())
+        .status();
+    let content = match status {
+        Ok(status) if status.success() => read(&stripped),
+        // A script, or a program of another kind.
+        _ => read(program),
+    };
+    let _ = std::fs::remove_file(stripped);
+    content
+}
+
 #[derive(Clone, Debug)]
 enum Entry {
     Directory,
@@ -103,7 +121,7 @@ impl Image {
     ///
     /// When the file cannot be read or a library is missing.
     pub fn add_program(&mut self, program: &Path, name: &str) -> Result<(), String> {
-        self.add_file(name, read(program)?, 0o755);
+        self.add_file(name, without_debug_information(program)?, 0o755);
         for library in libraries(program)? {
             let inside = library.strip_prefix("/").unwrap_or(&library).to_path_buf();
             if !self.0.contains_key(&inside) {

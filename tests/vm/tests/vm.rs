@@ -12,7 +12,7 @@ use sealane_vm::image::Image;
 use sealane_vm::kernels::{Kernel, cache};
 use sealane_vm::machine::Boot;
 use sealane_vm::protocol::{Request, Verdict};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +27,7 @@ fn main() -> ExitCode {
         eprintln!("vm: the guests are made for x86_64 and are left out on this machine");
         return libtest_mimic::run(&arguments, Vec::new()).exit_code();
     }
-    let programs = match Programs::find() {
-        Ok(programs) => programs,
-        Err(reason) => {
-            eprintln!("vm: {reason}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let programs = Programs::find();
     let request = request(&arguments);
     let cases = programs.cases(&request);
     let mut trials = Vec::new();
@@ -119,25 +113,13 @@ struct Programs {
 }
 
 impl Programs {
-    /// The builds of profile `quick`, brought up to date by cargo; `SEALANE_BINARY` names
-    /// another server.
-    fn find() -> Result<Programs, String> {
-        let test = std::env::current_exe().map_err(|error| error.to_string())?;
-        // A test runs as TARGET/PROFILE/deps/NAME-HASH.
-        let target = test
-            .ancestors()
-            .nth(3)
-            .ok_or("the test lies in no target directory")?;
-        let named = std::env::var_os("SEALANE_BINARY").map(PathBuf::from);
-        let mut packages = vec!["sealane-vm"];
-        if named.is_none() {
-            packages.push("sealane");
+    /// The driver beside this test, and the server that `SEALANE_BINARY` names or, without it, the
+    /// one that the other tests use.
+    fn find() -> Programs {
+        Programs {
+            sealane: sealane_tests::sealane_binary(),
+            driver: PathBuf::from(env!("CARGO_BIN_EXE_sealane-vm-guest")),
         }
-        build(target, &packages)?;
-        Ok(Programs {
-            sealane: named.unwrap_or_else(|| target.join("quick/sealane")),
-            driver: target.join("quick/sealane-vm-guest"),
-        })
     }
 
     /// The cases that the driver would run.
@@ -173,31 +155,5 @@ impl Programs {
             },
         );
         std::thread::spawn(move || boot.run(&image.archive(), &request, limit));
-    }
-}
-
-fn build(target: &Path, packages: &[&str]) -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args([
-        "build",
-        "--profile",
-        "quick",
-        "--locked",
-        "--quiet",
-        "--bins",
-    ]);
-    for package in packages {
-        command.args(["-p", package]);
-    }
-    let status = command
-        .arg("--target-dir")
-        .arg(target)
-        .current_dir(sealane_tests::repository())
-        .status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("cargo build --profile quick: {status}")),
-        Err(error) => Err(format!("cargo: {error}")),
     }
 }
