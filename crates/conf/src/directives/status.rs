@@ -124,3 +124,6 @@ fn view(b: &mut Build<'_>, _: &Call<'_>, view: StatusView) -> Result<(), Fault> 
     location.stub_status = false;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
