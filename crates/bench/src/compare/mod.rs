@@ -205,15 +205,13 @@ impl Comparison {
                 self.profile(case, stage, directory)?;
             }
         }
-        if self.turns == Turns::Pairs {
-            let names: Vec<_> = group.iter().map(|case| case.name).collect();
-            eprintln!(
-                "{:24} {} rounds in {:.0} s",
-                names.join(", "),
-                self.rounds,
-                started.elapsed().as_secs_f64()
-            );
-        }
+        let names: Vec<_> = group.iter().map(|case| case.name).collect();
+        watch.finished(&format!(
+            "{:24} {} rounds in {:.0} s",
+            names.join(", "),
+            self.rounds,
+            started.elapsed().as_secs_f64()
+        ));
         Ok((results, true))
     }
 

@@ -114,7 +114,7 @@ fn draw_bar(output: &mut String, chart: &Chart, bar: &Bar, top: u32, longest: f6
 
 /// As much of a reason as fits; the tables have all of it.
 fn first_words(reason: &str) -> String {
-    const LETTERS: usize = 60;
+    const LETTERS: usize = 36;
     match reason.char_indices().nth(LETTERS) {
         Some((end, _)) => format!("{}…", &reason[..end]),
         None => reason.to_owned(),

@@ -115,6 +115,9 @@ impl Watch for Progress {
         self.estimate.took(step.what, self.step_started.elapsed());
     }
 
+    /// The progress says as much.
+    fn finished(&mut self, _: &str) {}
+
     fn failed(&mut self, step: Step<'_>, error: Error) -> Verdict {
         let deadline = Instant::now() + SIGNAL_GRACE;
         while !self.is_interrupted() && Instant::now() < deadline {

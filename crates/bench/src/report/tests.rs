@@ -130,11 +130,11 @@ fn figures_stand_beside_published_ones() {
             ),
             case(
                 "tls12-ticket",
-                &[rounds(&[50.0, 52.0]), rounds(&[62.0, 64.0])],
+                &[rounds(&[50.0, 52.0]), rounds(&[62.0, 62.0])],
             ),
             case(
                 "tls12-ticket-stapled",
-                &[rounds(&[70.0, 80.0]), rounds(&[62.0, 64.0])],
+                &[rounds(&[70.0, 80.0]), rounds(&[62.0, 62.0])],
             ),
         ],
     ));

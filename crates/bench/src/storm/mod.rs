@@ -216,13 +216,13 @@ impl Storm {
                 }
             }
         }
-        eprintln!(
+        watch.finished(&format!(
             "{:9} on {} of the servers' cores: {} rounds in {:.0} s",
             key.name(),
             cpus.server.len(),
             self.rounds,
             started.elapsed().as_secs_f64()
-        );
+        ));
         Ok((result, true))
     }
 

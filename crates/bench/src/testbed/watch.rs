@@ -33,6 +33,9 @@ pub(crate) trait Watch {
     /// After each measurement that succeeded.
     fn measured(&mut self, step: Step<'_>);
 
+    /// After all rounds of something, which `text` says.
+    fn finished(&mut self, text: &str);
+
     /// After each that failed.
     fn failed(&mut self, step: Step<'_>, error: Error) -> Verdict;
 }
@@ -47,6 +50,10 @@ impl Watch for FirstErrorEnds {
     }
 
     fn measured(&mut self, _: Step<'_>) {}
+
+    fn finished(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
 
     fn failed(&mut self, _: Step<'_>, error: Error) -> Verdict {
         Verdict::Fail(error)

@@ -192,6 +192,12 @@ fn value(measurement: &Measurement) -> Option<f64> {
     Some(measurement.value)
 }
 
+/// Operations for a second of server CPU, which is what a busy core does in a second; in cases that
+/// count microseconds. Unlike the rate it does not depend on who else uses the machine.
+fn per_cpu_second(measurement: &Measurement) -> Option<f64> {
+    Some(1e6 / measurement.value)
+}
+
 /// Operations per second.
 fn rate(measurement: &Measurement) -> Option<f64> {
     measurement.rate_per_s

@@ -108,13 +108,13 @@ fn claims(figures: &Figures<'_>) -> Vec<Claim> {
 
 fn throughput(figures: &Figures<'_>) -> Chart {
     let published = S1.iter().map(|row| Bar {
-        label: format!("article: {}", row.system),
+        label: row.system.to_owned(),
         colour: Colour::Published,
         value: Summary::of(&[row.figures[0], row.figures[2], row.figures[1]])
             .ok_or_else(|| "not published".into()),
         system_share: None,
     });
-    let mut groups = vec![("published".to_owned(), published.collect())];
+    let mut groups = vec![("the article".to_owned(), published.collect())];
     for (case, title) in CASES {
         groups.push((title.into(), figures.bars(case, kilobytes, false)));
     }
@@ -130,7 +130,7 @@ fn cpu(figures: &Figures<'_>) -> Chart {
     let group = |(case, title): (&str, &str)| (title.to_owned(), figures.bars(case, value, true));
     Chart {
         title: "Server CPU for 1 GiB, seconds".into(),
-        legend: "Median and range; the dark part is user time, the light part system time. Shorter is cheaper."
+        legend: "Median and range; the full part is user time, the faint part system time. Shorter is cheaper."
             .into(),
         groups: CASES.into_iter().map(group).collect(),
         format: number,

@@ -1,6 +1,6 @@
 //! Full handshakes by suite, with and without an accelerator.
 
-use super::{Figures, rate, value};
+use super::{Figures, per_cpu_second, rate, value};
 use crate::report::{
     published::{Offload, S2},
     run::WITHOUT_OFFLOAD,
@@ -57,9 +57,9 @@ fn suites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn rates(figures: &Figures<'_>) -> Chart {
-    let group = |(case, suite): (&str, &str)| (suite.to_owned(), figures.bars(case, rate, false));
+    let group = |(case, suite): (&str, &str)| (suite.to_owned(), figures.bars(case, per_cpu_second, false));
     Chart {
-        title: "Full handshakes per second, one server core".into(),
+        title: "Full handshakes per second of one busy core".into(),
         legend: "Median and range. Longer is faster.".into(),
         groups: suites().map(group).collect(),
         format: thousands,
@@ -70,7 +70,7 @@ fn cpu(figures: &Figures<'_>) -> Chart {
     let group = |(case, suite): (&str, &str)| (suite.to_owned(), figures.bars(case, value, true));
     Chart {
         title: "Server CPU for a connection, µs".into(),
-        legend: "Median and range; the dark part is user time, the light part system time. Shorter is cheaper."
+        legend: "Median and range; the full part is user time, the faint part system time. Shorter is cheaper."
             .into(),
         groups: suites().map(group).collect(),
         format: number,
@@ -104,7 +104,7 @@ fn table(figures: &Figures<'_>) -> Table {
     }
     let before = ["suite", "Tengine with QAT", "Tengine without", "cores here"];
     Table {
-        caption: "Full handshakes per second, published and measured".into(),
+        caption: "Full handshakes per second as they were counted, published and here".into(),
         headings: figures.headings(&before, ""),
         rows,
     }

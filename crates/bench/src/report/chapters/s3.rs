@@ -1,6 +1,6 @@
 //! Sessions: what tickets, a cache, ECDHE and stapling change.
 
-use super::{Figures, rate, value};
+use super::{Figures, per_cpu_second, value};
 use crate::{
     Summary,
     report::{
@@ -31,9 +31,9 @@ pub(super) fn section(figures: &Figures<'_>) -> Section {
              first row were errors (\u{201c}Non-2xx\u{201d}), so that row cannot be compared with the others; and tickets \
              cannot change what a request costs on 24 connections that stay open."
                 .into(),
-            "Here each server has one core, every response is checked, and an unexpected one is a failure. Requests \
-             per second are those of that one core, so compare the factors between rows, not the rates with the \
-             study\u{2019}s. Gains are in server CPU for an operation, within rounds."
+            "Here every response is checked, and an unexpected one is a failure. Requests per second are those for a \
+             second of server CPU, which one busy core serves: compare the factors between rows, not the rates with \
+             the study\u{2019}s. Gains are in server CPU for an operation, within rounds."
                 .into(),
         ],
         claims: claims(figures),
@@ -94,17 +94,17 @@ fn rates(figures: &Figures<'_>, title: &str, of: fn(&Tuning) -> (&'static str, f
     let group = |row: &Tuning| {
         let (case, published) = of(row);
         let mut bars = vec![Bar {
-            label: "study: nginx 1.10.2, 6 cores".into(),
+            label: "study, 6 cores".into(),
             colour: Colour::Published,
             value: Summary::of(&[published]).ok_or_else(|| "not published".into()),
             system_share: None,
         }];
-        bars.extend(figures.bars(case, rate, false));
+        bars.extend(figures.bars(case, per_cpu_second, false));
         (row.configuration.to_owned(), bars)
     };
     Chart {
         title: title.into(),
-        legend: "Median and range; the study\u{2019}s on six cores, those measured here on one. Longer is faster."
+        legend: "Median and range; the study\u{2019}s of six cores, those measured here of one busy core. Longer is faster."
             .into(),
         groups: S3.iter().map(group).collect(),
         format: thousands,
@@ -121,7 +121,7 @@ fn cpu(figures: &Figures<'_>) -> Chart {
     };
     Chart {
         title: "Server CPU for a connection with one request, µs".into(),
-        legend: "Median and range; the dark part is user time, the light part system time. Shorter is cheaper."
+        legend: "Median and range; the full part is user time, the faint part system time. Shorter is cheaper."
             .into(),
         groups: published.chain(newer).map(group).collect(),
         format: number,
@@ -148,7 +148,7 @@ fn table(figures: &Figures<'_>) -> Table {
         headings.extend(["keep-alive", "close"].map(|kind| format!("{name}, {kind}")));
     }
     Table {
-        caption: "Requests per second: the study\u{2019}s six cores, and one core here".into(),
+        caption: "Requests per second: the study\u{2019}s six cores, and one busy core here".into(),
         headings,
         rows,
     }
@@ -159,9 +159,9 @@ fn measured(figures: &Figures<'_>, keep_alive: Option<&str>, close: &str) -> Vec
     for server in 0..figures.servers().len() {
         cells.push(keep_alive.map_or_else(
             || Cell::Missing("the same as above: resumption ends with the handshake".into()),
-            |case| Cell::summary(&figures.of(case, server, rate), thousands),
+            |case| Cell::summary(&figures.of(case, server, per_cpu_second), thousands),
         ));
-        cells.push(Cell::summary(&figures.of(close, server, rate), thousands));
+        cells.push(Cell::summary(&figures.of(close, server, per_cpu_second), thousands));
     }
     cells
 }

@@ -28,7 +28,7 @@ pub(super) fn section(figures: &Figures<'_>) -> Section {
     let cpu = |title: &str, cases: &[(&str, &str)]| {
         Chart {
         title: title.into(),
-        legend: "Median and range; the dark part is user time, the light part system time. Shorter is cheaper."
+        legend: "Median and range; the full part is user time, the faint part system time. Shorter is cheaper."
             .into(),
         groups: cases
             .iter()
