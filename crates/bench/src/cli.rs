@@ -42,8 +42,8 @@ enum Command {
     Compare(CompareArgs),
     /// Alternate servers and report how an established connection fares while others do handshakes
     Storm(StormArgs),
-    /// Write a page with published tables beside what is measured here. Exit status 1: something has
-    /// failed, and the page says what; 130: ended by a signal, with what was measured before
+    /// Write a page with published tables beside what is measured here. Exit status 1: something
+    /// has failed, and the page says what; 130: ended by a signal, with what was measured before
     Report(ReportArgs),
 }
 

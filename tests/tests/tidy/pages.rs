@@ -62,9 +62,9 @@ fn anchors(text: &str) -> BTreeSet<String> {
         });
         let anchor: String = kept.collect();
         let count = seen.entry(anchor.clone()).or_insert(0);
-        anchors.insert(match count {
+        anchors.insert(match *count {
             0 => anchor,
-            count => format!("{anchor}-{count}"),
+            again => format!("{anchor}-{again}"),
         });
         *count += 1;
     }

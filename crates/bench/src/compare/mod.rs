@@ -23,7 +23,7 @@ use crate::{
     Error,
     load::{self, Meter, Plan},
     testbed::{
-        Cpus, FirstErrorEnds, Running, Server, ServerCores, Site, Step, Verdict, Watch, kernel_tls,
+        Course, Cpus, FirstErrorEnds, Running, Server, ServerCores, Site, Turn, Watch, kernel_tls,
         order,
         origin::{Origin, OriginRequests},
     },
@@ -142,16 +142,16 @@ impl Comparison {
 
     /// What each measurement of a round measures, for all divisions of the cores; nothing that a
     /// server is left out of.
-    pub(crate) fn steps(&self) -> Result<Vec<String>, Error> {
+    pub(crate) fn agenda(&self) -> Result<Vec<String>, Error> {
         let cases = cases::select(&self.cases)?;
-        let mut steps = Vec::new();
+        let mut agenda = Vec::new();
         for cpus in self.divisions()? {
             for case in &cases {
-                let name = step_name(case, cpus.server.len());
-                steps.extend(self.able(case).map(|_| name.clone()));
+                let name = turn_name(case, cpus.server.len());
+                agenda.extend(self.able(case).map(|_| name.clone()));
             }
         }
-        Ok(steps)
+        Ok(agenda)
     }
 
     /// The assignment of cores, for each number of server cores.
@@ -224,29 +224,29 @@ impl Comparison {
         stage: Stage<'_>,
         watch: &mut dyn Watch,
     ) -> Result<bool, Error> {
-        let what = step_name(case, stage.cpus.server.len());
+        let what = turn_name(case, stage.cpus.server.len());
         for index in order(round, self.servers.len()) {
             let server = &self.servers[index];
             if result.obstacles[index].is_some() || result.failures[index].is_some() {
                 continue;
             }
-            let step = Step {
+            let turn = Turn {
                 what: &what,
                 server: &server.name,
                 round,
             };
-            if !watch.goes_on(step) {
+            if !watch.goes_on(turn) {
                 return Ok(false);
             }
             match self.measure(case, server, stage, Extra::Nothing) {
                 Ok(measurement) => {
                     result.add(index, measurement);
-                    watch.measured(step);
+                    watch.measured(turn);
                 }
-                Err(error) => match watch.failed(step, error.of(case, server)) {
-                    Verdict::Fail(error) => return Err(error),
-                    Verdict::GoOn(reason) => result.failures[index] = Some(reason),
-                    Verdict::Stop => return Ok(false),
+                Err(error) => match watch.failed(turn, error.of(case, server)) {
+                    Course::Fail(error) => return Err(error),
+                    Course::GoOn(reason) => result.failures[index] = Some(reason),
+                    Course::Stop => return Ok(false),
                 },
             }
         }
@@ -335,7 +335,7 @@ fn obstacle(case: &Case, server: &Server) -> Option<Cow<'static, str>> {
 }
 
 /// The case, and on how many cores if it is more than one.
-fn step_name(case: &Case, cores: usize) -> String {
+fn turn_name(case: &Case, cores: usize) -> String {
     match cores {
         1 => case.name.to_owned(),
         _ => format!("{} on {cores} cores", case.name),

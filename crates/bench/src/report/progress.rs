@@ -11,7 +11,7 @@ use sealane_sys::signal::{Signal, SignalQueue};
 
 use crate::{
     Error,
-    testbed::{Step, Verdict, Watch},
+    testbed::{Course, Turn, Watch},
 };
 
 /// How long after a failed measurement the signal may arrive that has also ended its server: a
@@ -27,15 +27,20 @@ pub(super) struct Progress {
     is_interrupted: bool,
     is_terminal: bool,
     started: Instant,
-    step_started: Instant,
+    turn_started: Instant,
     estimate: Estimate,
+    rounds: usize,
     done: usize,
     failures: usize,
 }
 
 impl Progress {
-    /// `steps` are the names of all measurements, of `measurement` each.
-    pub(super) fn new(steps: Vec<String>, measurement: Duration) -> Result<Self, Error> {
+    /// `turns` are the names of the measurements of a round, of `measurement` each.
+    pub(super) fn new(
+        turns: &[String],
+        rounds: usize,
+        measurement: Duration,
+    ) -> Result<Self, Error> {
         let signals = SignalQueue::open(&[Signal::Int, Signal::Term])
             .map_err(|source| Error::io("wait for signals", source))?;
         let now = Instant::now();
@@ -44,8 +49,9 @@ impl Progress {
             is_interrupted: false,
             is_terminal: io::stderr().is_terminal(),
             started: now,
-            step_started: now,
-            estimate: Estimate::new(steps, measurement + START_AND_STOP),
+            turn_started: now,
+            estimate: Estimate::new(turns, rounds, measurement + START_AND_STOP),
+            rounds,
             done: 0,
             failures: 0,
         })
@@ -79,14 +85,14 @@ impl Progress {
         }
     }
 
-    fn show(&self, step: Step<'_>) {
+    fn show(&self, turn: Turn<'_>) {
         let total = self.done + self.estimate.left();
         let line = format!(
             "{} of {total}  round {}  {}  {}  {} gone, about {} left",
             self.done + 1,
-            step.round + 1,
-            step.what,
-            step.server,
+            turn.round + 1,
+            turn.what,
+            turn.server,
             duration(self.started.elapsed()),
             duration(self.estimate.time_left())
         );
@@ -101,37 +107,39 @@ impl Progress {
 }
 
 impl Watch for Progress {
-    fn goes_on(&mut self, step: Step<'_>) -> bool {
+    fn goes_on(&mut self, turn: Turn<'_>) -> bool {
         if self.is_interrupted() {
             return false;
         }
-        self.show(step);
-        self.step_started = Instant::now();
+        self.show(turn);
+        self.turn_started = Instant::now();
         true
     }
 
-    fn measured(&mut self, step: Step<'_>) {
+    fn measured(&mut self, turn: Turn<'_>) {
         self.done += 1;
-        self.estimate.took(step.what, self.step_started.elapsed());
+        self.estimate.took(turn.what, self.turn_started.elapsed());
     }
 
     /// The progress says as much.
     fn finished(&mut self, _: &str) {}
 
-    fn failed(&mut self, step: Step<'_>, error: Error) -> Verdict {
+    fn failed(&mut self, turn: Turn<'_>, error: Error) -> Course {
         let deadline = Instant::now() + SIGNAL_GRACE;
         while !self.is_interrupted() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
         if self.is_interrupted {
-            return Verdict::Stop;
+            return Course::Stop;
         }
         self.failures += 1;
         self.done += 1;
-        self.estimate.took(step.what, self.step_started.elapsed());
+        self.estimate.took(turn.what, self.turn_started.elapsed());
+        let later_rounds = self.rounds.saturating_sub(turn.round + 1);
+        self.estimate.leave_out(turn.what, later_rounds);
         let reason = error.to_string();
         self.say(&format!("failed: {reason}"));
-        Verdict::GoOn(reason)
+        Course::GoOn(reason)
     }
 }
 
@@ -146,10 +154,10 @@ struct Estimate {
 }
 
 impl Estimate {
-    fn new(steps: Vec<String>, guess: Duration) -> Self {
+    fn new(turns: &[String], rounds: usize, guess: Duration) -> Self {
         let mut left = HashMap::new();
-        for step in steps {
-            *left.entry(step).or_insert(0) += 1;
+        for turn in turns {
+            *left.entry(turn.clone()).or_insert(0) += rounds;
         }
         Self {
             left,
@@ -163,12 +171,17 @@ impl Estimate {
     }
 
     fn took(&mut self, what: &str, time: Duration) {
-        if let Some(left) = self.left.get_mut(what) {
-            *left = left.saturating_sub(1);
-        }
+        self.leave_out(what, 1);
         let (count, sum) = self.taken.entry(what.to_owned()).or_default();
         *count += 1;
         *sum += time;
+    }
+
+    /// Some of a kind will not be measured, or have been.
+    fn leave_out(&mut self, what: &str, count: usize) {
+        if let Some(left) = self.left.get_mut(what) {
+            *left = left.saturating_sub(count);
+        }
     }
 
     /// By the mean of the same measurements, else by that of all.
@@ -205,15 +218,16 @@ mod tests {
 
     #[test]
     fn time_left_learns_from_what_was_measured() {
-        let steps = ["long", "short", "long", "short", "new"];
-        let mut estimate = Estimate::new(steps.map(str::to_owned).to_vec(), 3 * S);
+        let turns = ["long", "short", "long", "short", "new"];
+        let mut estimate = Estimate::new(&turns.map(str::to_owned), 1, 3 * S);
         assert_eq!((estimate.left(), estimate.time_left()), (5, 15 * S));
         estimate.took("long", 10 * S);
         estimate.took("short", 2 * S);
         // One more of each, and a new one that takes as long as the others in the mean.
         assert_eq!((estimate.left(), estimate.time_left()), (3, 18 * S));
         estimate.took("unknown", S);
-        assert_eq!(estimate.left(), 3);
+        estimate.leave_out("new", 2);
+        assert_eq!(estimate.left(), 2);
     }
 
     #[test]

@@ -84,14 +84,11 @@ impl Run {
             .iter()
             .map(|&chapter| Ok((chapter, self.task(chapter)?)))
             .collect::<Result<_, Error>>()?;
-        let mut steps = Vec::new();
+        let mut agenda = Vec::new();
         for (_, task) in &tasks {
-            let of_round = task.steps()?;
-            for _ in 0..self.rounds {
-                steps.extend_from_slice(&of_round);
-            }
+            agenda.extend(task.agenda()?);
         }
-        let mut progress = Progress::new(steps, self.measurement)?;
+        let mut progress = Progress::new(&agenda, self.rounds, self.measurement)?;
         let mut chapters = Vec::new();
         for (chapter, task) in tasks {
             let outcome = if progress.is_interrupted() {
@@ -230,10 +227,10 @@ impl Run {
 }
 
 impl Task {
-    fn steps(&self) -> Result<Vec<String>, Error> {
+    fn agenda(&self) -> Result<Vec<String>, Error> {
         match self {
-            Self::Comparison(comparison) => comparison.steps(),
-            Self::Storm(storm) => storm.steps(),
+            Self::Comparison(comparison) => comparison.agenda(),
+            Self::Storm(storm) => storm.agenda(),
         }
     }
 
@@ -392,7 +389,7 @@ mod tests {
         for chapter in Chapter::ALL {
             let task = run.task(chapter).expect("cores to measure on");
             assert!(
-                !task.steps().expect("known cases").is_empty(),
+                !task.agenda().expect("known cases").is_empty(),
                 "{chapter:?}"
             );
         }

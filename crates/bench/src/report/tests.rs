@@ -76,8 +76,8 @@ fn assert_once(page: &str, expected: &str) {
     assert_eq!(page.matches(expected).count(), 1, "{expected}\nin\n{page}");
 }
 
-/// Strictly, as XML: every element that is opened is closed in order, every attribute is quoted, and
-/// nothing else looks like markup.
+/// Strictly, as XML: every element that is opened is closed in order, every attribute is quoted,
+/// and nothing else looks like markup.
 fn assert_well_formed(page: &str) {
     let rest = page
         .strip_prefix("<!DOCTYPE html>\n")

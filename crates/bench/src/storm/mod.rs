@@ -28,8 +28,8 @@ use crate::{
         Protocol, Sample, TlsPlan,
     },
     testbed::{
-        Cpus, File, FirstErrorEnds, Listener, Neighbours, Ports, Running, Server, ServerCores,
-        Site, Step, Verdict, Watch, available_cpus, order,
+        Course, Cpus, File, FirstErrorEnds, Listener, Neighbours, Ports, Running, Server,
+        ServerCores, Site, Turn, Watch, available_cpus, order,
     },
 };
 use report::Latency;
@@ -120,7 +120,8 @@ impl Storm {
         self.run_watched(&mut FirstErrorEnds)
     }
 
-    /// Like [`Storm::run`], with somebody who decides what happens after an error, and when to stop.
+    /// Like [`Storm::run`], with somebody who decides what happens after an error, and when to
+    /// stop.
     pub(crate) fn run_watched(&self, watch: &mut dyn Watch) -> Result<Report, Error> {
         if self.rounds == 0 || self.servers.is_empty() || self.interval.is_zero() {
             return Err(Error::Usage(
@@ -150,15 +151,15 @@ impl Storm {
     }
 
     /// What each measurement of a round measures, for all divisions of the cores.
-    pub(crate) fn steps(&self) -> Result<Vec<String>, Error> {
-        let mut steps = Vec::new();
+    pub(crate) fn agenda(&self) -> Result<Vec<String>, Error> {
+        let mut agenda = Vec::new();
         for cpus in self.divisions()? {
             for &key in self.keys() {
-                let name = step_name(key, cpus.server.len());
-                steps.extend(self.servers.iter().map(|_| name.clone()));
+                let name = turn_name(key, cpus.server.len());
+                agenda.extend(self.servers.iter().map(|_| name.clone()));
             }
         }
-        Ok(steps)
+        Ok(agenda)
     }
 
     fn divisions(&self) -> Result<Vec<Cpus>, Error> {
@@ -181,13 +182,13 @@ impl Storm {
         cpus: &Cpus,
         watch: &mut dyn Watch,
     ) -> Result<(StormResult, bool), Error> {
-        let what = step_name(key, cpus.server.len());
+        let what = turn_name(key, cpus.server.len());
         let started = Instant::now();
         let mut result = StormResult::new(key, cpus, self.servers.len());
         for round in 0..self.rounds {
             for index in order(round, self.servers.len()) {
                 let server = &self.servers[index];
-                let step = Step {
+                let turn = Turn {
                     what: &what,
                     server: &server.name,
                     round,
@@ -195,13 +196,13 @@ impl Storm {
                 if result.failures[index].is_some() {
                     continue;
                 }
-                if !watch.goes_on(step) {
+                if !watch.goes_on(turn) {
                     return Ok((result, false));
                 }
                 let error = match self.measure(key, server, site, cpus) {
                     Ok(measurement) => {
                         result.add(index, measurement);
-                        watch.measured(step);
+                        watch.measured(turn);
                         continue;
                     }
                     Err(error) => Error::Server {
@@ -209,10 +210,10 @@ impl Storm {
                         reason: format!("storm of {} handshakes: {error}", key.name()),
                     },
                 };
-                match watch.failed(step, error) {
-                    Verdict::Fail(error) => return Err(error),
-                    Verdict::GoOn(reason) => result.failures[index] = Some(reason),
-                    Verdict::Stop => return Ok((result, false)),
+                match watch.failed(turn, error) {
+                    Course::Fail(error) => return Err(error),
+                    Course::GoOn(reason) => result.failures[index] = Some(reason),
+                    Course::Stop => return Ok((result, false)),
                 }
             }
         }
@@ -276,7 +277,7 @@ impl Storm {
 }
 
 /// The storm, and on how many of the servers' cores if it is more than one.
-fn step_name(key: StormKey, cores: usize) -> String {
+fn turn_name(key: StormKey, cores: usize) -> String {
     match cores {
         1 => format!("storm of {}", key.name()),
         _ => format!("storm of {} on {cores} cores", key.name()),

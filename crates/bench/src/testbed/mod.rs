@@ -27,7 +27,7 @@ pub(crate) use precedence::Precedence;
 pub use server::Server;
 pub(crate) use server::{Running, ServerLabel};
 pub(crate) use site::{File, Listener, Ports, Site, server_name};
-pub(crate) use watch::{FirstErrorEnds, Step, Verdict, Watch};
+pub(crate) use watch::{Course, FirstErrorEnds, Turn, Watch};
 
 /// The order of `count` servers in a round. Every other round is reversed, so that drift of the
 /// machine affects all equally.

@@ -57,7 +57,8 @@ fn suites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn rates(figures: &Figures<'_>) -> Chart {
-    let group = |(case, suite): (&str, &str)| (suite.to_owned(), figures.bars(case, per_cpu_second, false));
+    let group =
+        |(case, suite): (&str, &str)| (suite.to_owned(), figures.bars(case, per_cpu_second, false));
     Chart {
         title: "Full handshakes per second of one busy core".into(),
         legend: "Median and range. Longer is faster.".into(),

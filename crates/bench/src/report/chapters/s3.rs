@@ -161,7 +161,10 @@ fn measured(figures: &Figures<'_>, keep_alive: Option<&str>, close: &str) -> Vec
             || Cell::Missing("the same as above: resumption ends with the handshake".into()),
             |case| Cell::summary(&figures.of(case, server, per_cpu_second), thousands),
         ));
-        cells.push(Cell::summary(&figures.of(close, server, per_cpu_second), thousands));
+        cells.push(Cell::summary(
+            &figures.of(close, server, per_cpu_second),
+            thousands,
+        ));
     }
     cells
 }

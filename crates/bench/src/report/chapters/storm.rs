@@ -168,8 +168,8 @@ fn table(report: &Report) -> Table {
     }
 }
 
-/// How much others used the servers' cores, in the worst round; and whether the probe was delayed by
-/// the clients on its own core.
+/// How much others used the servers' cores, in the worst round; and whether the clients could delay
+/// the probe on its own core.
 fn disturbance(rounds: &[Measurement]) -> String {
     let share = rounds.iter().map(|storm| storm.neighbours_share);
     let worst = share.fold(0.0, f64::max) * 100.0;
