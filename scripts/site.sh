@@ -25,6 +25,8 @@ copy() {
 
 for page in "${pages[@]}"; do
   copy "$page"
+  # mdBook makes the index of a directory from its README.md, and leaves links to it as they are.
+  sed -i -E 's#(\]\([^)]*)README\.md#\1index.md#g' "$work/src/$page"
 done
 # What pages link to and is no page: a file, or a directory of files.
 for page in "${pages[@]}"; do
