@@ -53,7 +53,7 @@ bench: build bench-deps ## Sealane against nginx on one pinned core, in ratios o
 	$(CARGO) build --release --locked -p sealane-bench
 	bench/run.sh $(BENCH_ARGS)
 
-report: build bench-deps ## sealane-report.html: published tables beside what is measured here, in about 40 minutes
+report: build bench-deps ## sealane-report.html: published tables beside what is measured here, in half an hour
 	$(CARGO) build --release --locked -p sealane-bench
 	bench/run.sh report $(BENCH_ARGS)
 

@@ -8,7 +8,7 @@ use crate::{
         chapters::{factor_text, section},
         chart,
         markup::{element, escaped},
-        saved::{Measured, Outcome, Saved},
+        saved::{Measured, Recorded, Saved},
         section::{Cell, Claim, Judgement, Section, TOLERANCE, Table},
     },
 };
@@ -140,7 +140,7 @@ fn chapter(page: &mut String, saved: &Saved, measured: &Measured) {
     );
     match (section(saved, measured), &measured.outcome) {
         (Some(section), _) => contents(page, &section, name),
-        (None, Outcome::Nothing(reason)) => {
+        (None, Recorded::Nothing(reason)) => {
             element(
                 page,
                 "p",

@@ -12,7 +12,7 @@ use crate::{
     report::{
         Chapter, page,
         progress::Progress,
-        saved::{Measured, Outcome, SCHEMA, Saved},
+        saved::{Measured, Recorded, SCHEMA, Saved},
     },
     storm::Storm,
     testbed::{Machine, ServerLabel, available_cpus, kernel_tls},
@@ -92,11 +92,11 @@ impl Run {
         let mut chapters = Vec::new();
         for (chapter, task) in tasks {
             let outcome = if progress.is_interrupted() {
-                Outcome::Nothing("the run was ended before".into())
+                Recorded::Nothing("the run was ended before".into())
             } else {
                 task.run(&mut progress).unwrap_or_else(|error| {
                     progress.say(&format!("{}: {error}", chapter.name()));
-                    Outcome::Nothing(error.to_string())
+                    Recorded::Nothing(error.to_string())
                 })
             };
             chapters.push(Measured {
@@ -234,10 +234,10 @@ impl Task {
         }
     }
 
-    fn run(&self, progress: &mut Progress) -> Result<Outcome, Error> {
+    fn run(&self, progress: &mut Progress) -> Result<Recorded, Error> {
         Ok(match self {
-            Self::Comparison(comparison) => Outcome::Comparison(comparison.run_watched(progress)?),
-            Self::Storm(storm) => Outcome::Storm(storm.run_watched(progress)?),
+            Self::Comparison(comparison) => Recorded::Comparison(comparison.run_watched(progress)?),
+            Self::Storm(storm) => Recorded::Storm(storm.run_watched(progress)?),
         })
     }
 }

@@ -41,13 +41,13 @@ pub(super) struct Measured {
     pub(super) chapter: Chapter,
     /// The command that measures the same and nothing else.
     pub(super) command: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: Recorded,
 }
 
 /// What was measured for a chapter.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Outcome {
+pub(super) enum Recorded {
     Comparison(compare::Report),
     Storm(storm::Report),
     /// Nothing, and why.

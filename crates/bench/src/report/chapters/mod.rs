@@ -13,7 +13,7 @@ use crate::{
     report::{
         Chapter,
         run::{WITH_KERNEL_TLS, WITHOUT_OFFLOAD},
-        saved::{Measured, Outcome, Saved},
+        saved::{Measured, Recorded, Saved},
         section::{Bar, Cell, Colour, Section, Table, range},
     },
     testbed::{ServerLabel, number},
@@ -25,9 +25,9 @@ const ENDED: &str = "not measured: the run was ended before";
 /// The contents of a chapter; nothing if nothing was measured.
 pub(super) fn section(saved: &Saved, measured: &Measured) -> Option<Section> {
     let figures = match &measured.outcome {
-        Outcome::Comparison(report) => Figures { saved, report },
-        Outcome::Storm(report) => return Some(storm::section(saved, report)),
-        Outcome::Nothing(_) => return None,
+        Recorded::Comparison(report) => Figures { saved, report },
+        Recorded::Storm(report) => return Some(storm::section(saved, report)),
+        Recorded::Nothing(_) => return None,
     };
     Some(match measured.chapter {
         Chapter::S1 => s1::section(&figures),
