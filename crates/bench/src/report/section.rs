@@ -85,10 +85,7 @@ impl Cell {
 
     /// A part of a figure that may not exist.
     pub(super) fn optional(value: Option<f64>) -> Self {
-        value.map_or_else(
-            || Self::Missing("not measured".into()),
-            |value| Self::figure(number(value)),
-        )
+        value.map_or_else(|| Self::text("–"), |value| Self::figure(number(value)))
     }
 
     /// Median and range, or why there is none.

@@ -14,10 +14,7 @@ use crate::{
 
 const CASES: [(&str, &str); 2] = [
     ("tls13-1g", "1 GiB with content"),
-    (
-        "tls13-1g-sparse",
-        "1 GiB that is a hole (truncate -s 1g), as the article's",
-    ),
+    ("tls13-1g-sparse", "1 GiB that is a hole, as the article's"),
 ];
 const SOURCE: &str = "the article";
 const GIB: f64 = (1_u64 << 30) as f64;
