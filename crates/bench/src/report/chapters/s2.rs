@@ -20,8 +20,8 @@ pub(super) fn section(figures: &Figures<'_>) -> Section {
                 .into(),
             "Here 64 clients do the same handshakes. Sealane needs no card: by default it computes RSA operations \
              of several connections in one batch of vector instructions (AVX-512 IFMA), where the processor has \
-             them. Other keys it computes one at a time, so there is no gain to expect from them. \u{201c}sealane-off\u{201d} is the same server with ssl_async off and ssl_accelerator cpu. The gain is \
-             in server CPU, within rounds: how many handshakes the same cores can do."
+             them. Other keys it computes one at a time, so there is no gain to expect from them. \u{201c}sealane-off\u{201d} \
+             is the same server with ssl_async off and ssl_accelerator cpu. The gain is in server CPU, within rounds: how many handshakes the same cores can do."
                 .into(),
         ],
         claims: S2.iter().map(|row| claim(figures, row)).collect(),
