@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench vm-test lint fuzz asan docs profile dist clean
+.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench report vm-test lint fuzz asan docs site profile dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ bench: build bench-deps ## Sealane against nginx on one pinned core, in ratios o
 	$(CARGO) build --release --locked -p sealane-bench
 	bench/run.sh $(BENCH_ARGS)
 
+report: build bench-deps ## sealane-report.html: published tables beside what is measured here, in half an hour
+	$(CARGO) build --release --locked -p sealane-bench
+	bench/run.sh report $(BENCH_ARGS)
+
 fuzz: build-deps ## coverage-guided fuzzing of every parser, FUZZ_SECONDS (60) each
 	fuzz/run.sh $(FUZZ_SECONDS)
 
@@ -67,6 +71,9 @@ vm-test: build-deps vm-deps ## kernel TLS in Debian's kernels under QEMU, all bu
 docs: build-deps ## the generated manual (docs/directives.md) and the API documentation
 	scripts/generate-docs.sh
 	$(CARGO) doc --workspace --no-deps --locked
+
+site: build-deps ## the documentation as a site, dist/site
+	scripts/site.sh
 
 profile: bench-deps build-deps ## train: make the profile that the release build uses (release/sealane.profdata) anew
 	scripts/profile-build.sh --train

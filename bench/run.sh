@@ -4,6 +4,7 @@
 #   bench/run.sh [--peer reference|debian|h2o|haproxy]... [arguments of `sealane bench compare`]
 #   bench/run.sh s2|scale [arguments of `sealane bench compare`]
 #   bench/run.sh storm [arguments of `sealane bench storm`]
+#   bench/run.sh report [arguments of `sealane bench report`]
 #
 # Without --peer: the newest nginx with OpenSSL 4.0 (built on first use, which takes
 # minutes) and, in comparisons other than s2, Debian's nginx. The peers h2o and haproxy are
@@ -16,6 +17,8 @@
 #             worker and, where a core is left for the clients, with two
 #   storm     how an established connection fares while others handshake; nginx
 #             with multi_accept off and on
+#   report    a page with published tables beside what is measured here, in sealane-report.html; all of
+#             it, or the chapters that are named
 #   --variant NAME=DIRECTIVES
 #             Sealane a second time, as sealane-NAME, with these directives in http {}
 #
@@ -50,6 +53,11 @@ case ${1:-} in
   storm)
     command=storm
     default_peers=(reference reference-multi-accept)
+    shift
+    ;;
+  report)
+    command=report
+    default_peers=(reference)
     shift
     ;;
   s2)
@@ -87,12 +95,23 @@ done
 ((${#peers[@]})) || peers=("${default_peers[@]}")
 
 [[ -x $sealane ]] || die "$sealane is missing; run: make build"
-servers=(--server "sealane=$sealane")
+if [[ $command == report ]]; then
+  ((${#variants[@]} == 0)) || die "a report has variants of its own: --variant is for comparisons"
+  server=--peer
+  servers=(--sealane "$sealane")
+  # Everything, unless a chapter is named.
+  chapters='(^| )(s1|s2|s3|storm|memory|scale|all)( |$)'
+  [[ ${arguments[*]-} =~ $chapters ]] || arguments+=(all)
+else
+  server=--server
+  servers=(--server "sealane=$sealane")
+fi
 for variant in "${variants[@]}"; do
   [[ $variant == ?*=?* ]] || die "--variant needs NAME=DIRECTIVES, not '$variant'"
   servers+=(--server "sealane-${variant%%=*}=$sealane" --directives "sealane-$variant")
 done
 for peer in "${peers[@]}"; do
+  [[ $command != report || $peer != *-multi-accept ]] || die "a report has servers as they come, not $peer"
   case $peer in
     reference | reference-multi-accept) binary=$("$repository/scripts/peers/build-nginx.sh") ;;
     debian) binary=$(find_packaged nginx nginx-light) ;;
@@ -102,7 +121,7 @@ for peer in "${peers[@]}"; do
       ;;
     *) die "unknown peer '$peer': $known_peers" ;;
   esac
-  servers+=(--server "$peer=$binary")
+  servers+=("$server" "$peer=$binary")
   [[ $peer != *-multi-accept ]] || servers+=(--events "$peer=multi_accept on;")
 done
 

@@ -1,7 +1,14 @@
 //! `sealane bench storm` and the comparison of handshakes, with this Sealane as
 //! the only server: that they run and say what they measured, not how fast it was.
 
-use sealane_tests::{Site, command, repository, sealane_binary};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use sealane_tests::{Site, command, nginx_binary, repository, sealane_binary};
 use serde_json::Value;
 
 /// Runs `sealane bench` briefly and returns what it writes as JSON.
@@ -152,4 +159,144 @@ fn without_the_load_generator_it_says_what_to_do() {
         text.contains("cargo build --release --locked -p sealane-bench"),
         "{text}"
     );
+}
+
+/// The arguments of a report whose files stay below `site`.
+fn report_arguments(site: &Site, chapter: &str) -> Vec<String> {
+    let path = |name: &str| site.path(name).display().to_string();
+    let sealane = sealane_binary().display().to_string();
+    let mut all = ["bench", "report", chapter, "--quick", "--rounds", "1"]
+        .map(str::to_owned)
+        .to_vec();
+    all.extend(["--seconds".into(), "0.1".into()]);
+    all.extend(["--sealane".into(), sealane]);
+    all.extend([
+        "--work".into(),
+        path("work"),
+        "--output".into(),
+        path("page.html"),
+    ]);
+    fs::create_dir(site.path("work")).expect("the site is writable");
+    all
+}
+
+fn json_of(site: &Site) -> Value {
+    let text = fs::read_to_string(site.path("page.json")).expect("it is saved beside the page");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// The page, after a strict parser has read it.
+fn page_of(site: &Site) -> String {
+    let path = site.path("page.html");
+    let parse = "import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])";
+    command("python3", &["-c", parse, &path.display().to_string()], b"").success();
+    fs::read_to_string(path).expect("a page")
+}
+
+#[test]
+fn a_report_shows_servers_and_what_has_failed() {
+    let site = Site::new();
+    // It has a version, and does not start.
+    let broken = site.path("broken");
+    let script = "#!/bin/sh\n[ \"$1\" = -V ] && { echo 'nginx version: nginx/0.1 <broken>' >&2; exit 0; }\n\
+                  echo 'no such <thing>' >&2; exit 3\n";
+    fs::write(&broken, script).expect("the site is writable");
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    let mut arguments = report_arguments(&site, "memory");
+    for (name, path) in [("nginx", nginx_binary()), ("broken", broken)] {
+        arguments.extend(["--peer".into(), format!("{name}={}", path.display())]);
+    }
+    let outcome = command(&sealane_binary().display().to_string(), &arguments, b"");
+    assert_eq!(outcome.status, 1, "{outcome:?}");
+    // 2 cases of 3 servers in one round.
+    assert!(
+        outcome.stderr.contains("6 of 6  round 1  h2-idle"),
+        "{outcome:?}"
+    );
+
+    let json = json_of(&site);
+    let page = page_of(&site);
+    assert_eq!(
+        (&json["schema"], &json["is_interrupted"]),
+        (&1.into(), &false.into())
+    );
+    let comparison = &json["chapters"][0]["outcome"]["comparison"];
+    for case in comparison["cases"].as_array().expect("a list of cases") {
+        for server in [0, 1] {
+            let kib = number(&case["measurements"][server][0]["value"]);
+            let bytes = (kib * 1024.0).round() as u64;
+            let shown = match (bytes / 1000, bytes % 1000) {
+                (0, _) => bytes.to_string(),
+                (thousands, rest) => format!("{thousands},{rest:03}"),
+            };
+            assert!(page.contains(&format!(">{shown} <")), "{shown} in {page}");
+        }
+        assert_eq!(case["measurements"][2], Value::Array(Vec::new()), "{case}");
+        let reason = case["failures"][2].as_str().expect("a reason");
+        assert!(reason.contains("no such <thing>"), "{reason}");
+    }
+    assert!(
+        page.contains("no such &lt;thing&gt;") && !page.contains("<thing>"),
+        "{page}"
+    );
+    let machine = &json["machine"];
+    let cpu = machine["cpu"]
+        .as_str()
+        .expect("a processor")
+        .replace('&', "&amp;");
+    assert!(page.contains(&cpu), "{cpu} in {page}");
+    assert!(page.contains("A quick run"), "{page}");
+
+    let saved = site.path("page.json").display().to_string();
+    let again = site.path("again.html").display().to_string();
+    let arguments = ["bench", "report", "--from", &saved, "--output", &again];
+    command(&sealane_binary().display().to_string(), &arguments, b"").success();
+    assert_eq!(fs::read_to_string(again).expect("a page"), page);
+}
+
+#[test]
+fn a_report_that_is_interrupted_keeps_what_was_measured() {
+    let site = Site::new();
+    let log = fs::File::create(site.path("log")).expect("the site is writable");
+    let mut report = Command::new(sealane_binary())
+        .args(report_arguments(&site, "s3"))
+        .stdin(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .expect("it is a program");
+    let read = |name: &str| fs::read_to_string(site.path(name)).unwrap_or_default();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    // One measurement is finished when the second begins.
+    while !read("log").contains("2 of ") {
+        assert!(Instant::now() < deadline, "{}", read("log"));
+        assert!(
+            report.try_wait().expect("a child").is_none(),
+            "{}",
+            read("log")
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    command("kill", &["-INT", &report.id().to_string()], b"").success();
+    let status = report.wait().expect("a child");
+    assert_eq!(status.code(), Some(130), "{}", read("log"));
+
+    let json = json_of(&site);
+    assert_eq!(json["is_interrupted"], true);
+    let cases = json["chapters"][0]["outcome"]["comparison"]["cases"]
+        .as_array()
+        .expect("cases");
+    let measured = |case: &&Value| case["measurements"][0] != Value::Array(Vec::new());
+    let count = cases.iter().filter(measured).count();
+    assert!(
+        count >= 1 && count < cases.len(),
+        "{count} of {} cases",
+        cases.len()
+    );
+    assert!(page_of(&site).contains("The run was ended before everything was measured"));
+    // No server is left: each has its configuration below the site on its command line.
+    let work = site.path("work").display().to_string();
+    let processes = command("ps", &["-ww", "-eo", "args="], b"")
+        .success()
+        .text();
+    assert!(!processes.contains(&work), "{processes}");
 }

@@ -1,6 +1,8 @@
 //! The rules of CONTRIBUTING.md that a test can check. Each test reads the
 //! repository's own files; its message says what to do.
 
+#[path = "tidy/pages.rs"]
+mod pages;
 #[path = "tidy/public_items.rs"]
 mod public_items;
 

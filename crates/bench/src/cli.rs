@@ -1,5 +1,7 @@
 //! The arguments of `sealane bench`, and its output.
 
+mod report;
+
 use std::{
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
@@ -12,7 +14,8 @@ use serde_json::json;
 
 use crate::{
     Error, Expected, Histogram, Kind, Memory, ProcessTree, Server, Url,
-    compare::{self, Comparison},
+    cli::report::ReportArgs,
+    compare::{self, Comparison, Turns},
     load::{
         self, ConnectionUse, IdleOutcome, KeyType, Limit, Offer, Outcome, Plan, Protocol,
         Resumption, TlsPlan,
@@ -39,6 +42,9 @@ enum Command {
     Compare(CompareArgs),
     /// Alternate servers and report how an established connection fares while others do handshakes
     Storm(StormArgs),
+    /// Write a page with published tables beside what is measured here. Exit status 1: something
+    /// has failed, and the page says what; 130: ended by a signal, with what was measured before
+    Report(ReportArgs),
 }
 
 /// The common arguments of `load` and `idle`: the URL, TLS, and what is expected.
@@ -247,6 +253,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Error> {
         Command::Idle(args) => run_idle(&args)?,
         Command::Compare(args) => run_compare(args)?,
         Command::Storm(args) => run_storm(args)?,
+        Command::Report(args) => return args.run(),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -323,6 +330,7 @@ fn run_compare(args: CompareArgs) -> Result<(), Error> {
         instructions: args.instructions,
         keys: args.keys,
         profile: args.profile,
+        turns: Turns::Pairs,
     };
     let report = comparison.run()?;
     turns.publish(&report.table(), &report.json(), &report.markdown())
@@ -352,10 +360,7 @@ impl TurnsArgs {
     fn servers(&self) -> Result<Vec<Server>, Error> {
         let mut servers = self.servers.clone();
         for text in &self.kinds {
-            let (server, kind) = addressee(&mut servers, text)?;
-            server.kind = Kind::from_str(kind, false).map_err(|_| {
-                Error::Usage(format!("\"{kind}\" is not one of nginx, h2o and haproxy"))
-            })?;
+            set_kind(&mut servers, text)?;
         }
         for text in &self.directives {
             let (server, directives) = addressee(&mut servers, text)?;
@@ -420,6 +425,14 @@ impl TurnsArgs {
         }
         Ok(())
     }
+}
+
+/// Sets the kind of the server in `name=kind`.
+fn set_kind(servers: &mut [Server], text: &str) -> Result<(), Error> {
+    let (server, kind) = addressee(servers, text)?;
+    server.kind = Kind::from_str(kind, false)
+        .map_err(|_| Error::Usage(format!("\"{kind}\" is not one of nginx, h2o and haproxy")))?;
+    Ok(())
 }
 
 /// The server named in `name=value`, and the value.

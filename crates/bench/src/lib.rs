@@ -12,11 +12,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `cli.rs`, `cli/` | the arguments of `sealane bench load`, `idle`, `compare` and `storm` |
+//! | `cli.rs`, `cli/` | the arguments of `sealane bench load`, `idle`, `compare`, `storm` and `report` |
 //! | `load/` | the generator: [`load::Plan`] in, [`load::Outcome`] out; [`load::Probe`] |
 //! | `testbed/` | the basis of comparisons: cores, site and configuration, started servers |
 //! | `compare/` | cases, alternating servers, ratios, verdicts, tables |
 //! | `storm/` | an established connection while others do handshakes |
+//! | `report/` | a page about what comparisons and storms measured, beside published tables |
 //! | `response.rs` | HTTP/1 responses, sans-IO, checked against what is expected |
 //! | `process.rs` | CPU and memory of a server's process tree |
 //! | `histogram.rs`, `statistics.rs` | latencies; medians and spread |
@@ -29,6 +30,7 @@ mod cli;
 mod error;
 mod histogram;
 mod process;
+mod report;
 mod response;
 mod statistics;
 mod testbed;

@@ -40,6 +40,19 @@ impl Summary {
         })
     }
 
+    /// Arithmetic mean and sample standard deviation of `values`, as ministat(1) prints them; no
+    /// deviation for a single value.
+    pub(crate) fn mean_and_deviation(values: &[f64]) -> Option<(f64, Option<f64>)> {
+        let count = values.len() as f64;
+        if values.is_empty() || values.iter().any(|value| value.is_nan()) {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
+        Some((mean, deviation))
+    }
+
     /// The interquartile range, which contains the middle half of the rounds.
     pub fn interquartile_range(&self) -> f64 {
         self.q3 - self.q1
@@ -86,6 +99,15 @@ mod tests {
             ),
             (7.0, 7.0, 7.0, 7.0, 7.0)
         );
+    }
+
+    #[test]
+    fn mean_and_deviation_of_a_sample() {
+        let of = Summary::mean_and_deviation;
+        assert_eq!(of(&[2.0, 4.0, 6.0]), Some((4.0, Some(2.0))));
+        assert_eq!(of(&[5.0]), Some((5.0, None)));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[f64::NAN]), None);
     }
 
     #[test]

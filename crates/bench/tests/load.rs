@@ -373,7 +373,7 @@ fn a_probe_asks_at_fixed_times_on_one_connection() {
     for sample in &record.samples {
         assert!(sample.latency >= sample.delay, "{sample:?}");
     }
-    assert_eq!(record.negotiated.key_type, Some("P-256"));
+    assert_eq!(record.negotiated.key_type.as_deref(), Some("P-256"));
 }
 
 #[test]

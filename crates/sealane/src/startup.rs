@@ -207,9 +207,7 @@ pub(crate) fn prepare(
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
     check_working_directory(&config).map_err(|message| refuse(&message))?;
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
-    if let Goal::Serve { .. } = goal {
-        share_counters(&config, first);
-    }
+    share_counters(&config, goal, first);
     let mut materials = materials_of(&config, files, goal, &guard, first)?;
     if let Goal::Test { quiet: false } = goal {
         let conf_file = places.conf_file.display();
@@ -255,8 +253,9 @@ pub(crate) fn prepare(
     for warning in warnings.iter().filter(|_| !is_known) {
         journal.diagnostic(warning);
     }
-    certificates::acme::check(snapshot.acme_tasks()).map_err(|message| refuse(&message))?;
-    dns_command::check(&config, &guard).map_err(|message| refuse(&message))?;
+    let checked = certificates::acme::check(snapshot.acme_tasks());
+    let checked = checked.and_then(|()| dns_command::check(&config, &guard));
+    checked.map_err(|message| refuse(&message))?;
     if probed && let Some(capabilities) = materials.kernel_tls() {
         kernel_tls::report(capabilities, &snapshot, &journal);
     }
@@ -313,7 +312,10 @@ pub(crate) fn prepare(
 }
 
 /// Makes the memory for what all processes of the server count, before anything has counters.
-fn share_counters(config: &Config, journal: &Journal) {
+fn share_counters(config: &Config, goal: &Goal<'_>, journal: &Journal) {
+    if !matches!(goal, Goal::Serve { .. }) {
+        return;
+    }
     let bytes = usize::try_from(config.main.metrics_memory_bytes).unwrap_or(usize::MAX);
     if let Err(error) = sealane_counters::share(bytes) {
         note!(

@@ -34,7 +34,7 @@ pub(crate) struct LimitZoneRuntime {
 
 /// What becomes of a request in a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ZoneVerdict {
     Passed,
     /// It has no key.
     Skipped,
@@ -46,43 +46,43 @@ pub(crate) enum Verdict {
     RejectedDryRun,
 }
 
-impl Verdict {
+impl ZoneVerdict {
     /// All of them.
-    pub(crate) const ALL: [Verdict; 7] = [
-        Verdict::Passed,
-        Verdict::Skipped,
-        Verdict::Delayed,
-        Verdict::Rejected,
-        Verdict::Exhausted,
-        Verdict::DelayedDryRun,
-        Verdict::RejectedDryRun,
+    pub(crate) const ALL: [ZoneVerdict; 7] = [
+        ZoneVerdict::Passed,
+        ZoneVerdict::Skipped,
+        ZoneVerdict::Delayed,
+        ZoneVerdict::Rejected,
+        ZoneVerdict::Exhausted,
+        ZoneVerdict::DelayedDryRun,
+        ZoneVerdict::RejectedDryRun,
     ];
 
     /// A word for labels.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Verdict::Passed => "passed",
-            Verdict::Skipped => "skipped",
-            Verdict::Delayed => "delayed",
-            Verdict::Rejected => "rejected",
-            Verdict::Exhausted => "exhausted",
-            Verdict::DelayedDryRun => "delayed_dry_run",
-            Verdict::RejectedDryRun => "rejected_dry_run",
+            ZoneVerdict::Passed => "passed",
+            ZoneVerdict::Skipped => "skipped",
+            ZoneVerdict::Delayed => "delayed",
+            ZoneVerdict::Rejected => "rejected",
+            ZoneVerdict::Exhausted => "exhausted",
+            ZoneVerdict::DelayedDryRun => "delayed_dry_run",
+            ZoneVerdict::RejectedDryRun => "rejected_dry_run",
         }
     }
 }
 
-/// How often there was each [`Verdict`].
+/// How often there was each [`ZoneVerdict`].
 #[derive(Debug, Default, FromBytes, IntoBytes)]
 #[repr(transparent)]
-pub(crate) struct LimitCounts([Counter; Verdict::ALL.len()]);
+pub(crate) struct LimitCounts([Counter; ZoneVerdict::ALL.len()]);
 
 impl LimitCounts {
-    pub(crate) fn add(&self, verdict: Verdict) {
+    pub(crate) fn add(&self, verdict: ZoneVerdict) {
         self.0[verdict as usize].add(1);
     }
 
-    pub(crate) fn get(&self, verdict: Verdict) -> u64 {
+    pub(crate) fn get(&self, verdict: ZoneVerdict) -> u64 {
         self.0[verdict as usize].get()
     }
 }

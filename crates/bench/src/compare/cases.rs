@@ -1,8 +1,8 @@
 //! The cases to compare: one row per case.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{borrow::Cow, net::SocketAddr, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Expected, Url,
@@ -10,7 +10,7 @@ use crate::{
         ConnectionUse, Http2Plan, KeyType, Keys, Limit, Offer, Plan, Protocol, Resumption, TlsPlan,
         Zipf,
     },
-    testbed::{File, Kind, Listener, Ports},
+    testbed::{File, Kind, Listener, Ports, server_name},
 };
 
 /// One row of the comparison.
@@ -30,12 +30,12 @@ pub(super) struct Case {
 }
 
 /// Sealane's target against the peer `reference`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Target {
     /// The ratio to stay below.
     pub(super) ratio: f64,
     /// Directives that a server must have for the target to apply.
-    pub(super) needs: Option<&'static str>,
+    pub(super) needs: Option<Cow<'static, str>>,
 }
 
 const fn below(ratio: f64) -> Option<Target> {
@@ -46,7 +46,7 @@ const fn below(ratio: f64) -> Option<Target> {
 const fn below_in_batches(ratio: f64) -> Option<Target> {
     Some(Target {
         ratio,
-        needs: Some("ssl_accelerator batch;"),
+        needs: Some(Cow::Borrowed("ssl_accelerator batch;")),
     })
 }
 
@@ -73,6 +73,8 @@ pub(super) enum CaseSite {
     Http2Cached,
     /// Like `Tls13(KeyType::P256)`, with an OCSP response along with the certificate.
     Stapled,
+    /// Like `Tls13(KeyType::P256)`, on a port that this many servers share, each with a name.
+    Named(usize),
     /// Like `Tls12`, with an OCSP response along with the certificate.
     Tls12Stapled,
     /// Like `Tls13`, on a server without `open_file_cache`, as nginx is by default.
@@ -225,6 +227,7 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "tls13-100k", title: "100 KiB keep-alive, TLS 1.3", site: TLS13_P256, file: File::Medium, measure: KEEP_ALIVE_LARGE, unit: US, target: below(0.45) },
     Case { name: "cache-hit-100k", title: "100 KiB from the cache, keep-alive, TLS 1.3", site: CaseSite::Cached(CacheUse::Hits), file: File::Medium, measure: KEEP_ALIVE_LARGE, unit: US, target: below(0.50) },
     Case { name: "tls13-1g", title: "1 GiB AES-256-GCM, TLS 1.3", site: TLS13_P256, file: File::Large, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.55) },
+    Case { name: "tls13-1g-sparse", title: "1 GiB without content on the disk (a hole), AES-256-GCM, TLS 1.3", site: TLS13_P256, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: None },
     Case { name: "cache-hit-1g", title: "1 GiB from the cache, TLS 1.3", site: CaseSite::Cached(CacheUse::Hits), file: File::Large, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.60) },
     Case { name: "browser-full-p256", title: "connection as browsers make it, full, P-256", site: BROWSER, file: File::Small, measure: FULL, unit: US, target: below(0.60) },
     Case { name: "browser-ticket", title: "connection as browsers make it, resumed by ticket", site: BROWSER, file: File::Small, measure: TICKET, unit: US, target: below(0.55) },
@@ -262,6 +265,9 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "scale-100", title: "1 KiB keep-alive, TLS 1.3, 100 connections", site: TLS13_P256, file: File::Small, measure: keep_alive_of(100), unit: US, target: None },
     Case { name: "scale-1000", title: "1 KiB keep-alive, TLS 1.3, 1,000 connections", site: TLS13_P256, file: File::Small, measure: keep_alive_of(1_000), unit: US, target: None },
     Case { name: "scale-10000", title: "1 KiB keep-alive, TLS 1.3, 10,000 connections", site: TLS13_P256, file: File::Small, measure: keep_alive_of(10_000), unit: US, target: None },
+    Case { name: "names-1", title: "connection, TLS 1.3 full, P-256, 1 server name", site: CaseSite::Named(1), file: File::Small, measure: FULL, unit: US, target: None },
+    Case { name: "names-100", title: "connection, TLS 1.3 full, P-256, 100 server names", site: CaseSite::Named(100), file: File::Small, measure: FULL, unit: US, target: None },
+    Case { name: "names-1000", title: "connection, TLS 1.3 full, P-256, 1,000 server names", site: CaseSite::Named(1_000), file: File::Small, measure: FULL, unit: US, target: None },
 ];
 
 /// The largest file that HAProxy responds with: its buffer (`tune.bufsize`) without the part
@@ -273,6 +279,19 @@ pub(super) const SCALE_NAME: &str = "scale";
 
 /// A small request with more and more open connections: its cost should not depend on them.
 pub(super) const SCALE: &[&str] = &["scale-1", "scale-100", "scale-1000", "scale-10000"];
+
+/// The name of [`NAMES`] on the command line.
+pub(super) const NAMES_NAME: &str = "names";
+
+/// A handshake on a port with more and more server names: its cost should not depend on them.
+pub(super) const NAMES: &[&str] = &["names-1", "names-100", "names-1000"];
+
+/// The name of [`S1`] on the command line.
+pub(super) const S1_NAME: &str = "s1";
+
+/// The downloads of an article about kernel TLS: its file is a hole, which has no blocks on a disk;
+/// ours has content.
+pub(super) const S1: &[&str] = &["tls13-1g", "tls13-1g-sparse"];
 
 /// The name of [`S2`] on the command line.
 pub(super) const S2_NAME: &str = "s2";
@@ -383,18 +402,22 @@ pub(super) fn by_turns(cases: &[&'static Case]) -> Vec<Vec<&'static Case>> {
 
 /// Names for groups of cases.
 pub(super) const GROUPS: &[(&str, &[&str])] = &[
+    (S1_NAME, S1),
     (S2_NAME, S2),
     (S3_NAME, S3),
     (CACHE_NAME, CACHE),
     (SCALE_NAME, SCALE),
+    (NAMES_NAME, NAMES),
 ];
+
+/// What is measured only on request: the file that is a hole, what is meaningful only for servers
+/// with and without offload, and what is read beside each other.
+const NOT_BY_DEFAULT: &[&[&str]] = &[&["tls13-1g-sparse"], S2, SCALE, NAMES];
 
 /// Requests for each key of a case by Zipf's law.
 const REQUESTS_PER_KEY: u64 = 10;
 
-/// The named cases in the order of the table. Without names all except those of [`S2`], which are
-/// meaningful only for servers with and without offload, and of [`SCALE`], which are read beside
-/// each other.
+/// The named cases in the order of the table. Without names all except [`NOT_BY_DEFAULT`].
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
     let members = |name: &str| GROUPS.iter().find(|(group, _)| *group == name);
     let is_known = |name: &str| members(name).is_some() || ALL.iter().any(|case| case.name == name);
@@ -415,7 +438,10 @@ pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
         })
     };
     let is_default = |case: &Case| {
-        names.is_empty() && ![S2, SCALE].iter().any(|group| group.contains(&case.name))
+        let is_left_out = NOT_BY_DEFAULT
+            .iter()
+            .any(|group| group.contains(&case.name));
+        names.is_empty() && !is_left_out
     };
     Ok(ALL
         .iter()
@@ -424,6 +450,19 @@ pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
 }
 
 impl Case {
+    /// How many servers with names share the port.
+    pub(super) fn names(&self) -> usize {
+        match self.site {
+            CaseSite::Named(count) => count,
+            _ => 0,
+        }
+    }
+
+    /// Whether responses travel over TLS.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.site != CaseSite::Plain
+    }
+
     /// Whether an origin must respond.
     pub(super) fn is_proxied(&self) -> bool {
         let origin = [CaseSite::Proxied, CaseSite::Http2Cached].contains(&self.site);
@@ -440,7 +479,7 @@ impl Case {
     }
 
     pub(super) fn needs_large_file(&self) -> bool {
-        self.file == File::Large
+        self.file.bytes() == File::Large.bytes()
     }
 
     /// Why a server of this kind is left out of the case, if it is.
@@ -457,6 +496,9 @@ impl Case {
             }
             (Kind::Haproxy, CaseSite::Stapled | CaseSite::Tls12Stapled) => {
                 Some("it finds OCSP responses by the name of the certificate, for all ports")
+            }
+            (Kind::H2o | Kind::Haproxy, CaseSite::Named(_)) => {
+                Some("its configuration has one server for each port")
             }
             (Kind::H2o, CaseSite::EarlyData) => Some("it accepts no early data"),
             (Kind::Haproxy, CaseSite::Uncached) => {
@@ -481,7 +523,11 @@ impl Case {
         let (tls, port) = self.site.choose(ports);
         let url = Url {
             tls: tls.is_some(),
-            host: "localhost".into(),
+            host: match self.site {
+                // The last one that was configured.
+                CaseSite::Named(count) => server_name(count - 1),
+                _ => "localhost".into(),
+            },
             port,
             path: match self.site {
                 CaseSite::Proxied => "/proxied".into(),
@@ -596,6 +642,7 @@ impl CaseSite {
             Self::Http2 => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Http2),
             Self::Http2Cached => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Http2),
             Self::Cached(_) => (Protocol::Tls13, TLS13, KeyType::P256, Listener::P256),
+            Self::Named(_) => (Protocol::Tls13, TLS13, KeyType::P256, Listener::P256),
             Self::Stapled => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Stapled),
             Self::Tls12Stapled => (Protocol::Tls12, TLS12, KeyType::Rsa, Listener::StapledRsa),
             Self::Proxied => (Protocol::Tls13, TLS13, KeyType::P256, Listener::P256),

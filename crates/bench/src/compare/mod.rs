@@ -11,6 +11,7 @@ mod profile;
 mod report;
 
 use std::{
+    borrow::Cow,
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -22,14 +23,15 @@ use crate::{
     Error,
     load::{self, Meter, Plan},
     testbed::{
-        Cpus, Running, Server, ServerCores, Site, order,
+        Course, Cpus, FirstErrorEnds, Running, Server, ServerCores, Site, Turn, Watch, kernel_tls,
+        order,
         origin::{Origin, OriginRequests},
     },
 };
 use cases::{CacheUse, Case, Measure};
 use instructions::InstructionCounter;
 use profile::Profiler;
-use report::{CaseResult, Measurement};
+pub(crate) use report::{CaseResult, Measurement, ratios};
 
 /// A comparison to run.
 #[derive(Clone, Debug)]
@@ -59,6 +61,18 @@ pub struct Comparison {
     /// Directory for a profile of each server in each case, taken in a separate measurement after
     /// the rounds.
     pub profile: Option<PathBuf>,
+    /// Which cases are measured by turns.
+    pub turns: Turns,
+}
+
+/// Which cases are measured by turns, round by round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Turns {
+    /// Those that are compared with each other.
+    #[default]
+    Pairs,
+    /// All of them: any two can be compared, and a run that is cut short has something of each.
+    All,
 }
 
 /// The cases, one per line, as text.
@@ -79,6 +93,12 @@ impl Comparison {
     /// A server that does not start, and whatever [`load::run`] refuses: an
     /// unexpected status, length or negotiation fails the whole comparison.
     pub fn run(&self) -> Result<Report, Error> {
+        self.run_watched(&mut FirstErrorEnds)
+    }
+
+    /// Like [`Comparison::run`], with somebody who decides what happens after an error, and when to
+    /// stop.
+    pub(crate) fn run_watched(&self, watch: &mut dyn Watch) -> Result<Report, Error> {
         let cases = cases::select(&self.cases)?;
         if self.rounds == 0 || self.servers.is_empty() {
             return Err(Error::Usage(
@@ -99,17 +119,39 @@ impl Comparison {
             origin = Some(started);
         }
         let mut report = Report::new(&self.servers, self.rounds, self.quick)?;
-        for group in cases::by_turns(&cases) {
+        let groups = match self.turns {
+            Turns::Pairs => cases::by_turns(&cases),
+            Turns::All => vec![cases],
+        };
+        'run: for group in groups {
             for cpus in &divisions {
                 let stage = Stage {
                     site: &site,
                     cpus,
                     origin: origin.as_ref(),
                 };
-                report.cases.extend(self.rounds_of(&group, stage)?);
+                let (results, is_complete) = self.rounds_of(&group, stage, watch)?;
+                report.cases.extend(results);
+                if !is_complete {
+                    break 'run;
+                }
             }
         }
         Ok(report)
+    }
+
+    /// What each measurement of a round measures, for all divisions of the cores; nothing that a
+    /// server is left out of.
+    pub(crate) fn agenda(&self) -> Result<Vec<String>, Error> {
+        let cases = cases::select(&self.cases)?;
+        let mut agenda = Vec::new();
+        for cpus in self.divisions()? {
+            for case in &cases {
+                let name = turn_name(case, cpus.server.len());
+                agenda.extend(self.able(case).map(|_| name.clone()));
+            }
+        }
+        Ok(agenda)
     }
 
     /// The assignment of cores, for each number of server cores.
@@ -127,27 +169,25 @@ impl Comparison {
             .collect()
     }
 
-    /// All rounds of some cases, by turns, on one division of the cores.
-    fn rounds_of(&self, group: &[&Case], stage: Stage<'_>) -> Result<Vec<CaseResult>, Error> {
+    /// All rounds of some cases, by turns, on one division of the cores; and whether all were made.
+    fn rounds_of(
+        &self,
+        group: &[&Case],
+        stage: Stage<'_>,
+        watch: &mut dyn Watch,
+    ) -> Result<(Vec<CaseResult>, bool), Error> {
         let started = Instant::now();
         let mut results: Vec<_> = group
             .iter()
             .map(|case| {
-                let obstacles = self.servers.iter().map(|server| case.obstacle(server.kind));
+                let obstacles = self.servers.iter().map(|server| obstacle(case, server));
                 CaseResult::new(case, &stage.cpus.server, obstacles.collect())
             })
             .collect();
         for round in 0..self.rounds {
             for (case, result) in group.iter().zip(&mut results) {
-                for index in order(round, self.servers.len()) {
-                    let server = &self.servers[index];
-                    if case.obstacle(server.kind).is_some() {
-                        continue;
-                    }
-                    let measurement = self
-                        .measure(case, server, stage, Extra::Nothing)
-                        .map_err(|error| error.of(case, server))?;
-                    result.add(index, measurement);
+                if !self.round_of(round, case, result, stage, watch)? {
+                    return Ok((results, false));
                 }
             }
         }
@@ -166,18 +206,56 @@ impl Comparison {
             }
         }
         let names: Vec<_> = group.iter().map(|case| case.name).collect();
-        eprintln!(
+        watch.finished(&format!(
             "{:24} {} rounds in {:.0} s",
             names.join(", "),
             self.rounds,
             started.elapsed().as_secs_f64()
-        );
-        Ok(results)
+        ));
+        Ok((results, true))
+    }
+
+    /// One round of a case; whether the run goes on.
+    fn round_of(
+        &self,
+        round: usize,
+        case: &Case,
+        result: &mut CaseResult,
+        stage: Stage<'_>,
+        watch: &mut dyn Watch,
+    ) -> Result<bool, Error> {
+        let what = turn_name(case, stage.cpus.server.len());
+        for index in order(round, self.servers.len()) {
+            let server = &self.servers[index];
+            if result.obstacles[index].is_some() || result.failures[index].is_some() {
+                continue;
+            }
+            let turn = Turn {
+                what: &what,
+                server: &server.name,
+                round,
+            };
+            if !watch.goes_on(turn) {
+                return Ok(false);
+            }
+            match self.measure(case, server, stage, Extra::Nothing) {
+                Ok(measurement) => {
+                    result.add(index, measurement);
+                    watch.measured(turn);
+                }
+                Err(error) => match watch.failed(turn, error.of(case, server)) {
+                    Course::Fail(error) => return Err(error),
+                    Course::GoOn(reason) => result.failures[index] = Some(reason),
+                    Course::Stop => return Ok(false),
+                },
+            }
+        }
+        Ok(true)
     }
 
     /// The servers that can do the case, with their numbers.
     fn able(&self, case: &Case) -> impl Iterator<Item = (usize, &Server)> {
-        let is_able = |(_, server): &(usize, &Server)| case.obstacle(server.kind).is_none();
+        let is_able = |(_, server): &(usize, &Server)| obstacle(case, server).is_none();
         self.servers.iter().enumerate().filter(is_able)
     }
 
@@ -209,7 +287,9 @@ impl Comparison {
         extra: Extra<'_>,
     ) -> Result<Measurement, Error> {
         let cpus = stage.cpus;
-        let running = Running::start(server, stage.site, &cpus.server)?;
+        let wants_kernel_tls = kernel_tls::is_wanted(server);
+        let sealed_before = kernel_tls::sealed_connections();
+        let running = Running::start(server, stage.site, &cpus.server, case.names())?;
         let mut profiler = None;
         let mut counter = None;
         match extra {
@@ -240,8 +320,25 @@ impl Comparison {
             eprintln!("profile: {}", profiler.finish()?.display());
         }
         running.stop()?;
+        if wants_kernel_tls && case.is_sealed() {
+            kernel_tls::check(sealed_before)?;
+        }
         stage.site.clear_caches(&server.name)?;
         Ok(measurement)
+    }
+}
+
+/// Why a server is left out of a case, if it is.
+fn obstacle(case: &Case, server: &Server) -> Option<Cow<'static, str>> {
+    let of_kind = case.obstacle(server.kind).map(Cow::Borrowed);
+    of_kind.or_else(|| kernel_tls::obstacle(server))
+}
+
+/// The case, and on how many cores if it is more than one.
+fn turn_name(case: &Case, cores: usize) -> String {
+    match cores {
+        1 => case.name.to_owned(),
+        _ => format!("{} on {cores} cores", case.name),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Reports of a comparison: text, JSON and Markdown.
 
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Summary,
@@ -12,34 +12,34 @@ use crate::{
 };
 
 /// Everything a comparison measured.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     machine: Machine,
-    pub(super) servers: Vec<ServerLabel>,
+    pub(crate) servers: Vec<ServerLabel>,
     rounds: usize,
     quick: bool,
-    pub(super) cases: Vec<CaseResult>,
+    pub(crate) cases: Vec<CaseResult>,
 }
 
 /// One measurement of one server in one round.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Measurement {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Measurement {
     /// In the case's unit.
-    pub(super) value: f64,
+    pub(crate) value: f64,
     /// Share of its cores' time during which the server was on a CPU.
-    pub(super) busy: Option<f64>,
+    pub(crate) busy: Option<f64>,
     /// Share of its CPU time that was system time.
-    pub(super) system_share: Option<f64>,
+    pub(crate) system_share: Option<f64>,
     /// Memory of the server at the end, with all keep-alive connections open.
-    pub(super) memory_kib: Option<f64>,
+    pub(crate) memory_kib: Option<f64>,
     /// Operations per second.
-    pub(super) rate_per_s: Option<f64>,
+    pub(crate) rate_per_s: Option<f64>,
     /// User-space instructions per operation, if counted.
-    pub(super) instructions: Option<f64>,
+    pub(crate) instructions: Option<f64>,
     /// Share of the operations that a cache answered, if there was one.
-    pub(super) hits: Option<f64>,
-    pub(super) operations: u64,
-    pub(super) negotiated: Option<Negotiated>,
+    pub(crate) hits: Option<f64>,
+    pub(crate) operations: u64,
+    pub(crate) negotiated: Option<Negotiated>,
 }
 
 impl Measurement {
@@ -59,28 +59,30 @@ impl Measurement {
     }
 
     /// User time in the case's unit.
-    pub(super) fn user(&self) -> Option<f64> {
+    pub(crate) fn user(&self) -> Option<f64> {
         self.system_share.map(|share| self.value * (1.0 - share))
     }
 
     /// System time in the case's unit.
-    pub(super) fn system(&self) -> Option<f64> {
+    pub(crate) fn system(&self) -> Option<f64> {
         self.system_share.map(|share| self.value * share)
     }
 }
 
 /// All rounds of a case; the outer vector by server.
-#[derive(Debug, Serialize)]
-pub(super) struct CaseResult {
-    name: &'static str,
-    title: &'static str,
-    unit: &'static str,
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CaseResult {
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) title: Cow<'static, str>,
+    pub(crate) unit: Cow<'static, str>,
     target: Option<Target>,
     /// The servers' cores.
-    server_cpus: Vec<usize>,
-    measurements: Vec<Vec<Measurement>>,
-    /// Why a server has no measurements, by server.
-    obstacles: Vec<Option<&'static str>>,
+    pub(crate) server_cpus: Vec<usize>,
+    pub(crate) measurements: Vec<Vec<Measurement>>,
+    /// Why a server is left out, by server.
+    pub(crate) obstacles: Vec<Option<Cow<'static, str>>>,
+    /// Why measuring a server has failed, by server; what was measured before does not count.
+    pub(crate) failures: Vec<Option<String>>,
     /// User-space instructions per operation by server, if counted.
     instructions: Vec<Option<f64>>,
 }
@@ -99,17 +101,18 @@ impl CaseResult {
     pub(super) fn new(
         case: &Case,
         server_cpus: &[usize],
-        obstacles: Vec<Option<&'static str>>,
+        obstacles: Vec<Option<Cow<'static, str>>>,
     ) -> Self {
         let servers = obstacles.len();
         Self {
-            name: case.name,
-            title: case.title,
-            unit: case.unit.name(),
-            target: case.target,
+            name: case.name.into(),
+            title: case.title.into(),
+            unit: case.unit.name().into(),
+            target: case.target.clone(),
             server_cpus: server_cpus.to_vec(),
             measurements: vec![Vec::new(); servers],
             obstacles,
+            failures: vec![None; servers],
             instructions: vec![None; servers],
         }
     }
@@ -138,10 +141,10 @@ impl CaseResult {
     ) -> Option<Ratio> {
         let summary = ratios(&self.measurements[ours], &self.measurements[theirs])?;
         let is_judged = |target: &Target| {
-            let needs = target.needs.unwrap_or_default();
+            let needs = target.needs.as_deref().unwrap_or_default();
             their_label.is_reference() && our_label.was_given(needs)
         };
-        let target = self.target.filter(is_judged);
+        let target = self.target.as_ref().filter(|&target| is_judged(target));
         Some(Ratio {
             summary,
             verdict: target.map(|target| (target.ratio, summary.median <= target.ratio)),
@@ -173,7 +176,7 @@ impl CaseResult {
         label: &ServerLabel,
     ) -> Option<Ratio> {
         let summary = ratios(&self.measurements[server], &base.measurements[server])?;
-        let target = cases::pair_of(self.name).and_then(|pair| pair.target);
+        let target = cases::pair_of(&self.name).and_then(|pair| pair.target);
         let target = target.filter(|_| label.is_sealane());
         Some(Ratio {
             summary,
@@ -199,7 +202,7 @@ impl CaseResult {
 }
 
 /// The ratios of figures of the same rounds.
-fn ratios(ours: &[Measurement], theirs: &[Measurement]) -> Option<Summary> {
+pub(crate) fn ratios(ours: &[Measurement], theirs: &[Measurement]) -> Option<Summary> {
     let ratios: Vec<_> = ours
         .iter()
         .zip(theirs)
@@ -254,7 +257,7 @@ impl Report {
 
     /// The case that `case` is paired with, on the same cores, if it was measured.
     fn base_of(&self, case: &CaseResult) -> Option<&CaseResult> {
-        let base = cases::pair_of(case.name)?.base;
+        let base = cases::pair_of(&case.name)?.base;
         let mut all = self.cases.iter();
         all.find(|other| other.name == base && other.server_cpus == case.server_cpus)
     }
@@ -269,7 +272,7 @@ impl Report {
             let Some(ratio) = case.ratio_to_base(base, index, server) else {
                 continue;
             };
-            let (name, base_name) = (&server.name, base.name);
+            let (name, base_name) = (&server.name, &base.name);
             let _ = write!(
                 text,
                 "  {name}: {} / {base_name}: {}",
@@ -315,7 +318,7 @@ impl Report {
         if let Some(rate) = case.median_of(index, |measurement| measurement.rate_per_s) {
             let _ = write!(line, ", {rate:.0} /s");
         }
-        if cases::SCALE.contains(&case.name)
+        if cases::SCALE.contains(&case.name.as_ref())
             && let Some(memory) = case.median_of(index, |measurement| measurement.memory_kib)
         {
             let _ = write!(line, ", {} MiB", number(memory / 1024.0));
@@ -482,7 +485,7 @@ impl Report {
         for case in &self.cases {
             let name = |server: usize| &self.servers[server].name;
             for &server in servers {
-                if let Some(obstacle) = case.obstacles[server] {
+                if let Some(obstacle) = &case.obstacles[server] {
                     let name = name(server);
                     let _ = writeln!(notes, "- {}: {name} is left out: {obstacle}", case.title);
                 }

@@ -99,7 +99,11 @@ fn a_target_for_batches_judges_servers_that_batch() {
 #[test]
 fn cases_are_found_by_name_and_named_once() {
     assert_eq!(
-        cases::select(&[]).expect("all").len() + cases::S2.len() + cases::SCALE.len(),
+        cases::select(&[]).expect("all").len()
+            + cases::S2.len()
+            + cases::SCALE.len()
+            + cases::NAMES.len()
+            + 1,
         cases::ALL.len()
     );
     let offload = cases::select(&["s2".into()]).expect("a known group");
@@ -155,6 +159,9 @@ fn peers_are_left_out_of_what_they_cannot_do() {
             "cache-h2-1k",
             "cache-miss-1k",
             "zipf",
+            "names-1",
+            "names-100",
+            "names-1000",
         ]
     );
     assert_eq!(
@@ -165,6 +172,7 @@ fn peers_are_left_out_of_what_they_cannot_do() {
             "tls13-100k",
             "cache-hit-100k",
             "tls13-1g",
+            "tls13-1g-sparse",
             "cache-hit-1g",
             "tls13-full-stapled",
             "tls12-full-stapled",
@@ -174,6 +182,9 @@ fn peers_are_left_out_of_what_they_cannot_do() {
             "h2-1m",
             "cache-miss-1k",
             "zipf",
+            "names-1",
+            "names-100",
+            "names-1000",
         ]
     );
 }
@@ -264,10 +275,10 @@ fn hits_and_misses_must_be_what_the_case_is_about() {
 
 fn negotiated(group: &'static str) -> Negotiated {
     Negotiated {
-        protocol: "TLSv1.3",
-        suite: "TLS_AES_256_GCM_SHA384",
-        group: Some(group),
-        key_type: Some("P-256"),
+        protocol: "TLSv1.3".into(),
+        suite: "TLS_AES_256_GCM_SHA384".into(),
+        group: Some(group.into()),
+        key_type: Some("P-256".into()),
         resumed: false,
         stapled: false,
     }
@@ -282,7 +293,7 @@ fn report_with_a_gap() -> Report {
         label("haproxy", "HAProxy 2.6.12", ""),
         label("h2o", "H2O 2.2.5", ""),
     ];
-    let obstacles = vec![None, Some("it has no files"), None];
+    let obstacles = vec![None, Some("it has no files".into()), None];
     let mut result = CaseResult::new(case("tls13-100k"), &[3], obstacles);
     for (index, value, group) in [(0, 10.0, "X25519MLKEM768"), (2, 20.0, "X25519")] {
         let negotiated = Some(negotiated(group));

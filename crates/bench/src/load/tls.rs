@@ -1,13 +1,13 @@
 //! The pinned TLS parameters: how they are offered, and the check that the server accepted them.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use clap::ValueEnum;
 use sealane_awslc::{
     ClientConnection, ClientContext, Error as LibraryError, Group, HandshakeStatus,
     ProtocolVersion, ReadStatus, Session, group_by_name,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
@@ -164,16 +164,16 @@ impl Default for TlsPlan {
 }
 
 /// The negotiated parameters of a handshake.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Negotiated {
     /// `TLSv1.3`.
-    pub protocol: &'static str,
+    pub protocol: Cow<'static, str>,
     /// The suite by OpenSSL's name.
-    pub suite: &'static str,
+    pub suite: Cow<'static, str>,
     /// The key-exchange group; `None` with static RSA and after a TLS 1.2 resumption.
-    pub group: Option<&'static str>,
+    pub group: Option<Cow<'static, str>>,
     /// The kind of key that signed; `None` if nothing was signed.
-    pub key_type: Option<&'static str>,
+    pub key_type: Option<Cow<'static, str>>,
     /// A session was resumed.
     pub resumed: bool,
     /// An OCSP response came along.
@@ -183,7 +183,7 @@ pub struct Negotiated {
 impl fmt::Display for Negotiated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.protocol, self.suite)?;
-        for part in [self.group, self.key_type].into_iter().flatten() {
+        for part in [&self.group, &self.key_type].into_iter().flatten() {
             write!(f, " {part}")?;
         }
         f.write_str(if self.resumed { " resumed" } else { " full" })?;
@@ -258,14 +258,18 @@ impl TlsSettings {
         pinned(
             "protocol",
             self.plan.protocol.map(Protocol::name),
-            Some(got.protocol),
+            Some(&got.protocol),
         )?;
-        pinned("suite", self.plan.suite.as_deref(), Some(got.suite))?;
-        pinned("group", self.group.map(|group| group.name), got.group)?;
+        pinned("suite", self.plan.suite.as_deref(), Some(&got.suite))?;
+        pinned(
+            "group",
+            self.group.map(|group| group.name),
+            got.group.as_deref(),
+        )?;
         pinned(
             "key type",
             self.plan.key_type.map(KeyType::name),
-            got.key_type,
+            got.key_type.as_deref(),
         )?;
         if got.resumed != offered_session {
             let words = |resumed| if resumed { "resumed" } else { "full" };
@@ -479,10 +483,12 @@ impl Tls {
         };
         let scheme = self.connection.signature_scheme();
         Ok(Negotiated {
-            protocol: self.connection.protocol(),
-            suite,
-            group: self.connection.group().map(|group| group.name),
-            key_type: scheme.and_then(KeyType::of_signature).map(KeyType::name),
+            protocol: self.connection.protocol().into(),
+            suite: suite.into(),
+            group: self.connection.group().map(|group| group.name.into()),
+            key_type: scheme
+                .and_then(KeyType::of_signature)
+                .map(|key_type| key_type.name().into()),
             resumed: self.connection.is_session_reused(),
             stapled: !self.connection.is_session_reused()
                 && self.connection.ocsp_response_bytes() > 0,
@@ -500,10 +506,10 @@ mod tests {
 
     fn negotiated() -> Negotiated {
         Negotiated {
-            protocol: "TLSv1.3",
-            suite: "TLS_AES_256_GCM_SHA384",
-            group: Some("X25519"),
-            key_type: Some("P-256"),
+            protocol: "TLSv1.3".into(),
+            suite: "TLS_AES_256_GCM_SHA384".into(),
+            group: Some("X25519".into()),
+            key_type: Some("P-256".into()),
             resumed: false,
             stapled: false,
         }
@@ -563,28 +569,28 @@ mod tests {
             (
                 "protocol",
                 Negotiated {
-                    protocol: "TLSv1.2",
+                    protocol: "TLSv1.2".into(),
                     ..negotiated()
                 },
             ),
             (
                 "suite",
                 Negotiated {
-                    suite: "TLS_AES_128_GCM_SHA256",
+                    suite: "TLS_AES_128_GCM_SHA256".into(),
                     ..negotiated()
                 },
             ),
             (
                 "group",
                 Negotiated {
-                    group: Some("P-256"),
+                    group: Some("P-256".into()),
                     ..negotiated()
                 },
             ),
             (
                 "key type",
                 Negotiated {
-                    key_type: Some("RSA"),
+                    key_type: Some("RSA".into()),
                     ..negotiated()
                 },
             ),

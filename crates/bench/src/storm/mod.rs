@@ -5,7 +5,6 @@
 //! [`compare`](crate::compare). In each measurement one [`Probe`] requests a small file over its
 //! established connection: first alone, which shows the noise of machine and probe, then while
 //! clients connect, handshake, make one request and close, one connection after another.
-//! and close, one connection after the other.
 
 mod report;
 mod targets;
@@ -18,7 +17,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use report::Report;
 
@@ -29,17 +28,18 @@ use crate::{
         Protocol, Sample, TlsPlan,
     },
     testbed::{
-        Cpus, File, Listener, Neighbours, Ports, Running, Server, ServerCores, Site,
-        available_cpus, order,
+        Course, Cpus, File, FirstErrorEnds, Listener, Neighbours, Ports, Running, Server,
+        ServerCores, Site, Turn, Watch, available_cpus, order,
     },
 };
-use report::{Latency, Measurement, StormResult};
+use report::Latency;
+pub(crate) use report::{Field, Measurement, StormResult};
 
 /// The file requested by the probe and by every new connection.
 const FILE: File = File::Small;
 
 /// The key of the certificate that the storm's handshakes use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum StormKey {
     /// RSA, 2048 bits.
@@ -117,6 +117,12 @@ impl Storm {
     /// A server that does not start, a connection that fails, is refused or is not
     /// what is pinned: the first ends the run.
     pub fn run(&self) -> Result<Report, Error> {
+        self.run_watched(&mut FirstErrorEnds)
+    }
+
+    /// Like [`Storm::run`], with somebody who decides what happens after an error, and when to
+    /// stop.
+    pub(crate) fn run_watched(&self, watch: &mut dyn Watch) -> Result<Report, Error> {
         if self.rounds == 0 || self.servers.is_empty() || self.interval.is_zero() {
             return Err(Error::Usage(
                 "a storm needs a server, a round and time between the probe's requests".into(),
@@ -125,16 +131,35 @@ impl Storm {
         let divisions = self.divisions()?;
         let site = Site::prepare(&self.work, &self.certificates, false)?;
         let mut report = Report::new(self)?;
-        let keys: &[StormKey] = match self.keys.as_slice() {
-            [] => &StormKey::ALL,
-            keys => keys,
-        };
-        for cpus in &divisions {
-            for &key in keys {
-                report.add(self.rounds_of(key, &site, cpus)?);
+        'run: for cpus in &divisions {
+            for &key in self.keys() {
+                let (result, is_complete) = self.rounds_of(key, &site, cpus, watch)?;
+                report.add(result);
+                if !is_complete {
+                    break 'run;
+                }
             }
         }
         Ok(report)
+    }
+
+    fn keys(&self) -> &[StormKey] {
+        match self.keys.as_slice() {
+            [] => &StormKey::ALL,
+            keys => keys,
+        }
+    }
+
+    /// What each measurement of a round measures, for all divisions of the cores.
+    pub(crate) fn agenda(&self) -> Result<Vec<String>, Error> {
+        let mut agenda = Vec::new();
+        for cpus in self.divisions()? {
+            for &key in self.keys() {
+                let name = turn_name(key, cpus.server.len());
+                agenda.extend(self.servers.iter().map(|_| name.clone()));
+            }
+        }
+        Ok(agenda)
     }
 
     fn divisions(&self) -> Result<Vec<Cpus>, Error> {
@@ -149,29 +174,57 @@ impl Storm {
             .collect()
     }
 
-    fn rounds_of(&self, key: StormKey, site: &Site, cpus: &Cpus) -> Result<StormResult, Error> {
+    /// All rounds of storms with one kind of key; and whether all were made.
+    fn rounds_of(
+        &self,
+        key: StormKey,
+        site: &Site,
+        cpus: &Cpus,
+        watch: &mut dyn Watch,
+    ) -> Result<(StormResult, bool), Error> {
+        let what = turn_name(key, cpus.server.len());
         let started = Instant::now();
         let mut result = StormResult::new(key, cpus, self.servers.len());
         for round in 0..self.rounds {
             for index in order(round, self.servers.len()) {
                 let server = &self.servers[index];
-                let measurement =
-                    self.measure(key, server, site, cpus)
-                        .map_err(|error| Error::Server {
-                            name: server.name.clone(),
-                            reason: format!("storm of {} handshakes: {error}", key.name()),
-                        })?;
-                result.add(index, measurement);
+                let turn = Turn {
+                    what: &what,
+                    server: &server.name,
+                    round,
+                };
+                if result.failures[index].is_some() {
+                    continue;
+                }
+                if !watch.goes_on(turn) {
+                    return Ok((result, false));
+                }
+                let error = match self.measure(key, server, site, cpus) {
+                    Ok(measurement) => {
+                        result.add(index, measurement);
+                        watch.measured(turn);
+                        continue;
+                    }
+                    Err(error) => Error::Server {
+                        name: server.name.clone(),
+                        reason: format!("storm of {} handshakes: {error}", key.name()),
+                    },
+                };
+                match watch.failed(turn, error) {
+                    Course::Fail(error) => return Err(error),
+                    Course::GoOn(reason) => result.failures[index] = Some(reason),
+                    Course::Stop => return Ok((result, false)),
+                }
             }
         }
-        eprintln!(
+        watch.finished(&format!(
             "{:9} on {} of the servers' cores: {} rounds in {:.0} s",
             key.name(),
             cpus.server.len(),
             self.rounds,
             started.elapsed().as_secs_f64()
-        );
-        Ok(result)
+        ));
+        Ok((result, true))
     }
 
     /// Starts a server, runs the probe alone and then in a storm, and stops the server.
@@ -182,7 +235,7 @@ impl Storm {
         site: &Site,
         cpus: &Cpus,
     ) -> Result<Measurement, Error> {
-        let running = Running::start(server, site, &cpus.server)?;
+        let running = Running::start(server, site, &cpus.server, 0)?;
         let crew = Crew::divide(&cpus.generator);
         let quiet_plan = plan(key, &running.ports, ConnectionUse::KeepAlive);
         let probe = Probe::start(
@@ -220,6 +273,14 @@ impl Storm {
             between(&record.samples, quiet_from, quiet_until),
             between(&record.samples, outcome.started, stormy_until),
         ))
+    }
+}
+
+/// The storm, and on how many of the servers' cores if it is more than one.
+fn turn_name(key: StormKey, cores: usize) -> String {
+    match cores {
+        1 => format!("storm of {}", key.name()),
+        _ => format!("storm of {} on {cores} cores", key.name()),
     }
 }
 

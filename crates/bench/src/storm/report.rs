@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Histogram, Summary,
@@ -12,25 +12,25 @@ use crate::{
 };
 
 /// All measurements of storms.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     machine: Machine,
-    servers: Vec<ServerLabel>,
+    pub(crate) servers: Vec<ServerLabel>,
     clients: usize,
     interval_ms: f64,
     seconds: f64,
     rounds: usize,
     quick: bool,
-    storms: Vec<StormResult>,
+    pub(crate) storms: Vec<StormResult>,
 }
 
 /// Latencies in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Latency {
-    pub(super) p50_ms: f64,
-    pub(super) p99_ms: f64,
-    pub(super) max_ms: f64,
-    pub(super) count: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+    pub(crate) count: u64,
 }
 
 impl Latency {
@@ -46,40 +46,42 @@ impl Latency {
 }
 
 /// One storm against one server in one round.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Measurement {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Measurement {
     /// The probe before the storm: the noise of machine and probe.
-    pub(super) alone: Latency,
+    pub(crate) alone: Latency,
     /// The probe during the storm.
-    pub(super) probe: Latency,
+    pub(crate) probe: Latency,
     /// The part of it that is the probe's own delay.
-    pub(super) probe_delay: Latency,
+    pub(crate) probe_delay: Latency,
     /// Whether the probe had real-time priority.
-    pub(super) is_real_time: bool,
+    pub(crate) is_real_time: bool,
     /// New connections, all of which were answered.
-    pub(super) connections: u64,
-    pub(super) connections_per_s: f64,
+    pub(crate) connections: u64,
+    pub(crate) connections_per_s: f64,
     /// From connecting to the first byte of the response.
-    pub(super) new_connection: Latency,
-    pub(super) server_us_per_connection: Option<f64>,
+    pub(crate) new_connection: Latency,
+    pub(crate) server_us_per_connection: Option<f64>,
     /// Number of cores that the server kept busy.
-    pub(super) server_busy_cores: Option<f64>,
+    pub(crate) server_busy_cores: Option<f64>,
     /// Share of the servers' cores used by other processes.
-    pub(super) neighbours_share: f64,
+    pub(crate) neighbours_share: f64,
     /// Share of the clients' cores that they kept busy. Near 1, the clients limit the rate, and the
     /// latencies are their own.
-    pub(super) client_busy_share: f64,
-    pub(super) negotiated: Option<Negotiated>,
+    pub(crate) client_busy_share: f64,
+    pub(crate) negotiated: Option<Negotiated>,
 }
 
 /// All rounds of one kind of key; the outer vector by server.
-#[derive(Debug, Serialize)]
-pub(super) struct StormResult {
-    key: StormKey,
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct StormResult {
+    pub(crate) key: StormKey,
     targets: Targets,
-    server_cpus: Vec<usize>,
+    pub(crate) server_cpus: Vec<usize>,
     generator_cpus: Vec<usize>,
-    measurements: Vec<Vec<Measurement>>,
+    pub(crate) measurements: Vec<Vec<Measurement>>,
+    /// Why measuring a server has failed, by server; what was measured before does not count.
+    pub(crate) failures: Vec<Option<String>>,
 }
 
 /// A figure with its target; both are in the unit given by `text`.
@@ -129,7 +131,8 @@ impl Verdict {
     }
 }
 
-type Field = fn(&Measurement) -> f64;
+/// A figure of a measurement.
+pub(crate) type Field = fn(&Measurement) -> f64;
 
 impl StormResult {
     pub(super) fn new(key: StormKey, cpus: &Cpus, servers: usize) -> Self {
@@ -139,6 +142,7 @@ impl StormResult {
             server_cpus: cpus.server.clone(),
             generator_cpus: cpus.generator.clone(),
             measurements: vec![Vec::new(); servers],
+            failures: vec![None; servers],
         }
     }
 
@@ -146,13 +150,13 @@ impl StormResult {
         self.measurements[server].push(measurement);
     }
 
-    fn summary(&self, server: usize, field: Field) -> Option<Summary> {
+    pub(crate) fn summary(&self, server: usize, field: Field) -> Option<Summary> {
         let values: Vec<_> = self.measurements[server].iter().map(field).collect();
         Summary::of(&values)
     }
 
     /// Ratios are computed within each round, so both sides saw the same machine.
-    fn ratio(&self, ours: usize, theirs: usize, field: Field) -> Option<Summary> {
+    pub(crate) fn ratio(&self, ours: usize, theirs: usize, field: Field) -> Option<Summary> {
         let ratios: Vec<_> = self.measurements[ours]
             .iter()
             .zip(&self.measurements[theirs])

@@ -1,13 +1,13 @@
 //! Sealane's targets for a storm.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::storm::StormKey;
 
 /// Targets for one kind of key on one number of server cores. Latencies are those of the
 /// established connection unless stated otherwise; ratios are Sealane's figure divided by nginx's,
 /// with the same number of workers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Targets {
     pub(super) p99_ms: f64,
     /// No target on a single core, where one signature alone may take as long.

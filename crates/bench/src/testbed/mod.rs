@@ -3,6 +3,7 @@
 
 mod cpus;
 mod figures;
+pub(crate) mod kernel_tls;
 mod kind;
 mod machine;
 mod neighbours;
@@ -10,6 +11,7 @@ pub(crate) mod origin;
 mod precedence;
 mod server;
 mod site;
+mod watch;
 
 use std::{
     thread,
@@ -24,7 +26,8 @@ pub(crate) use neighbours::Neighbours;
 pub(crate) use precedence::Precedence;
 pub use server::Server;
 pub(crate) use server::{Running, ServerLabel};
-pub(crate) use site::{File, Listener, Ports, Site};
+pub(crate) use site::{File, Listener, Ports, Site, server_name};
+pub(crate) use watch::{Course, FirstErrorEnds, Turn, Watch};
 
 /// The order of `count` servers in a round. Every other round is reversed, so that drift of the
 /// machine affects all equally.

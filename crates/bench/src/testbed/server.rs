@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, ProcessTree,
@@ -65,18 +65,26 @@ impl FromStr for Server {
             return Err(malformed());
         }
         Ok(Self {
-            name: name.into(),
             path: path.into(),
-            kind: Kind::default(),
-            directives: String::new(),
-            rsa_directives: String::new(),
-            events: String::new(),
-            main: String::new(),
+            ..Self::named(name)
         })
     }
 }
 
 impl Server {
+    /// One without a path or anything of its own.
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            path: PathBuf::new(),
+            kind: Kind::default(),
+            directives: String::new(),
+            rsa_directives: String::new(),
+            events: String::new(),
+            main: String::new(),
+        }
+    }
+
     /// Product and TLS library with their versions: "nginx 1.30.0, OpenSSL 4.0.1".
     pub(crate) fn version(&self) -> Result<String, Error> {
         let argument = self.kind.version_argument();
@@ -117,7 +125,7 @@ impl Server {
 }
 
 /// The description of a server in reports.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ServerLabel {
     pub(crate) name: String,
     /// Product and TLS library with their versions.
@@ -208,7 +216,13 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts `server` on the cores `cpus`, with a worker for each, and waits until it is ready.
-    pub(crate) fn start(server: &Server, site: &Site, cpus: &[usize]) -> Result<Self, Error> {
+    /// `names` servers share the port of [`Listener::P256`], each with a name.
+    pub(crate) fn start(
+        server: &Server,
+        site: &Site,
+        cpus: &[usize],
+        names: usize,
+    ) -> Result<Self, Error> {
         let prefix = site.prefix(&server.name)?;
         site.clear_caches(&server.name)?;
         let ports = Ports::free()?;
@@ -220,6 +234,7 @@ impl Running {
                 &ports,
                 Variant {
                     workers: cpus.len(),
+                    names,
                     main: &server.main,
                     events: &server.events,
                     directives: &server.directives,

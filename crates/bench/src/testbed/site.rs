@@ -19,15 +19,18 @@ pub(crate) enum File {
     Medium,
     Mebibyte,
     Large,
+    /// As large, without any content: a hole, as `truncate` makes it.
+    Sparse,
 }
 
 impl File {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Tiny,
         Self::Small,
         Self::Medium,
         Self::Mebibyte,
         Self::Large,
+        Self::Sparse,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -37,6 +40,7 @@ impl File {
             Self::Medium => "100k",
             Self::Mebibyte => "1m",
             Self::Large => "1g",
+            Self::Sparse => "1g-sparse",
         }
     }
 
@@ -46,7 +50,7 @@ impl File {
             Self::Small => 1 << 10,
             Self::Medium => 100 << 10,
             Self::Mebibyte => 1 << 20,
-            Self::Large => 1 << 30,
+            Self::Large | Self::Sparse => 1 << 30,
         }
     }
 }
@@ -147,6 +151,8 @@ impl Ports {
 pub(crate) struct Variant<'a> {
     /// `worker_processes`, or threads.
     pub(crate) workers: usize,
+    /// Further servers on the port of [`Listener::P256`], each with a name.
+    pub(crate) names: usize,
     /// Directives outside of all blocks.
     pub(crate) main: &'a str,
     /// Directives in the `events` block.
@@ -203,10 +209,10 @@ impl Site {
                 )));
             }
         }
-        let is_wanted = |file: &File| large_file || *file != File::Large;
+        let is_wanted = |file: &File| large_file || file.bytes() != File::Large.bytes();
         for file in File::ALL.into_iter().filter(is_wanted) {
             let path = files.join(file.name());
-            provide(&path, file.bytes())
+            provide(&path, file)
                 .map_err(|source| Error::io(format!("create {}", path.display()), source))?;
         }
         Ok(Self {
@@ -259,23 +265,48 @@ impl Site {
             ("@EVENTS@", variant.events),
             ("@DIRECTIVES@", variant.directives),
             ("@RSA_DIRECTIVES@", variant.rsa_directives),
+            ("@NAMED_SERVERS@", &self.named_servers(variant.names)),
             ("@ORIGIN_PORT@", &origin_port.to_string()),
             ("@FILES@", &self.files.display().to_string()),
             ("@CERTIFICATES@", &self.certificates.display().to_string()),
         ] {
             text = text.replace(name, value);
         }
+        // After what has placeholders of its own.
         for listener in Listener::ALL {
             text = text.replace(listener.placeholder(), &ports.of(listener).to_string());
         }
         text
     }
+
+    /// `count` servers, each with its name, on the port of [`Listener::P256`].
+    fn named_servers(&self, count: usize) -> String {
+        let directory = self.certificates.display();
+        let server = |index: usize| {
+            format!(
+                "server {{ listen 127.0.0.1:@P256_PORT@ ssl; server_name {}; \
+                 ssl_certificate \"{directory}/p256.crt\"; \
+                 ssl_certificate_key \"{directory}/p256.key\"; root \"{}\"; }}\n",
+                server_name(index),
+                self.files.display()
+            )
+        };
+        (0..count).map(server).collect()
+    }
 }
 
-/// Creates a file of `bytes` bytes without holes and without repetition within a page, and reads it
-/// once so that it is in the page cache.
-fn provide(path: &Path, bytes: u64) -> io::Result<()> {
-    if !fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes) {
+/// The name of one of the servers that share a port.
+pub(crate) fn server_name(index: usize) -> String {
+    format!("name-{index}.bench.test")
+}
+
+/// Creates a file without holes and without repetition within a page, or one that is a hole, and
+/// reads it once so that it is in the page cache.
+fn provide(path: &Path, file: File) -> io::Result<()> {
+    let bytes = file.bytes();
+    if file == File::Sparse {
+        fs::File::create(path)?.set_len(bytes)?;
+    } else if !fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes) {
         let mut file = io::BufWriter::with_capacity(1 << 20, fs::File::create(path)?);
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut left = bytes;

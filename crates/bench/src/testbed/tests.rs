@@ -95,6 +95,7 @@ fn every_template_is_filled_completely() {
     let ports = Ports::free().expect("loopback has free ports");
     let variant = site::Variant {
         workers: 3,
+        names: 0,
         main: "some_main_directive on;",
         events: "some_event_directive on;",
         directives: "some_directive 1;",
@@ -131,6 +132,18 @@ fn every_template_is_filled_completely() {
     ] {
         assert!(nginx.contains(expected), "{expected} is missing in {nginx}");
     }
+    let named = site::Variant {
+        names: 2,
+        ..variant
+    };
+    let named = site.configuration(Kind::Nginx, &ports, named);
+    let listen = format!("listen 127.0.0.1:{} ssl", ports.of(Listener::P256));
+    assert_eq!(named.matches(&listen).count(), 3, "{named}");
+    for index in [0, 1] {
+        let name = format!("server_name {};", server_name(index));
+        assert_eq!(named.matches(&name).count(), 1, "{name} in {named}");
+    }
+    assert!(!without_comments(&named).contains('@'), "{named}");
     // RSA-2048, with and without an OCSP response, RSA-4096, and what is not tuned.
     assert_eq!(nginx.matches("some_rsa_directive 2;").count(), 4);
     for (name, bytes) in [("10", 10), ("1k", 1 << 10), ("100k", 100 << 10)] {

@@ -1,7 +1,7 @@
 //! `limit_conn`: limits the number of requests with the same key that are in progress.
 
 use super::zone::{KeyPosition, NodeId, Zone};
-use super::{LimitStatus, Verdict, ZoneState};
+use super::{LimitStatus, ZoneState, ZoneVerdict};
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log, log_request};
 use crate::template;
@@ -113,7 +113,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
         };
         let key = template::evaluate(&runtime.conf.key, exchange);
         if key.is_empty() {
-            runtime.counts.add(Verdict::Skipped);
+            runtime.counts.add(ZoneVerdict::Skipped);
             continue;
         }
         if key.len() > MAX_KEY_BYTES {
@@ -123,7 +123,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
                 Error,
                 "the value of the \"{written}\" key is more than 255 bytes: \"{value}\""
             );
-            runtime.counts.add(Verdict::Skipped);
+            runtime.counts.add(ZoneVerdict::Skipped);
             continue;
         }
         let entered = zone.enter(&key, limit.connections);
@@ -132,7 +132,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
         let reason = match entered {
             Ok(held) => {
                 limited.held.push(held);
-                runtime.counts.add(Verdict::Passed);
+                runtime.counts.add(ZoneVerdict::Passed);
                 continue;
             }
             Err(reason) => reason,
@@ -144,9 +144,9 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
         });
         drop(limited);
         runtime.counts.add(match (reason, limits.dry_run) {
-            (NoPermit::NoNode, _) => Verdict::Exhausted,
-            (NoPermit::Busy, true) => Verdict::RejectedDryRun,
-            (NoPermit::Busy, false) => Verdict::Rejected,
+            (NoPermit::NoNode, _) => ZoneVerdict::Exhausted,
+            (NoPermit::Busy, true) => ZoneVerdict::RejectedDryRun,
+            (NoPermit::Busy, false) => ZoneVerdict::Rejected,
         });
         let name = &runtime.conf.name;
         let dry_run = if limits.dry_run { ", dry run," } else { "" };

@@ -2,7 +2,7 @@
 //! by a request and shrinks at the rate of the zone.
 
 use super::zone::{KeyPosition, Locked, NodeId, Zone};
-use super::{LimitStatus, Verdict, ZoneState};
+use super::{LimitStatus, ZoneState, ZoneVerdict};
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log, log_request};
 use crate::template;
@@ -208,7 +208,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
         let rate = i64::try_from(rate).unwrap_or(i64::MAX);
         let key = template::evaluate(&runtime.conf.key, exchange);
         if key.is_empty() {
-            runtime.counts.add(Verdict::Skipped);
+            runtime.counts.add(ZoneVerdict::Skipped);
             continue;
         }
         if key.len() > MAX_KEY_BYTES {
@@ -219,7 +219,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
                 Error,
                 "the value of the \"{written}\" key is more than 65535 bytes: {bytes}"
             );
-            runtime.counts.add(Verdict::Skipped);
+            runtime.counts.add(ZoneVerdict::Skipped);
             continue;
         }
         let burst = i64::try_from(limit.burst).unwrap_or(i64::MAX);
@@ -238,8 +238,8 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
             ZoneLookup::Busy(excess) => {
                 unpin(&pinned);
                 runtime.counts.add(match limits.dry_run {
-                    true => Verdict::RejectedDryRun,
-                    false => Verdict::Rejected,
+                    true => ZoneVerdict::RejectedDryRun,
+                    false => ZoneVerdict::Rejected,
                 });
                 let excess = Requests(excess);
                 let dry_run = dry_run_text(limits);
@@ -252,7 +252,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
             }
             ZoneLookup::NoNode => {
                 unpin(&pinned);
-                runtime.counts.add(Verdict::Exhausted);
+                runtime.counts.add(ZoneVerdict::Exhausted);
                 log_request!(
                     exchange,
                     Alert,
@@ -269,9 +269,9 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
     let others = pinned.iter().map(|pinned| pinned.limit);
     for other in others.chain(added.map(|(limit, ..)| limit)) {
         zone_of(other).0.counts.add(match (delay, limits.dry_run) {
-            (1.., true) if std::ptr::eq(other, limit) => Verdict::DelayedDryRun,
-            (1.., false) if std::ptr::eq(other, limit) => Verdict::Delayed,
-            _ => Verdict::Passed,
+            (1.., true) if std::ptr::eq(other, limit) => ZoneVerdict::DelayedDryRun,
+            (1.., false) if std::ptr::eq(other, limit) => ZoneVerdict::Delayed,
+            _ => ZoneVerdict::Passed,
         });
     }
     if delay == 0 {

@@ -2,12 +2,12 @@
 
 use super::Families;
 use super::families::LabelValue;
-use crate::limits::Verdict;
+use crate::limits::ZoneVerdict;
 use crate::snapshot::Snapshot;
 use sealane_conf::model::LimitKind;
 
 pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
-    let verdicts = Verdict::ALL.map(|verdict| (verdict, LabelValue::from(verdict.name())));
+    let verdicts = ZoneVerdict::ALL.map(|verdict| (verdict, LabelValue::from(verdict.name())));
     for (name, help, is_requests) in [
         (
             "limit_requests",
@@ -27,7 +27,7 @@ pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
             }
             let zone_name = LabelValue::from(&*zone.conf.name);
             for (verdict, word) in &verdicts {
-                let never = matches!(verdict, Verdict::Delayed | Verdict::DelayedDryRun);
+                let never = matches!(verdict, ZoneVerdict::Delayed | ZoneVerdict::DelayedDryRun);
                 if is_requests || !never {
                     family.sample(&[&zone_name, word], zone.counts.get(*verdict));
                 }

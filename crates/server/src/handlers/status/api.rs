@@ -1,6 +1,6 @@
 //! The JSON tree of `api`, with the names of Angie's module of that name.
 
-use crate::limits::{Verdict, ZoneState};
+use crate::limits::{ZoneState, ZoneVerdict};
 use crate::metrics::{ProcessCounts, RESOLVER_RESULTS, ResolverCounts};
 use crate::proxying::{CacheZone, GroupRuntime};
 use crate::snapshot::Snapshot;
@@ -176,13 +176,13 @@ fn limits(snapshot: &Snapshot, of_requests: bool) -> Value {
     let shown = zones.map(|zone| {
         let count = |verdict| zone.counts.get(verdict);
         let mut members = json!({
-            "passed": count(Verdict::Passed),
-            "skipped": count(Verdict::Skipped),
-            "rejected": count(Verdict::Rejected),
-            "exhausted": count(Verdict::Exhausted),
+            "passed": count(ZoneVerdict::Passed),
+            "skipped": count(ZoneVerdict::Skipped),
+            "rejected": count(ZoneVerdict::Rejected),
+            "exhausted": count(ZoneVerdict::Exhausted),
         });
         if of_requests {
-            members["delayed"] = count(Verdict::Delayed).into();
+            members["delayed"] = count(ZoneVerdict::Delayed).into();
         }
         (zone.conf.name.to_string(), members)
     });
