@@ -6,7 +6,6 @@ use crate::metrics;
 use crate::testing::Site;
 use crate::worker::Process;
 use sealane_http::h2::PREFACE;
-use sealane_tls::{HandshakeState, SessionState};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -118,13 +117,7 @@ fn each_flood_raises_its_metric() {
         settle(&worker);
         let process = Arc::new(Process::default());
         process.set_workers(vec![worker]);
-        let registry = metrics::registry(
-            process,
-            SessionState::new(),
-            HandshakeState::new(),
-            sealane_log::LogSet::stderr().lost_lines(),
-        );
-        let text = metrics::text(&registry);
+        let text = metrics::collect(&process).text();
         let floods = text.lines().filter_map(|line| {
             let rest = line.strip_prefix("sealane_http2_floods_total{kind=\"")?;
             rest.split_once("\"} ")
