@@ -210,10 +210,7 @@ pub(crate) fn prepare(
     share_counters(&config, goal, first);
     let mut materials = materials_of(&config, files, goal, &guard, first)?;
     if let Goal::Test { quiet: false } = goal {
-        let conf_file = places.conf_file.display();
-        say(&format!(
-            "sealane: the configuration file {conf_file} syntax is ok\n"
-        ));
+        say_syntax_is_ok(places);
     }
     let probed = find_kernel_tls(&config, goal, &mut materials);
     let register = match goal {
@@ -309,6 +306,14 @@ pub(crate) fn prepare(
         }),
     };
     Ok(server)
+}
+
+/// nginx's first line of `-t`.
+fn say_syntax_is_ok(places: &Places) {
+    let conf_file = places.conf_file.display();
+    say(&format!(
+        "sealane: the configuration file {conf_file} syntax is ok\n"
+    ));
 }
 
 /// Makes the memory for what all processes of the server count, before anything has counters.
