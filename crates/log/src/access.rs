@@ -34,7 +34,7 @@ impl AccessLogger {
     /// Takes one line with its end. It is passed on at the latest when the thread calls
     /// [`flush_thread_buffers`].
     pub fn write_line(&self, line: &[u8]) {
-        self.write(|destination, out| destination.encode(None, line, out));
+        self.write(|destination, out| destination.encode(line, out));
     }
 
     /// The same for a log with variables in its path: writes to the file `path` if the directory

@@ -1,8 +1,9 @@
 //! One open log, file or stderr, independent of who writes to it.
 
+use super::error::ErrorLine;
 use super::queue::Queue;
 use super::sink::Sink;
-use super::{LogLevel, OsError, error};
+use super::{LogLevel, OsError, error, journald};
 use sealane_sys::file;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,22 +48,23 @@ impl Destination {
         }
     }
 
-    /// Appends a line with its end to `out`, in the form that [`Destination::append`] expects.
-    /// `severity` is for syslog servers.
-    pub(super) fn encode(&self, severity: Option<u8>, line: &[u8], out: &mut Vec<u8>) {
+    /// Appends a line of an access log with its end to `out`, in the form that
+    /// [`Destination::append`] expects.
+    pub(super) fn encode(&self, line: &[u8], out: &mut Vec<u8>) {
         match &*self.sink {
-            Sink::Syslog(syslog) => syslog.push(severity, line, out),
+            Sink::Syslog(syslog) => syslog.push(None, line, out),
             _ => out.extend_from_slice(line),
         }
     }
 
-    /// Takes one line of an error log; nginx's levels are syslog's severities.
-    pub(super) fn append_line(&self, severity: u8, line: &[u8]) {
-        if !self.sink.is_syslog() {
-            return self.append(line, 1);
+    /// Takes one line of an error log.
+    pub(super) fn append_line(&self, line: &ErrorLine) {
+        let mut bytes = Vec::new();
+        match &*self.sink {
+            Sink::Syslog(syslog) => syslog.push(Some(line.severity()), &line.text, &mut bytes),
+            Sink::Journal(_) => journald::push(line, &mut bytes),
+            _ => return self.append(&line.text, 1),
         }
-        let mut bytes = Vec::with_capacity(line.len() + 64);
-        self.encode(Some(severity), line, &mut bytes);
         self.append(&bytes, 1);
     }
 
@@ -107,7 +109,7 @@ impl Destination {
     }
 
     fn complain(&self, error: &io::Error) {
-        if matches!(*self.sink, Sink::Stderr) {
+        if matches!(*self.sink, Sink::Stderr | Sink::Journal(_)) {
             return; // nobody is left to tell
         }
         let text = format_args!(
@@ -116,11 +118,8 @@ impl Destination {
             OsError(error)
         )
         .to_string();
-        write_to_stderr(&error::format_line(
-            LogLevel::Alert,
-            None,
-            format_args!("{text}"),
-        ));
+        let line = error::format_line(LogLevel::Alert, None, format_args!("{text}"));
+        write_to_stderr(&line.text);
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::LogLevel;
 use super::destination::Destination;
+use super::journald;
 use super::stamp::with_time_stamps;
 use sealane_sys::process;
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
 /// Longest line of an error log in bytes, including its end; the rest is cut off. nginx cuts at
@@ -17,6 +18,8 @@ pub const MAX_ERROR_LINE_BYTES: usize = 4096;
 pub struct Logger {
     /// The most verbose level of any destination; 0 for none.
     max_level: u8,
+    /// One of the destinations keeps fields of lines.
+    keeps_fields: bool,
     sinks: Arc<[(LogLevel, Arc<Destination>)]>,
 }
 
@@ -29,6 +32,7 @@ impl Logger {
             .unwrap_or(0);
         Logger {
             max_level,
+            keeps_fields: sinks.iter().any(|(_, to)| to.sink.keeps_fields()),
             sinks: sinks.into(),
         }
     }
@@ -61,13 +65,31 @@ impl Logger {
     /// [`crate::log_error!`] is the short form.
     #[cold]
     pub fn log(&self, level: LogLevel, connection: Option<u64>, message: fmt::Arguments<'_>) {
+        self.log_with(level, connection, &[], message);
+    }
+
+    /// The same with further fields, by their names in systemd's journal: `SEALANE_CLIENT` and its
+    /// like. Other logs do not have them. Empty ones are left out.
+    #[cold]
+    pub fn log_with(
+        &self,
+        level: LogLevel,
+        connection: Option<u64>,
+        fields: &[(&'static str, &dyn Display)],
+        message: fmt::Arguments<'_>,
+    ) {
         if !self.enabled(level) {
             return;
         }
-        let line = format_line(level, connection, message);
+        let mut line = format_line(level, connection, message);
+        if self.keeps_fields {
+            for (name, value) in fields {
+                line.push_field(name, value);
+            }
+        }
         for (max_level, destination) in self.sinks.iter() {
             if level <= *max_level {
-                destination.append_line(level as u8 - 1, &line);
+                destination.append_line(&line);
             }
         }
     }
@@ -91,12 +113,55 @@ impl fmt::Debug for Logger {
     }
 }
 
-/// A complete line, with its end.
+/// A line of an error log.
+#[derive(Debug)]
+pub(super) struct ErrorLine {
+    /// All of it, with its end.
+    pub(super) text: Vec<u8>,
+    /// Where the message begins.
+    message_at: usize,
+    level: LogLevel,
+    /// The connection that it is about.
+    pub(super) connection: Option<u64>,
+    /// The thread that it is from.
+    pub(super) thread: i32,
+    /// Fields for the journal, in its format.
+    pub(super) fields: Vec<u8>,
+}
+
+impl ErrorLine {
+    /// The message, without what the journal knows by itself.
+    pub(super) fn message(&self) -> &[u8] {
+        let message = &self.text[self.message_at..];
+        message.strip_suffix(b"\n").unwrap_or(message)
+    }
+
+    /// nginx's levels are syslog's severities.
+    pub(super) fn severity(&self) -> u8 {
+        self.level as u8 - 1
+    }
+
+    /// Adds a field unless it is empty. Like the message, it has no control characters, and is cut
+    /// off where it is too long.
+    pub(super) fn push_field(&mut self, name: &'static str, value: &dyn Display) {
+        let mut line = Line {
+            text: String::new(),
+            escape: true,
+        };
+        // An error means that the line is full; what fits is kept.
+        let _ = write!(line, "{value}");
+        if !line.text.is_empty() {
+            journald::push_field(name, line.text.as_bytes(), &mut self.fields);
+        }
+    }
+}
+
+/// A complete line.
 pub(super) fn format_line(
     level: LogLevel,
     connection: Option<u64>,
     message: fmt::Arguments<'_>,
-) -> Vec<u8> {
+) -> ErrorLine {
     let mut line = Line {
         text: String::with_capacity(256),
         escape: false,
@@ -108,10 +173,18 @@ pub(super) fn format_line(
     if let Some(connection) = connection {
         let _ = write!(line, "*{connection} ");
     }
+    let message_at = line.text.len();
     line.escape = true;
     let _ = line.write_fmt(message);
     line.text.push('\n');
-    line.text.into_bytes()
+    ErrorLine {
+        text: line.text.into_bytes(),
+        message_at,
+        level,
+        connection,
+        thread: tid,
+        fields: Vec::new(),
+    }
 }
 
 /// A line being written. Escapes control characters and stops when it is full.

@@ -68,6 +68,7 @@ mod destination;
 mod error;
 mod frames;
 mod gzip;
+mod journald;
 mod last_words;
 mod outgoing;
 mod panics;

@@ -1,6 +1,7 @@
 //! All logs of a configuration, opened once.
 
 use super::destination::{Destination, Hold};
+use super::journald::Journald;
 use super::queue::Queue;
 use super::sink::{Sink, open_file, open_ring};
 use super::syslog::Syslog;
@@ -353,7 +354,11 @@ impl LogSet {
                 path,
                 fd: fd.as_fd(),
             }),
-            Sink::Memory { .. } | Sink::Stderr | Sink::Syslog(_) | Sink::Paths(_) => None,
+            Sink::Memory { .. }
+            | Sink::Stderr
+            | Sink::Journal(_)
+            | Sink::Syslog(_)
+            | Sink::Paths(_) => None,
         })
     }
 
@@ -417,6 +422,7 @@ fn open_target(target: &LogTarget, guard: &Guard) -> Result<Option<OwnedFd>, Log
                 error,
             }),
         },
-        LogTarget::Stderr | LogTarget::Discard | LogTarget::Paths(_) => Ok(None),
+        LogTarget::Stderr => Ok(Journald::connect()),
+        LogTarget::Discard | LogTarget::Paths(_) => Ok(None),
     }
 }

@@ -1,5 +1,6 @@
 //! The targets that lines are written to.
 
+use super::journald::Journald;
 use super::paths::Paths;
 use super::syslog::Syslog;
 use super::{frames, gzip};
@@ -37,6 +38,8 @@ pub(super) enum Sink {
     },
     /// Standard error, whatever it currently refers to.
     Stderr,
+    /// systemd's journal, where standard error leads there. Lines are [frames] of two fields.
+    Journal(Journald),
     /// A ring of lines in an anonymous file. Its position is that of the open file, which all
     /// processes share that have inherited it.
     Memory {
@@ -69,6 +72,7 @@ impl Sink {
             },
             (LogTarget::Memory(_), None) => unreachable!("no ring is wanted without being opened"),
             (LogTarget::Paths(paths), _) => Sink::Paths(Paths::new(paths, guard.clone())),
+            (LogTarget::Stderr, Some(socket)) => Sink::Journal(Journald::new(socket)),
             (LogTarget::Stderr | LogTarget::Discard, _) => Sink::Stderr, // Discard is never wanted
         }
     }
@@ -82,6 +86,7 @@ impl Sink {
                 file::write(fd.as_fd(), bytes)
             }
             Sink::Stderr => write_to_stderr(bytes),
+            Sink::Journal(journal) => journal.send(bytes),
             Sink::Memory { bytes: size, file } => write_to_ring(file, *size, bytes),
             Sink::Syslog(syslog) => syslog.send(bytes),
             Sink::Paths(paths) => Ok(paths.write(bytes)),
@@ -104,6 +109,10 @@ impl Sink {
                 syslog.replace(new);
                 Ok(())
             }
+            Sink::Journal(journal) => {
+                journal.replace(new);
+                Ok(())
+            }
             // The lines so far stay.
             Sink::Memory { .. } | Sink::Stderr | Sink::Paths(_) => Ok(()),
         }
@@ -115,6 +124,7 @@ impl Sink {
             Sink::File { fd, .. } => fd.try_clone().map(Some),
             Sink::Memory { file, .. } => file.try_clone().map(|file| Some(file.into())),
             Sink::Syslog(syslog) => syslog.socket(),
+            Sink::Journal(journal) => journal.socket().map(Some),
             Sink::Stderr | Sink::Paths(_) => Ok(None),
         }
     }
@@ -124,10 +134,16 @@ impl Sink {
         match self {
             Sink::File { path, .. } => format!("log file \"{}\"", path.display()),
             Sink::Stderr => "log file \"stderr\"".into(),
+            Sink::Journal(_) => "log of systemd's journal".into(),
             Sink::Memory { bytes, .. } => format!("log of {bytes} bytes in memory"),
             Sink::Syslog(syslog) => format!("syslog server \"{}\"", syslog.written()),
             Sink::Paths(paths) => format!("log files \"{}\"", paths.written().display()),
         }
+    }
+
+    /// Whether it keeps fields of lines.
+    pub(super) fn keeps_fields(&self) -> bool {
+        matches!(self, Sink::Journal(_))
     }
 
     /// Whether it is a syslog server.
@@ -139,6 +155,7 @@ impl Sink {
     pub(super) fn lines_in(&self, bytes: &[u8]) -> u64 {
         match self {
             Sink::Syslog(_) => frames::count::<1>(bytes),
+            Sink::Journal(_) => frames::count::<2>(bytes),
             Sink::Paths(_) => frames::count::<3>(bytes),
             _ => memchr::memchr_iter(b'\n', bytes).count() as u64,
         }
@@ -149,7 +166,7 @@ impl Sink {
         match self {
             Sink::Syslog(syslog) => syslog.losses().take(),
             Sink::Paths(paths) => paths.losses().take(),
-            Sink::File { .. } | Sink::Stderr | Sink::Memory { .. } => None,
+            Sink::File { .. } | Sink::Stderr | Sink::Journal(_) | Sink::Memory { .. } => None,
         }
     }
 
@@ -220,7 +237,7 @@ fn write_to_ring(mut file: &File, size: u64, bytes: &[u8]) -> io::Result<usize> 
 
 /// Standard error may be a pipe shared with other processes, so it cannot be made non-blocking: it
 /// is polled first, and given no more than a pipe always takes.
-fn write_to_stderr(bytes: &[u8]) -> io::Result<usize> {
+pub(super) fn write_to_stderr(bytes: &[u8]) -> io::Result<usize> {
     let stderr = io::stderr();
     if !poll::wait(
         &[(stderr.as_fd(), Interest::Writable)],

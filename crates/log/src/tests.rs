@@ -132,7 +132,7 @@ fn nobody_can_forge_a_line_or_send_colours() {
             "/a\n2026/01/01 00:00:00 [error] fake\x1b[31m\u{85}é"
         ),
     );
-    let line = String::from_utf8(line).unwrap();
+    let line = String::from_utf8(line.text).unwrap();
     assert_eq!(line.matches('\n').count(), 1);
     assert!(
         line.ends_with("\"/a\\x0A2026/01/01 00:00:00 [error] fake\\x1B[31m\\x85é\"\n"),
@@ -144,7 +144,7 @@ fn nobody_can_forge_a_line_or_send_colours() {
 fn long_lines_are_cut_between_characters() {
     for shift in 0..4 {
         let text = format!("{}{}", "x".repeat(shift), "€".repeat(4000));
-        let line = error::format_line(LogLevel::Warn, Some(1), format_args!("{text}"));
+        let line = error::format_line(LogLevel::Warn, Some(1), format_args!("{text}")).text;
         assert!(line.len() <= MAX_ERROR_LINE_BYTES && line.len() > MAX_ERROR_LINE_BYTES - 4);
         assert!(String::from_utf8(line).unwrap().ends_with("€\n"));
     }

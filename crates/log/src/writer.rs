@@ -237,12 +237,12 @@ impl Writer<'_> {
         let mut told = false;
         for to in self.notices.destinations(level) {
             if !self.has_failed(to.lane) {
-                to.append_line(level as u8 - 1, &line);
+                to.append_line(&line);
                 told |= to.lane != number;
             }
         }
         if !told && self.has_failed(number) {
-            write_to_stderr(&line);
+            write_to_stderr(&line.text);
         }
     }
 

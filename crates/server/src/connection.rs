@@ -655,9 +655,10 @@ impl Connection {
             .location(self.server().default_location)
             .logger;
         if logger.enabled(level) || self.facts.is_debugged() {
-            debug_log::logger_for(&self.facts, logger).log(
+            debug_log::logger_for(&self.facts, logger).log_with(
                 level,
                 Some(self.facts.number),
+                &[("SEALANE_CLIENT", &self.facts.peer)],
                 format_args!("{message}{}", self.log_tail()),
             );
         }
@@ -689,10 +690,7 @@ impl Connection {
 
     /// `, client: ..., server: ...` as nginx ends its lines.
     pub(crate) fn log_tail(&self) -> String {
-        let client = match self.facts.peer {
-            PeerAddress::Inet(address) => address.ip().to_string(),
-            PeerAddress::Unix => "unix:".to_owned(),
-        };
+        let client = self.facts.peer;
         format!(", client: {client}, server: {}", self.listen_address())
     }
 }

@@ -5,6 +5,7 @@ use crate::proxy_protocol::ProxyHeader;
 use sealane_conf::model::PeerNetwork;
 use sealane_io::socket::Socket;
 use sealane_tls::Ktls;
+use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -57,6 +58,15 @@ pub enum PeerAddress {
     Inet(SocketAddr),
     /// A unix socket; nginx prints `unix:`.
     Unix,
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerAddress::Inet(address) => address.ip().fmt(f),
+            PeerAddress::Unix => f.write_str("unix:"),
+        }
+    }
 }
 
 /// The results of the TLS handshake for the `$ssl_*` variables. As in nginx, a text is empty if

@@ -2,9 +2,9 @@
 
 use crate::debug_log;
 use crate::exchange::Exchange;
-use crate::facts::PeerAddress;
 use sealane_conf::model::LogLevel;
 use sealane_http::headers::KnownHeader;
+use sealane_log::Logger;
 use std::fmt;
 
 /// What a request keeps for the error log.
@@ -27,13 +27,45 @@ pub(crate) fn log(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<
     let number = facts.number;
     let (doing, tail) = (exchange.features.request_log.doing, Tail(exchange));
     if level > LogLevel::Notice {
-        logger.log(level, Some(number), format_args!("{message}{doing}{tail}"));
+        write(
+            exchange,
+            logger,
+            level,
+            format_args!("{message}{doing}{tail}"),
+        );
         return;
     }
     let line = format!("{message}{doing}{tail}");
     if exchange.tally().is_new(logger, level, number, &line) {
-        logger.log(level, Some(number), format_args!("{line}"));
+        write(exchange, logger, level, format_args!("{line}"));
     }
+}
+
+/// With what the journal keeps as fields.
+fn write(exchange: &Exchange, logger: &Logger, level: LogLevel, message: fmt::Arguments<'_>) {
+    let request = &exchange.request;
+    let head = &request.head;
+    let host = head.get(KnownHeader::Host).unwrap_or_default();
+    let upstream = exchange.upstream.as_deref();
+    let upstream = upstream.filter(|upstream| !upstream.attempts.is_empty());
+    logger.log_with(
+        level,
+        Some(exchange.connection.number),
+        &[
+            ("SEALANE_CLIENT", &exchange.client_address()),
+            ("SEALANE_SERVER", &exchange.server().conf.primary_name),
+            (
+                "SEALANE_REQUEST",
+                &Text(head.request_line.of(&request.buffer)),
+            ),
+            ("SEALANE_HOST", &Text(host.of(&request.buffer))),
+            (
+                "SEALANE_UPSTREAM",
+                upstream.map_or(&"" as &dyn fmt::Display, |upstream| upstream),
+            ),
+        ],
+        message,
+    );
 }
 
 /// `log_request!(exchange, Error, "open() \"{path}\" failed")`.
@@ -54,10 +86,7 @@ struct Tail<'e>(&'e Exchange);
 impl fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exchange = self.0;
-        match exchange.client_address() {
-            PeerAddress::Inet(address) => write!(f, ", client: {}", address.ip())?,
-            PeerAddress::Unix => f.write_str(", client: unix:")?,
-        }
+        write!(f, ", client: {}", exchange.client_address())?;
         write!(f, ", server: {}", exchange.server().conf.primary_name)?;
         let request = &exchange.request;
         let head = &request.head;
