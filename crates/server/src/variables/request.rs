@@ -146,12 +146,18 @@ pub(crate) fn cookie<'e>(exchange: &'e Exchange, name: &[u8]) -> Option<&'e [u8]
         line.of(buffer)
             .split(|byte| *byte == b';')
             .find_map(|pair| {
-                let (key, value) = pair.trim_ascii_start().split_at_checked(name.len())?;
-                let value = value.trim_ascii_start().strip_prefix(b"=")?;
+                let (key, value) = without_spaces(pair).split_at_checked(name.len())?;
+                let value = without_spaces(value).strip_prefix(b"=")?;
                 key.eq_ignore_ascii_case(name)
-                    .then(|| value.trim_ascii_start())
+                    .then(|| without_spaces(value))
             })
     })
+}
+
+/// Without the spaces before it; tabs belong to the text, as in nginx.
+fn without_spaces(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|byte| *byte != b' ');
+    &text[start.unwrap_or(text.len())..]
 }
 
 /// `$remote_user`: the name in Basic credentials, whether they are right or not.
