@@ -6,7 +6,7 @@
 #   curl wget openssl   clients; openssl also makes the certificates of each test
 #   chromium            the browser, run headless
 #   golang-go           builds tests/clients/go (a Go already on the PATH will do; with one older than 1.24
-#                       the tests of ACME and of Encrypted Client Hello are left out)
+#                       the tests of ACME, of traces and of Encrypted Client Hello are left out)
 #   nginx-light         the server that differential tests compare with
 #   procps util-linux   prlimit, kill, ps
 #   gnutls-bin          gnutls-cli, a client that looks at staples itself

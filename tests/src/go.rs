@@ -29,6 +29,21 @@ pub fn go_client_path() -> PathBuf {
     BINARY.get_or_init(build).clone()
 }
 
+/// The path of the collector of `tests/clients/otlp`, which is built at its first use.
+pub fn collector_path() -> PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    // The checksums of what is fetched are in the repository.
+    let build = || {
+        build_program(
+            "tests/clients/otlp",
+            ".",
+            "otlp-collector",
+            &[("GOTOOLCHAIN", "local")],
+        )
+    };
+    BINARY.get_or_init(build).clone()
+}
+
 /// Whether Go is at least version 1.`minor`. If not, says that the test is left out: the caller
 /// returns.
 pub fn has_go(minor: u32) -> bool {

@@ -52,7 +52,7 @@ pub use browser::browse;
 pub use certificates::{Certificate, CertificateKey};
 pub use clock::faketime_library;
 pub use command::{Outcome, command, sha256, sha256_of_file, sha256_of_output};
-pub use go::{go_client, go_client_path, go_get, has_go};
+pub use go::{collector_path, go_client, go_client_path, go_get, has_go};
 pub use name_server::NameServer;
 pub use pebble::{Pebble, PebbleSettings, TestZone};
 pub use redis::Redis;

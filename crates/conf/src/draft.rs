@@ -10,6 +10,7 @@ mod media_types;
 mod passing;
 mod restricting;
 mod text_filters;
+mod tracing;
 
 pub(crate) use acme::*;
 pub(crate) use body_filters::*;
@@ -20,6 +21,7 @@ pub(crate) use media_types::*;
 pub(crate) use passing::*;
 pub(crate) use restricting::*;
 pub(crate) use text_filters::*;
+pub(crate) use tracing::*;
 
 use crate::directives::ThreadPools;
 use crate::groups::Groups;
@@ -88,6 +90,7 @@ pub(crate) struct HttpDraft {
     /// The `upstream` block that is open.
     pub(crate) open_upstream: Option<UpstreamBlock>,
     pub(crate) http2_recv_buffer_bytes: Option<u64>,
+    pub(crate) trace_exporter: TraceExporterDraft,
     pub(crate) compression_memory_bytes: Option<u64>,
     /// Zones of `limit_req` and `limit_conn`; [`crate::model::Http::limit_zones`] keeps their
     /// order.
@@ -345,6 +348,7 @@ pub(crate) struct LocationDraft {
     pub(crate) body_filters: BodyFiltersDraft,
     pub(crate) restricting: RestrictingDraft,
     pub(crate) browsers: BrowsersDraft,
+    pub(crate) tracing: TracingDraft,
     pub(crate) files_at: Option<FilesDraft>,
     pub(crate) index: Option<List<Template>>,
     pub(crate) try_files: Option<TryFiles>,

@@ -19,8 +19,8 @@ use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft}
 use crate::input::Options;
 use crate::model::{
     CERTIFICATE_RELOAD, Config, ErrorLog, Events, HandshakeLimits, Http, List, ListenAddress,
-    Listener, LogLevel, LogTarget, Main, Origin, Server, Source, TempPath, VerifyClient,
-    WorkerCount, locations_of,
+    Listener, LocationConf, LogLevel, LogTarget, Main, Origin, Server, Source, TempPath,
+    VerifyClient, WorkerCount, locations_of,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -53,6 +53,9 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
         Err(fault) => return vec![fault],
     };
     if let Err(fault) = check_caches(b, &servers) {
+        return vec![fault];
+    }
+    if let Err(fault) = check_traces(b, &servers) {
         return vec![fault];
     }
     if let Err(fault) = status::check_access(&b.http.addresses, &servers) {
@@ -121,6 +124,19 @@ fn warn_of_purges(b: &mut Build<'_>, servers: &[Server]) {
              \"limit_except GET\", or with \"ssl_verify_client on\""
         ));
     }
+}
+
+/// Spans that are recorded must have a destination.
+fn check_traces(b: &Build<'_>, servers: &[Server]) -> Result<(), Fault> {
+    let records = |location: &Arc<LocationConf>| {
+        let tracing = location.tracing.as_deref();
+        tracing.is_some_and(|tracing| tracing.trace.is_some())
+    };
+    if b.http.trace_exporter.origin.is_some() || !locations_of(servers).into_iter().any(records) {
+        return Ok(());
+    }
+    let message = "\"otel_exporter\" block is missing";
+    Err(Fault::whole(message).help("it says where the spans of \"otel_trace\" are sent"))
 }
 
 /// Every zone must be defined by now.
@@ -327,6 +343,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                     .filter_map(|zone| zone.zone) // all of them, as was checked
                     .collect(),
                 charsets: Arc::new(charsets),
+                trace_exporter: std::mem::take(&mut b.http.trace_exporter).finish(),
                 handshakes: handshake_limits(&level.server.tls, connections),
                 certificate_reload: level
                     .server

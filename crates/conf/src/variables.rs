@@ -57,6 +57,10 @@ builtins! {
     RequestLength "request_length" "bytes of the request: request line, header and body"
     RequestTime "request_time" "seconds since the first bytes of the request, with milliseconds"
     RequestId "request_id" "a random identifier of the request, 32 hexadecimal digits"
+    OtelTraceId "otel_trace_id" "identifier of the trace, 32 hexadecimal digits"
+    OtelSpanId "otel_span_id" "identifier of the request's own span, 16 hexadecimal digits"
+    OtelParentId "otel_parent_id" "identifier of the client's span, where its trace is continued"
+    OtelParentSampled "otel_parent_sampled" "`1` if the client records its span, else `0`"
     RequestCompletion "request_completion" "`OK` once the request is complete, else empty"
 
     // The two ends of the connection.

@@ -24,6 +24,7 @@
 //! | [`status`] | status codes, reason phrases, nginx's built-in pages |
 //! | [`media_type`] | by which extension of a path a media type is looked up |
 //! | [`method`] | the methods nginx knows by name |
+//! | [`traceparent`] | `traceparent` and `tracestate` |
 //! | [`outgoing`] | what may be written into a request to another server |
 //! | [`fuzz`] | entry points for the fuzzers |
 
@@ -48,6 +49,7 @@ pub mod range;
 pub mod rewrite;
 pub mod scgi;
 pub mod status;
+pub mod traceparent;
 pub mod uri;
 pub mod uwsgi;
 

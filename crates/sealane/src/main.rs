@@ -66,6 +66,7 @@ mod startup;
 mod summary;
 mod temp_paths;
 mod terminal;
+mod traces;
 mod version;
 mod worker_process;
 

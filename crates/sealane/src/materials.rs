@@ -50,6 +50,12 @@ pub(crate) fn read(http: Option<&Http>, guard: &Guard) -> Result<Materials, Diag
             })?;
         }
     }
+    let exporter = http.and_then(|http| http.trace_exporter.as_ref());
+    if let Some(path) = exporter.and_then(|exporter| exporter.trusted_certificate.as_ref()) {
+        add(&mut materials, path, |error| {
+            format!("cannot load certificate \"{}\": {error}", path.display())
+        })?;
+    }
     Ok(materials.materials)
 }
 

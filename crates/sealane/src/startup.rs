@@ -15,7 +15,7 @@ use crate::sandbox::Changeable;
 use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
 use crate::terminal::say;
-use crate::{activation, dns_command, kernel_tls, materials, temp_paths};
+use crate::{activation, dns_command, kernel_tls, materials, temp_paths, traces};
 use sealane_conf::model::LogTarget;
 use sealane_conf::{Config, Options};
 use sealane_log::{LogSet, OsError};
@@ -250,9 +250,7 @@ pub(crate) fn prepare(
     for warning in warnings.iter().filter(|_| !is_known) {
         journal.diagnostic(warning);
     }
-    let checked = certificates::acme::check(snapshot.acme_tasks());
-    let checked = checked.and_then(|()| dns_command::check(&config, &guard));
-    checked.map_err(|message| refuse(&message))?;
+    check_threads(&config, &snapshot, &guard).map_err(|message| refuse(&message))?;
     if probed && let Some(capabilities) = materials.kernel_tls() {
         kernel_tls::report(capabilities, &snapshot, &journal);
     }
@@ -314,6 +312,13 @@ fn say_syntax_is_ok(places: &Places) {
     say(&format!(
         "sealane: the configuration file {conf_file} syntax is ok\n"
     ));
+}
+
+/// What threads of the worker process would only find out later.
+fn check_threads(config: &Config, snapshot: &Snapshot, guard: &Guard) -> Result<(), String> {
+    certificates::acme::check(snapshot.acme_tasks())?;
+    traces::check(snapshot.trace_target())?;
+    dns_command::check(config, guard)
 }
 
 /// Makes the memory for what all processes of the server count, before anything has counters.

@@ -9,6 +9,7 @@ use crate::resolver::{self, ResolverThread};
 use crate::session_store::{self, StateSink, StoreThread, Telling};
 use crate::sockets::Sockets;
 use crate::startup::Server;
+use crate::traces::TraceThread;
 use crate::{cpus, crash, limits, sandbox};
 use sealane_conf::Config;
 use sealane_conf::model::{EnvVar, Http, Main};
@@ -75,6 +76,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         certificates: CertificateThread::new(link.as_deref(), &server.journal),
         caches: CacheDirectories::default(),
         names: NameServerThread::default(),
+        traces: TraceThread::default(),
     };
     // Before the first client comes.
     std::mem::take(&mut server.kept_staples).give(server.snapshot.staples());
@@ -155,6 +157,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
     for telling in std::mem::take(&mut orders.telling) {
         telling.finish();
     }
+    orders.threads.traces.finish();
     let journal = orders.journal;
     if let Err(error) = &result {
         let error = OsError(error);
@@ -238,6 +241,8 @@ struct Threads {
     caches: CacheDirectories,
     /// For `dns_listen`.
     names: NameServerThread,
+    /// For spans.
+    traces: TraceThread,
 }
 
 impl Threads {
@@ -276,6 +281,10 @@ impl Threads {
                 let error = OsError(&error);
                 format!("the thread for certificates cannot be started ({error})")
             })?;
+        self.traces.set(snapshot, journal).map_err(|error| {
+            let error = OsError(&error);
+            format!("the thread that exports traces cannot be started ({error})")
+        })?;
         self.caches = snapshot.cache_directories();
         self.caches.tend(&snapshot.main_log).map_err(|error| {
             let error = OsError(&error);

@@ -12,6 +12,7 @@ use crate::snapshot::{
 };
 use crate::status::{StatusZone, Zones};
 use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
+use crate::traces::TraceTarget;
 use crate::worker;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
@@ -93,6 +94,8 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         statuses: Arc::clone(materials.statuses()),
         acme_tasks: Vec::new(),
         acme: Arc::clone(materials.acme()),
+        spans: Arc::clone(materials.spans()),
+        trace_target: trace_target(config, materials),
         groups: Groups::build(
             config,
             worker::thread_count(config.main.worker_processes) as usize,
@@ -123,6 +126,19 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         uses_tls_facts: tls_build::uses_variable(config, "ssl_"),
         main_log: logs.logger(&config.main.error_logs),
     }
+}
+
+/// Where spans are exported to.
+fn trace_target(config: &Config, materials: &Materials) -> Option<Arc<TraceTarget>> {
+    let conf = config.http.as_ref()?.trace_exporter.as_ref()?;
+    let trusted = conf.trusted_certificate.as_deref();
+    let of_one = conf.batch_size.saturating_mul(conf.batch_count);
+    let threads = worker::thread_count(config.main.worker_processes) as usize;
+    Some(Arc::new(TraceTarget {
+        conf: Arc::clone(conf),
+        trusted: trusted.and_then(|path| materials.get(path)).map(Box::from),
+        limit: of_one.saturating_mul(threads),
+    }))
 }
 
 impl Parts<'_> {

@@ -33,6 +33,7 @@ use crate::rewrite::RewriteState;
 use crate::status::StatusState;
 use crate::subrequest::{SubrequestKind, SubrequestState};
 use crate::tally::{SubrequestPermit, TallyState};
+use crate::traces::TracingState;
 use crate::variables::RequestIdState;
 
 /// One field for each feature.
@@ -58,6 +59,7 @@ pub(crate) struct Features {
     pub(crate) status: StatusState,
     pub(crate) subrequest: SubrequestState,
     pub(crate) tally: TallyState,
+    pub(crate) tracing: TracingState,
     pub(crate) try_files: TryFilesState,
     pub(crate) userid: UseridState,
 }
@@ -106,6 +108,7 @@ impl Features {
             ssi: SsiState::of_subrequest(main),
             subrequest: SubrequestState::of_subrequest(main),
             tally: TallyState::of_subrequest(main, permit),
+            tracing: TracingState::of_subrequest(main),
             ..Features::default()
         }
     }

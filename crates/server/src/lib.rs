@@ -92,6 +92,7 @@ mod template;
 mod testing;
 mod tls_build;
 mod tls_facts;
+mod traces;
 mod transport;
 mod variables;
 
@@ -102,3 +103,6 @@ pub use materials::Materials;
 pub use proxying::CacheDirectories;
 pub use snapshot::Snapshot;
 pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers, secrets};
+pub use traces::{
+    Attribute, AttributeValue, MAX_VALUE_BYTES, Span, SpanCounts, SpanLoss, SpanQueue, TraceTarget,
+};

@@ -7,6 +7,7 @@
 use crate::acme::AcmeState;
 use crate::client_status::StatusDesk;
 use crate::snapshot::Snapshot;
+use crate::traces::SpanQueue;
 use sealane_conf::model::{Resolver, SessionStore};
 use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore, StapleState};
 use sealane_upstream::resolve::Resolve;
@@ -27,6 +28,7 @@ pub struct Materials {
     staples: Arc<StapleState>,
     statuses: Arc<StatusDesk>,
     acme: Arc<AcmeState>,
+    spans: Arc<SpanQueue>,
     session_stores: Vec<(Arc<SessionStore>, Arc<dyn SharedStore>)>,
     resolvers: Vec<ConfiguredResolver>,
     before: Option<Arc<Snapshot>>,
@@ -118,6 +120,16 @@ impl Materials {
     /// What `acme_certificate` has brought.
     pub fn acme(&self) -> &Arc<AcmeState> {
         &self.acme
+    }
+
+    /// Where finished spans wait. Every further snapshot gets that of the first.
+    pub fn set_spans(&mut self, spans: Arc<SpanQueue>) {
+        self.spans = spans;
+    }
+
+    /// Where finished spans wait.
+    pub(crate) fn spans(&self) -> &Arc<SpanQueue> {
+        &self.spans
     }
 
     /// Stores the previous snapshot: the new one keeps the state of upstream servers and the

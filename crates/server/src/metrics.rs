@@ -13,7 +13,7 @@
 //! | `threads.rs` | connections, requests and HTTP/2, over all worker threads |
 //! | `handshakes.rs`, `sessions.rs` | TLS |
 //! | `zones.rs` | servers and locations |
-//! | `upstreams.rs`, `caches.rs`, `limits.rs` | the same for these |
+//! | `upstreams.rs`, `caches.rs`, `limits.rs`, `traces.rs` | the same for these |
 //! | `certificates.rs` | when certificates and staples end |
 //! | `process.rs` | the process: memory, descriptors, its configuration, logs |
 
@@ -25,6 +25,7 @@ mod limits;
 mod process;
 mod sessions;
 mod threads;
+mod traces;
 mod upstreams;
 mod zones;
 
@@ -50,6 +51,7 @@ pub fn collect(process: &Arc<Process>) -> Families {
     upstreams::collect(&mut families, &snapshot);
     caches::collect(&mut families, &snapshot);
     limits::collect(&mut families, &snapshot);
+    traces::collect(&mut families, &snapshot);
     certificates::collect(&mut families, &snapshot);
     process::collect(&mut families, process, &snapshot);
     families

@@ -18,6 +18,7 @@ use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
 use crate::{
     access, access_log, acme, debug_log, filters, limits, real_ip, rewrite, status, subrequest,
+    traces,
 };
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
@@ -90,11 +91,12 @@ pub(crate) fn conclude_subrequest(asked: &Exchange) {
     }
 }
 
-/// After the last byte of a response, or once there will be none: logs the request, and begins its
-/// `post_action`.
+/// After the last byte of a response, or once there will be none: logs the request, records its
+/// span, and begins its `post_action`.
 pub(crate) fn conclude(exchange: &Exchange) {
     status::count(exchange);
     log_access(exchange);
+    traces::record(exchange);
     subrequest::post_action(exchange);
 }
 
@@ -241,6 +243,10 @@ async fn begin(exchange: &mut Exchange) -> Outcome {
 
 /// The phases from the location's own script on: where a request in a named location begins.
 async fn in_location(exchange: &mut Exchange) -> Outcome {
+    // In nginx a part of the rewrite phase, before the script.
+    if exchange.conf().tracing.is_some() {
+        traces::begin(exchange);
+    }
     // Skipped unless the location has a script.
     if exchange.conf().script.is_some() {
         match Box::pin(rewrite_until_found(exchange)).await {

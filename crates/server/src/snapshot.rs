@@ -16,6 +16,7 @@ use crate::proxying::{CacheDirectories, CacheZone, GroupRuntime, Groups, PassRun
 use crate::router::LocationTree;
 use crate::status::{StatusZone, Zones};
 use crate::tls_build::{HandshakeThreads, SharedRing, StapleTask};
+use crate::traces::{SpanQueue, TraceTarget};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -56,6 +57,10 @@ pub struct Snapshot {
     pub(crate) acme_tasks: Vec<AcmeTask>,
     /// What `acme_certificate` has brought, which outlives the snapshot.
     pub(crate) acme: Arc<AcmeState>,
+    /// Where finished spans wait, which outlives the snapshot.
+    pub(crate) spans: Arc<SpanQueue>,
+    /// Where they are exported to.
+    pub(crate) trace_target: Option<Arc<TraceTarget>>,
     /// Groups of servers, in the order of the configuration.
     pub(crate) groups: Groups,
     /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
@@ -300,6 +305,16 @@ impl Snapshot {
     /// Where what was ordered is served from.
     pub fn acme(&self) -> &Arc<AcmeState> {
         &self.acme
+    }
+
+    /// Where finished spans wait to be exported.
+    pub fn spans(&self) -> &Arc<SpanQueue> {
+        &self.spans
+    }
+
+    /// Where they are exported to (`otel_exporter`).
+    pub fn trace_target(&self) -> Option<&Arc<TraceTarget>> {
+        self.trace_target.as_ref()
     }
 
     /// Whether a listener has its own socket bound to this address.

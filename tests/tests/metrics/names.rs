@@ -33,6 +33,7 @@ pub(super) const EVERYTHING: &str = "
         resolver 127.0.0.1:%dns% status_zone=names; resolver_timeout 1s;
         limit_req_zone $binary_remote_addr zone=rate:1m rate=1r/m;
         limit_conn_zone $binary_remote_addr zone=open:1m;
+        otel_exporter { endpoint 127.0.0.1:%nobody%; }
         proxy_cache_path cache keys_zone=kept:1m max_size=10m;
         ssl_certificate certificates/localhost.pem; ssl_certificate_key certificates/localhost.key;
         ssl_session_store redis://127.0.0.1:%redis% key=store.key timeout=1s;

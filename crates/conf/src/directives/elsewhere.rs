@@ -94,10 +94,10 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: SCRIPTS,
     },
     Elsewhere {
-        module: "nginx's OpenTelemetry module",
-        names: &["otel_*", "opentracing*", "opentelemetry*"],
-        instead: "traces are not exported; `proxy_set_header traceparent ...` passes on the trace \
-                  context of clients, and `$request_id` in `log_format` identifies requests",
+        module: "the OpenTracing module or another one for OpenTelemetry",
+        names: &["opentracing*", "opentelemetry*"],
+        instead: "traces are exported as nginx's own module does it: see `otel_exporter` and \
+                  `otel_trace`",
     },
     Elsewhere {
         module: "nginx's proxy for CONNECT",

@@ -38,6 +38,7 @@ mod media;
 mod media_types;
 mod memcached;
 mod modules;
+mod otel;
 mod proxy;
 mod proxy_rewrites;
 mod proxying;
@@ -270,6 +271,7 @@ pub const MODULES: &[&Module] = &[
     &map::MODULE,
     &geo::MODULE,
     &log::MODULE,
+    &otel::MODULE,
     &ssl::MODULE,
     &ssl_sessions::MODULE,
     &ssl_client::MODULE,

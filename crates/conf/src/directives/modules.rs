@@ -29,6 +29,7 @@ const MODULES: &[(&str, &str)] = &[
     ("ngx_http_random_index_module", "random_index"),
     ("ngx_http_gunzip_module", "gunzip"),
     ("ngx_http_v2_module", "http2"),
+    ("ngx_otel_module", "otel_trace"),
 ];
 
 /// Whether the directives of a module work without loading it.

@@ -86,6 +86,8 @@ impl LocationDraft {
         self.body_filters.inherit(&outer.body_filters);
         self.restricting.inherit(&outer.restricting);
         let (browsers, outer_browsers) = (&mut self.browsers, &outer.browsers);
+        let (tracing, outer_tracing) = (&mut self.tracing, &outer.tracing);
+        inherit!(tracing, outer_tracing; trace propagation span_name span_attributes);
         inherit!(browsers, outer_browsers; modern ancient modern_value ancient_value);
         inherit!(self, outer;
             files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
@@ -332,6 +334,7 @@ impl Inherited<'_> {
             client_body_in_file_only: draft.client_body_in_file_only.unwrap_or_default(),
             client_body_in_single_buffer: draft.client_body_in_single_buffer.unwrap_or(false),
             real_ip: real_ip(draft),
+            tracing: draft.tracing.finish(),
             auth_request: auth_request(draft),
             access: draft.restricting.access(has_auth_request(draft)),
             limits: draft.restricting.limits(),

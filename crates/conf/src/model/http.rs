@@ -2,7 +2,8 @@
 
 use super::{
     AcmeCertificate, AcmeDns, CachePath, Charsets, HandshakeLimits, Http2, LimitZone, List,
-    LocationConf, Locations, Script, Template, Tls, Upstream, UserVariable, VerifyClient,
+    LocationConf, Locations, Script, Template, Tls, TraceExporter, Upstream, UserVariable,
+    VerifyClient,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ pub struct Http {
     pub cache_paths: Vec<Arc<CachePath>>,
     /// Character sets that are named, and the tables between them.
     pub charsets: Arc<Charsets>,
+    /// `otel_exporter`.
+    pub trace_exporter: Option<Arc<TraceExporter>>,
     /// `ssl_async_threads` and `ssl_handshake_queue`.
     pub handshakes: HandshakeLimits,
     /// `ssl_certificate_reload`: how often certificates and keys are looked at for changes;

@@ -3,7 +3,8 @@
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, ContentHandler, Dav,
     ErrorLog, GzipClients, LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script,
-    SecureLink, SendProxyProtocol, StaticCodings, TempPath, Template, UserId, ValidReferers,
+    SecureLink, SendProxyProtocol, StaticCodings, TempPath, Template, Tracing, UserId,
+    ValidReferers,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -118,6 +119,9 @@ pub struct LocationConf {
     pub gzip_clients: Option<Arc<GzipClients>>,
     /// What changes bodies (`gzip`, `sub_filter` and their like); `None` where nothing does.
     pub body_filters: Option<Arc<BodyFilters>>,
+    /// `otel_trace` and what belongs to it; `None` where requests are neither recorded nor told
+    /// about traces.
+    pub tracing: Option<Arc<Tracing>>,
     /// `error_page` lines.
     pub error_pages: List<ErrorPage>,
     /// `recursive_error_pages`.

@@ -179,6 +179,7 @@ impl Carried {
         materials.set_staples(Arc::clone(&self.staples));
         materials.set_statuses(Arc::clone(&self.statuses));
         materials.set_acme(Arc::clone(self.snapshot.acme()));
+        materials.set_spans(Arc::clone(self.snapshot.spans()));
         materials.set_before(Arc::clone(&self.snapshot));
         let session_stores = session_store::prepare(http, &self.session_stores, &mut materials)?;
         let mut resolvers = resolver::prepare(http, &self.resolvers, &mut materials);

@@ -103,6 +103,9 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::ProxyProtocolPort
         | B::ProxyProtocolServerAddr
         | B::ProxyProtocolServerPort => connection::append(exchange, builtin, out),
+        B::OtelTraceId | B::OtelSpanId | B::OtelParentId | B::OtelParentSampled => {
+            crate::traces::append(exchange, builtin, out)
+        }
         B::SliceRange => crate::filters::slice::append_range(exchange, out),
         B::Status | B::BodyBytesSent | B::BytesSent => response::append(exchange, builtin, out),
         B::DocumentRoot
