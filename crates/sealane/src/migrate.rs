@@ -19,7 +19,7 @@ use crate::arguments::Arguments;
 use crate::paths::Places;
 use crate::startup;
 use crate::terminal::{self, say};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use clap::error::ErrorKind;
 pub(crate) use reader::Reader;
 use report::Report;
@@ -56,6 +56,11 @@ struct Request {
     /// Print JSON (docs/migrate.md has the schema)
     #[arg(long)]
     json: bool,
+}
+
+/// What the command takes.
+pub(crate) fn describe() -> clap::Command {
+    Request::command()
 }
 
 /// Does what the command line asks for; `arguments` begin with `migrate`.

@@ -145,6 +145,9 @@ pub(crate) fn options(arguments: &Arguments, places: &Places) -> Options {
             .as_ref()
             .map(|text| text.to_string_lossy().into_owned()),
         error_log: places.error_log_path(),
+        access_log: places.access_log.clone(),
+        pid: places.pid.clone(),
+        temp: places.temp.clone(),
         privileged: process::effective_uid() == 0,
         hostname: machine.unwrap_or_default(),
         ..Options::new(&places.conf_file, &places.prefix)
@@ -228,7 +231,7 @@ pub(crate) fn prepare(
     let session_stores = session_store::prepare(config.http.as_ref(), &[], &mut materials)
         .map_err(|message| refuse(&message))?;
     let resolvers = resolver::prepare(config.http.as_ref(), &Resolvers::default(), &mut materials);
-    temp_paths::prepare(&config, &places.prefix, identity.as_ref(), &guard, first)
+    temp_paths::prepare(&config, &places.temp, identity.as_ref(), &guard, first)
         .map_err(|message| refuse(&message))?;
     temp_paths::prepare_caches(&config, identity.as_ref(), &guard)
         .map_err(|message| refuse(&message))?;
