@@ -8,6 +8,7 @@
 # for `make package-test`:
 #   debootstrap         a clean Debian
 #   lintian shellcheck  Debian's rules for packages; shell scripts
+#   iproute2 procps     the loopback of a namespace; its processes
 #   wrk curl openssl    load, clients and certificates
 #
 # cargo-deb and cargo-generate-rpm are built by cargo, in a pinned version, below .cache/tools.
@@ -16,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/packages.sh
 
 packages=(dpkg-dev binutils rpm)
-[[ ${1:-} != test ]] || packages+=(debootstrap lintian shellcheck wrk curl openssl)
+[[ ${1:-} != test ]] || packages+=(debootstrap lintian shellcheck iproute2 procps wrk curl openssl)
 require_packages packages "${packages[@]}"
 
 # The version is part of the result: another one may write other bytes.

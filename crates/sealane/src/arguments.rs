@@ -96,20 +96,36 @@ pub(crate) fn describe() -> clap::Command {
         .disable_help_flag(true)
         .disable_help_subcommand(true)
         .args([
-            flag('h', "Show help and exit").visible_short_alias('?').long("help"),
+            flag('h', "Show help and exit")
+                .visible_short_alias('?')
+                .long("help"),
             flag('v', "Show the version and exit").long("version"),
-            flag('V', "Show the version and how it was built, with its paths, and exit"),
+            flag(
+                'V',
+                "Show the version and how it was built, with its paths, and exit",
+            ),
             flag('t', "Test the configuration and exit"),
-            flag('T', "Test the configuration, print all of its files and exit"),
+            flag(
+                'T',
+                "Test the configuration, print all of its files and exit",
+            ),
             flag('q', "With -t: say nothing but errors"),
             value('s', "signal", "Send a signal to the running master process")
                 .value_parser(signals),
             value('p', "prefix", "Read everything below this directory")
                 .value_hint(ValueHint::DirPath),
-            value('e', "filename", "Error log until the configuration names one, or stderr")
-                .value_hint(ValueHint::FilePath),
+            value(
+                'e',
+                "filename",
+                "Error log until the configuration names one, or stderr",
+            )
+            .value_hint(ValueHint::FilePath),
             value('c', "filename", "Configuration file").value_hint(ValueHint::FilePath),
-            value('g', "directives", "Directives of the main context, each with its semicolon"),
+            value(
+                'g',
+                "directives",
+                "Directives of the main context, each with its semicolon",
+            ),
         ])
 }
 

@@ -32,7 +32,10 @@ pub(crate) fn describe() -> clap::Command {
     clap::Command::new("sealane ech-key")
         .about("Makes a key for Encrypted Client Hello (ssl_ech_file) and prints its DNS record")
         .arg(name.help("What clients ask for in the open"))
-        .arg(file.value_hint(ValueHint::FilePath).help("The new file of the key"))
+        .arg(
+            file.value_hint(ValueHint::FilePath)
+                .help("The new file of the key"),
+        )
 }
 
 /// Runs the command; `arguments` begin with `ech-key`.

@@ -24,6 +24,7 @@
 //! | `doctor.rs` | `sealane doctor` |
 //! | `ech_key.rs` | `sealane ech-key` |
 //! | `migrate.rs` | `sealane migrate` |
+//! | `takeover.rs` | `sealane takeover` |
 //! | `manual.rs` | test: manual page and completions have what the command line takes |
 //! | `summary.rs`, `defaults.rs` | the summary of `-t`; defaults that differ from nginx's |
 //! | `journal.rs` | messages, on stderr and in the error log |
@@ -67,6 +68,7 @@ mod signaller;
 mod sockets;
 mod startup;
 mod summary;
+mod takeover;
 mod temp_paths;
 mod terminal;
 mod version;
@@ -102,6 +104,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "migrate",
         run: migrate::run,
         describe: migrate::describe,
+    },
+    Subcommand {
+        name: "takeover",
+        run: takeover::run,
+        describe: takeover::describe,
     },
     Subcommand {
         name: "ech-key",

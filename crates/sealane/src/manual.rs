@@ -1,8 +1,8 @@
 //! The manual page and the completions of shells, compared with the command line.
 
+use crate::SUBCOMMANDS;
 use crate::arguments::{self, ArgumentError, Arguments};
 use crate::paths::{ONE_DIRECTORY, PACKAGE};
-use crate::SUBCOMMANDS;
 use sealane_manuals::Page;
 use std::ffi::OsString;
 
@@ -13,7 +13,9 @@ const REST: &str = include_str!("manual/rest.roff");
 fn command_line() -> clap::Command {
     let commands = SUBCOMMANDS.iter().map(|it| {
         let name = it.name;
-        (it.describe)().name(name).bin_name(format!("sealane {name}"))
+        (it.describe)()
+            .name(name)
+            .bin_name(format!("sealane {name}"))
     });
     arguments::describe().subcommands(commands)
 }
@@ -31,14 +33,19 @@ fn the_manual_page_and_completions_are_current() {
 #[test]
 fn every_letter_that_the_program_takes_is_described() {
     let described = arguments::describe();
-    let letters: String = described.get_arguments().filter_map(clap::Arg::get_short).collect();
+    let letters: String = described
+        .get_arguments()
+        .filter_map(clap::Arg::get_short)
+        .collect();
     for letter in (b'!'..=b'~').map(char::from) {
         let parsed = Arguments::parse(&[OsString::from(format!("-{letter}"))]);
         let takes = !matches!(parsed, Err(ArgumentError::UnknownLetter(_)));
         let is_described = letters.contains(letter) || letter == '?';
         assert_eq!(takes, is_described, "-{letter}");
     }
-    let signals = described.get_arguments().find(|arg| arg.get_short() == Some('s'));
+    let signals = described
+        .get_arguments()
+        .find(|arg| arg.get_short() == Some('s'));
     for value in signals.expect("-s").get_possible_values() {
         let words = ["-s".into(), OsString::from(value.get_name())];
         assert!(Arguments::parse(&words).is_ok_and(|it| it.signal.is_some()));

@@ -125,7 +125,9 @@ pub(crate) fn build(places: &Places) -> String {
         ("http-log-path", under_prefix(layout.access_log)),
         ("pid-path", under_prefix(layout.pid)),
     ];
-    let paths = paths.map(|(name, path)| format!("--{name}={path}")).join(" ");
+    let paths = paths
+        .map(|(name, path)| format!("--{name}={path}"))
+        .join(" ");
     format!(
         "built by {COMPILER}
 built with {}

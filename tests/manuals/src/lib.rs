@@ -87,7 +87,9 @@ fn roff(command: &Command, page: &Page) -> io::Result<Vec<u8>> {
         one.render_options_section(&mut about)?;
         let about = String::from_utf8(about).map_err(io::Error::other)?;
         // Parts of this section instead of sections.
-        let about = about.replace(".SH SYNOPSIS\n", "").replace(".SH OPTIONS\n", "");
+        let about = about
+            .replace(".SH SYNOPSIS\n", "")
+            .replace(".SH OPTIONS\n", "");
         let name = subcommand.get_name();
         let what = subcommand.get_about().map(ToString::to_string);
         let what = what.unwrap_or_default();
@@ -104,8 +106,12 @@ mod tests {
 
     #[test]
     fn every_option_and_command_is_in_every_file() {
-        let sub = Command::new("polish").about("Makes it shine").arg(Arg::new("wax").long("wax"));
-        let command = Command::new("buffer").arg(Arg::new("x").short('x')).subcommand(sub);
+        let sub = Command::new("polish")
+            .about("Makes it shine")
+            .arg(Arg::new("wax").long("wax"));
+        let command = Command::new("buffer")
+            .arg(Arg::new("x").short('x'))
+            .subcommand(sub);
         let page = Page {
             section: "1",
             description: "Words.\n",

@@ -57,7 +57,10 @@ fn write_page(page: &mut String) -> std::fmt::Result {
     for module in MODULES {
         write_module(page, module)?;
     }
-    writeln!(page, ".SH OTHER MODULES\nRefused by name; what to use instead:")?;
+    writeln!(
+        page,
+        ".SH OTHER MODULES\nRefused by name; what to use instead:"
+    )?;
     for module in ELSEWHERE {
         let names = module.names.join(", ");
         writeln!(page, ".TP\n.B {}", word(module.module))?;
@@ -95,12 +98,18 @@ fn write_row(page: &mut String, row: &Row) -> std::fmt::Result {
         false => "",
     };
     let (arguments, contexts) = (arity(row.arity), contexts(row.contexts));
-    writeln!(page, ".br\nArguments: {arguments}{block}. In: {}", text(&contexts))
+    writeln!(
+        page,
+        ".br\nArguments: {arguments}{block}. In: {}",
+        text(&contexts)
+    )
 }
 
 /// Text in which nothing is marked up, such as a name.
 pub(super) fn word(text: &str) -> String {
-    text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\*(Aq")
+    text.replace('\\', "\\e")
+        .replace('-', "\\-")
+        .replace('\'', "\\*(Aq")
 }
 
 /// Text with the marks of Markdown: what is in backticks becomes bold, of a link its text is left.
@@ -173,7 +182,10 @@ mod tests {
 
     #[test]
     fn the_page_in_packaging_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/man/sealane.conf.5");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../packaging/man/sealane.conf.5"
+        );
         let rendered = render();
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, &rendered).expect("packaging/ can be written");
