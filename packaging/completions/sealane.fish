@@ -40,6 +40,7 @@ complete -c sealane -n "__fish_sealane_needs_command" -s T -d 'Test the configur
 complete -c sealane -n "__fish_sealane_needs_command" -s q -d 'With -t: say nothing but errors'
 complete -c sealane -n "__fish_sealane_needs_command" -f -a "doctor" -d 'Checks what this machine supports for TLS, and how to improve it'
 complete -c sealane -n "__fish_sealane_needs_command" -f -a "migrate" -d 'Checks an nginx configuration: what works, what has no effect, and what is refused'
+complete -c sealane -n "__fish_sealane_needs_command" -f -a "takeover" -d 'Takes the place of a running nginx, with its configuration and its sockets'
 complete -c sealane -n "__fish_sealane_needs_command" -f -a "ech-key" -d 'Makes a key for Encrypted Client Hello (ssl_ech_file) and prints its DNS record'
 complete -c sealane -n "__fish_sealane_needs_command" -f -a "bench" -d 'Load generator and comparison of servers'
 complete -c sealane -n "__fish_sealane_using_subcommand doctor" -s c -d 'Configuration file: also say for each server whether kernel TLS will be used' -r -F
@@ -49,4 +50,9 @@ complete -c sealane -n "__fish_sealane_using_subcommand doctor" -l json -d 'Prin
 complete -c sealane -n "__fish_sealane_using_subcommand migrate" -s p -d 'Prefix path, as the server has it; without FILE, the configuration below it is read' -r -F
 complete -c sealane -n "__fish_sealane_using_subcommand migrate" -s g -d 'Global directives out of the configuration file, as the server has them' -r
 complete -c sealane -n "__fish_sealane_using_subcommand migrate" -l json -d 'Print JSON (docs/migrate.md has the schema)'
+complete -c sealane -n "__fish_sealane_using_subcommand takeover" -l nginx -d 'nginx\'s program; without it, the one in PATH' -r -F
+complete -c sealane -n "__fish_sealane_using_subcommand takeover" -s c -d 'nginx\'s configuration file; without it, the one that was compiled into nginx' -r -F
+complete -c sealane -n "__fish_sealane_using_subcommand takeover" -s p -d 'nginx\'s prefix; without it, the one that was compiled into nginx' -r -f -a "(__fish_complete_directories)"
+complete -c sealane -n "__fish_sealane_using_subcommand takeover" -s g -d 'Global directives out of the configuration file, as nginx has them' -r
+complete -c sealane -n "__fish_sealane_using_subcommand takeover" -l dry-run -d 'Only check what would happen'
 complete -c sealane -n "__fish_sealane_using_subcommand ech-key" -l public-name -d 'What clients ask for in the open' -r

@@ -191,7 +191,6 @@ fn take_over(request: &Request) -> Result<(), Failure> {
     if let Outcome::Ended(how) = ended {
         return Err(restart(&nginx, &sockets, request, &how).into());
     }
-    nginx.wait_for_its_service(SERVICE_PATIENCE, POLL);
     step("nginx has ended");
     let pid = successor.pid;
     drop(successor); // it has the pid file from now on
@@ -199,18 +198,21 @@ fn take_over(request: &Request) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until nginx has ended, or Sealane.
+/// Waits until nginx has ended, with all that belongs to its service, or Sealane.
 fn wait_for_nginx(nginx: &Nginx, successor: &mut Successor) -> Outcome {
-    loop {
-        let fds = [nginx.process.as_fd()];
-        match poll::wait_readable(&fds, Some(POLL)) {
-            Ok(readable) if readable[0] => return Outcome::Serves,
-            _ => {}
-        }
+    while !has_ended(nginx, POLL) {
         if let Outcome::Ended(how) = successor.state() {
             return Outcome::Ended(how);
         }
     }
+    nginx.wait_for_its_service(SERVICE_PATIENCE, POLL);
+    successor.state()
+}
+
+/// Whether nginx has ended, after so much time at most.
+fn has_ended(nginx: &Nginx, patience: Duration) -> bool {
+    let readable = poll::wait_readable(&[nginx.process.as_fd()], Some(patience));
+    readable.is_ok_and(|readable| readable[0])
 }
 
 /// Sealane has ended after nginx was told to: nginx is started again, with the same sockets, in
@@ -218,12 +220,7 @@ fn wait_for_nginx(nginx: &Nginx, successor: &mut Successor) -> Outcome {
 fn restart(nginx: &Nginx, sockets: &[nginx::Socket], request: &Request, how: &str) -> String {
     let deadline = Instant::now() + START_PATIENCE;
     // It gives its pid file and the files of Unix sockets away until its end.
-    while Instant::now() < deadline {
-        match poll::wait_readable(&[nginx.process.as_fd()], Some(POLL)) {
-            Ok(readable) if readable[0] => break,
-            _ => {}
-        }
-    }
+    while !has_ended(nginx, POLL) && Instant::now() < deadline {}
     match successor::start_nginx(nginx, sockets, request) {
         Ok(()) => format!("Sealane {how}; nginx was started again with the same sockets"),
         Err(error) => format!(
