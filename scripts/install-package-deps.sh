@@ -7,6 +7,7 @@
 #   rpm                 reads the RPM that was made
 # for `make package-test`:
 #   debootstrap         a clean Debian
+#   systemd-container   the same with systemd
 #   lintian shellcheck  Debian's rules for packages; shell scripts
 #   iproute2 procps     the loopback of a namespace; its processes
 #   wrk curl openssl    load, clients and certificates
@@ -17,7 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/packages.sh
 
 packages=(dpkg-dev binutils rpm)
-[[ ${1:-} != test ]] || packages+=(debootstrap lintian shellcheck iproute2 procps wrk curl openssl)
+[[ ${1:-} != test ]] || packages+=(debootstrap systemd-container lintian shellcheck iproute2 procps wrk curl openssl)
 require_packages packages "${packages[@]}"
 
 # The version is part of the result: another one may write other bytes.

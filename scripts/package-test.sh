@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Tests the Debian package in a clean Debian: lintian, installation, a start without systemd, HTTP
 # and HTTPS, an upgrade under load, an upgrade with a configuration that the new version refuses,
-# log rotation, removal, and that purging leaves nothing.
+# log rotation, removal, and that purging leaves nothing. Then with systemd, in a container: "sealane
+# takeover" of Debian's nginx, the unit, its sandbox, an upgrade under load, the socket unit.
 #
 #   scripts/package-test.sh
 #
 # As root: it makes namespaces, in which nothing but this Debian and its loopback exists. SEALANE_BINARY
-# names another binary than target/release/sealane, for a quick run. The Debian is made once, by
-# debootstrap, in .cache/debian/base; SEALANE_TEST_SUITE names another release than bookworm.
+# names another binary than target/release/sealane, for a quick run. Each Debian is made once, by
+# debootstrap, in .cache/debian; SEALANE_TEST_SUITE names another release than bookworm.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,35 +16,73 @@ say() { printf 'package-test: %s\n' "$*" >&2; }
 die() { say "FAILED: $*"; exit 1; }
 ((EUID == 0)) || die "only root can make namespaces"
 suite=${SEALANE_TEST_SUITE:-bookworm}
-base=$PWD/.cache/debian/$suite
 run=$PWD/.cache/debian/run
 first=0.1.0-1 second=0.1.0-2
 architecture=$(dpkg --print-architecture)
 
+# A Debian with these packages, below .cache/debian/NAME.
+make_base() {
+  local directory=$PWD/.cache/debian/$1 packages=$2 mirror
+  if [[ -e $directory.ready ]]; then return; fi
+  # Where this machine gets its packages from.
+  # shellcheck disable=SC2016 # a name of apt
+  mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' "Codename: $suite" | head -n 1)
+  rm -rf "$directory"
+  say "installing Debian $suite below $directory"
+  debootstrap --variant=minbase --include="$packages" "$suite" "$directory" "${mirror:-http://deb.debian.org/debian}" >"$directory.log"
+  touch "$directory.ready"
+}
+
+# The same with systemd, in a container of its own, beside an nginx that is replaced.
+test_with_systemd() {
+  rm -rf "$run"
+  mkdir -p "$run"
+  cp -a --reflink=auto "$PWD/.cache/debian/$suite-systemd" "$run/root"
+  mkdir "$run/root/packages"
+  cp dist/sealane_{"$first","$second"}_"$architecture".deb scripts/package-test-inside.sh "$run/root/packages/"
+  cat >"$run/root/etc/systemd/system/package-test.service" <<END
+[Unit]
+After=nginx.service multi-user.target
+[Service]
+Type=oneshot
+Environment=DEBIAN_FRONTEND=noninteractive
+ExecStart=/packages/package-test-inside.sh $first $second $architecture
+ExecStopPost=/usr/bin/systemctl poweroff --no-block
+TimeoutStartSec=300
+StandardOutput=file:/packages/output
+StandardError=inherit
+[Install]
+WantedBy=default.target
+END
+  ln -s ../package-test.service "$run/root/etc/systemd/system/multi-user.target.wants/"
+  if ! timeout 600 systemd-nspawn --quiet --directory="$run/root" --machine="package-test-$$" --register=no --keep-unit \
+    --private-network --system-call-filter=pidfd_getfd --boot --console=pipe </dev/null >"$run/console" 2>&1; then
+    tail -n 20 "$run/console" >&2
+    die "the container has failed"
+  fi
+  grep -v '^(Reading' "$run/root/packages/output" >&2
+  [[ $(cat "$run/root/packages/result") == passed ]] || die "with systemd, see above"
+}
+
 # Outside of the namespaces: what needs the network, and the packages.
 if [[ ${1:-} != inside ]]; then
-  if [[ ! -e $base.ready ]]; then
-    # Where this machine gets its packages from.
-    # shellcheck disable=SC2016 # a name of apt
-    mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' "Codename: $suite" | head -n 1)
-    rm -rf "$base"
-    say "installing Debian $suite below $base"
-    debootstrap --variant=minbase --include=adduser,init-system-helpers,logrotate "$suite" "$base" \
-      "${mirror:-http://deb.debian.org/debian}" >"$base.log"
-    touch "$base.ready"
-  fi
+  make_base "$suite" adduser,init-system-helpers,logrotate
+  make_base "$suite-systemd" adduser,init-system-helpers,logrotate,systemd-sysv,dbus,kmod,curl,wrk,nginx-light
   for version in "$first" "$second"; do scripts/package.sh deb "$version"; done
   lintian --fail-on error --allow-root "dist/sealane_${first}_$architecture.deb" || die "lintian has errors"
   say "lintian: no errors"
   rm -rf "$run"
   mkdir -p "$run"
-  cp -a --reflink=auto "$base" "$run/root"
+  cp -a --reflink=auto "$PWD/.cache/debian/$suite" "$run/root"
   mkdir "$run/root/packages"
   cp dist/sealane_{"$first","$second"}_"$architecture".deb "$run/root/packages/"
   status=0
   unshare --mount --net --pid --uts --ipc --fork --kill-child "$0" inside || status=$?
-  ((status == 0)) && rm -rf "$run"
-  exit "$status"
+  ((status == 0)) || exit "$status"
+  test_with_systemd
+  rm -rf "$run"
+  rm -f dist/sealane?"$second"*
+  exit
 fi
 
 root=$run/root

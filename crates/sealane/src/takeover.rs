@@ -55,6 +55,8 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 const SERVICE_PATIENCE: Duration = Duration::from_secs(60);
 /// How often that is checked.
 const POLL: Duration = Duration::from_millis(50);
+/// The same of the service, which is asked by a command.
+const SERVICE_POLL: Duration = Duration::from_millis(200);
 
 /// Tells a new master that the old "binary" is this program; see `PidFile::create_aside`.
 pub(crate) const VARIABLE: &str = "SEALANE_TAKEOVER";
@@ -205,7 +207,7 @@ fn wait_for_nginx(nginx: &Nginx, successor: &mut Successor) -> Outcome {
             return Outcome::Ended(how);
         }
     }
-    nginx.wait_for_its_service(SERVICE_PATIENCE, POLL);
+    nginx.wait_for_its_service(SERVICE_PATIENCE, SERVICE_POLL);
     successor.state()
 }
 

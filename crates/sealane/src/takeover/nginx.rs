@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 
 /// How nginx calls itself.
 const MASTER: &[u8] = b"nginx: master process";
-/// Where the groups of services are.
-const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// What nginx was built and is started with.
 pub(super) struct Paths {
@@ -104,8 +102,8 @@ pub(super) struct Nginx {
     pub(super) program: PathBuf,
     pub(super) prefix: PathBuf,
     pub(super) conf_file: PathBuf,
-    /// The group of its service, if it is one of systemd's.
-    service: Option<PathBuf>,
+    /// The name of its service, if it is one of systemd's.
+    service: Option<String>,
 }
 
 /// A socket that it listens with.
@@ -193,25 +191,40 @@ impl Nginx {
 
     /// The name of its service.
     pub(super) fn unit(&self) -> Option<&str> {
-        self.service.as_ref()?.file_name()?.to_str()
+        self.service.as_deref()
     }
 
-    /// Waits until systemd has done what belongs to the end of the service; then its group is gone.
+    /// Waits until systemd has done what belongs to the end of the service.
     pub(super) fn wait_for_its_service(&self, patience: Duration, poll: Duration) {
-        let Some(group) = &self.service else { return };
+        let Some(unit) = self.unit() else { return };
         let deadline = Instant::now() + patience;
-        while group.exists() && Instant::now() < deadline {
+        while !has_stopped(unit) && Instant::now() < deadline {
             std::thread::sleep(poll);
         }
     }
 }
 
-/// The group of the service that a process belongs to; a session of a user is none.
-fn service_of(pid: Pid) -> Option<PathBuf> {
+/// Whether a service has stopped, its last commands included.
+fn has_stopped(unit: &str) -> bool {
+    let arguments = ["show", "--property", "ActiveState", "--value", unit];
+    match Command::new("systemctl").args(arguments).output() {
+        Ok(answer) => matches!(answer.stdout.trim_ascii(), b"" | b"inactive" | b"failed"),
+        Err(_) => true, // nobody runs such commands then
+    }
+}
+
+/// The service that a process belongs to, in any of the hierarchies of control groups; the session
+/// of a user is none.
+fn service_of(pid: Pid) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let name = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let group = Path::new(CGROUPS).join(name);
-    name.ends_with(".service").then_some(group)
+    service_in(&text).map(str::to_owned)
+}
+
+/// The name of a service in the lines of `/proc/PID/cgroup`.
+fn service_in(groups: &str) -> Option<&str> {
+    let names = groups.lines().filter_map(|line| line.rsplit_once('/'));
+    let mut names = names.map(|(_, name)| name);
+    names.find(|name| name.ends_with(".service"))
 }
 
 /// Second names of the files of Unix sockets, which nginx removes at its end.
@@ -259,6 +272,21 @@ pub(super) fn give_names_back(kept: Vec<(PathBuf, PathBuf)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_is_known_by_its_group() {
+        for (groups, name) in [
+            ("0::/system.slice/nginx.service\n", Some("nginx.service")),
+            (
+                "1:name=systemd:/a/nginx.service\n0::/\n",
+                Some("nginx.service"),
+            ),
+            ("0::/user.slice/user-0.slice/session-1.scope\n", None),
+            ("", None),
+        ] {
+            assert_eq!(service_in(groups), name, "{groups}");
+        }
+    }
 
     #[test]
     fn the_answer_of_nginx_tells_its_paths() {
