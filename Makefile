@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench report vm-test lint fuzz asan docs site profile dist package-deps deb rpm package-test clean
+.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench report vm-test lint fuzz asan docs site profile dist package-deps deb rpm package-test musl clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,10 @@ deb: build package-deps ## dist/sealane_VERSION_ARCH.deb
 rpm: build package-deps ## dist/sealane-VERSION.ARCH.rpm
 	$(CARGO) build --release --locked -p sealane-bench
 	scripts/package.sh rpm
+
+musl: build-deps ## dist/sealane-VERSION-ARCH-linux-musl.tar.gz: static, for any Linux
+	scripts/musl-build.sh
+	SEALANE_BINARY=target-musl/$$(uname -m)-unknown-linux-musl/release/sealane scripts/dist.sh musl
 
 package-test: ## the Debian package in a clean Debian: install, serve, upgrade under load, purge; SEALANE_BINARY=PATH packs that one
 	@scripts/install-package-deps.sh test

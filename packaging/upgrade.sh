@@ -6,7 +6,7 @@
 #
 # Ends with 0 when the new binary serves, or when none was running, and with 1 when the old one
 # goes on, which it does whenever the new one does not serve.
-set -u
+set -eu
 program=/usr/sbin/sealane
 patience=600 # tenths of a second
 
@@ -18,9 +18,9 @@ die() {
 }
 
 # The file that a process was started from, "... (deleted)" when there is another in its place.
-file_of() { readlink "/proc/$1/exe" 2>/dev/null; }
+file_of() { readlink "/proc/$1/exe" 2>/dev/null || true; }
 
-children_of() { cat "/proc/$1/task/$1/children" 2>/dev/null; }
+children_of() { cat "/proc/$1/task/$1/children" 2>/dev/null || true; }
 
 # Whether one of its children is a worker.
 serves() {
@@ -42,9 +42,9 @@ new_master_of() {
 
 old=
 if [ -d /run/systemd/system ]; then
-  old=$(systemctl show --property MainPID --value sealane.service 2>/dev/null)
+  old=$(systemctl show --property MainPID --value sealane.service 2>/dev/null || true)
 fi
-case $old in '' | 0) old=$(cat /run/sealane.pid 2>/dev/null) ;; esac
+case $old in '' | 0) old=$(cat /run/sealane.pid 2>/dev/null || true) ;; esac
 case $old in '' | *[!0-9]*) exit 0 ;; esac
 case $(file_of "$old") in
   "$program (deleted)") ;;
@@ -73,8 +73,8 @@ while [ "$patience" -gt 0 ]; do
 done
 if [ -z "$new" ] || ! serves "$new"; then
   # It might serve in the end, beside the old one.
-  [ -z "$new" ] || kill -TERM "$new" 2>/dev/null
+  [ -z "$new" ] || kill -TERM "$new" 2>/dev/null || true
   die "the new version does not serve, see the error log"
 fi
-kill -QUIT "$old" 2>/dev/null
+kill -QUIT "$old" 2>/dev/null || true # it has ended by itself
 say "the new version serves (process $new); process $old finishes what it has begun"

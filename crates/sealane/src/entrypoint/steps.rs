@@ -22,7 +22,7 @@ const SHELL: &str = "/bin/sh";
 
 /// One of them, by its name.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum Preparation {
     /// As nginx's file with this name.
     LocalResolvers,
     /// The same.
@@ -41,25 +41,25 @@ pub(crate) fn run(directory: &Path, environment: &mut Environment) -> Result<(),
     };
     for step in steps(directory)? {
         match step {
-            Step::LocalResolvers => add_resolvers(environment),
-            Step::Templates => templates::fill_in(environment, &say)?,
-            Step::File(path) => run_file(&path, environment, &say)?,
+            Preparation::LocalResolvers => add_resolvers(environment),
+            Preparation::Templates => templates::fill_in(environment, &say)?,
+            Preparation::File(path) => run_file(&path, environment, &say)?,
         }
     }
     Ok(())
 }
 
 /// In the order of their names. A file with the name of one of our own takes its place.
-fn steps(directory: &Path) -> Result<Vec<Step>, String> {
+fn steps(directory: &Path) -> Result<Vec<Preparation>, String> {
     let failed = |error| format!("cannot read {}: {error}", directory.display());
     let mut named = BTreeMap::from([
         (
             sort_key(OsStr::new("15-local-resolvers.envsh")),
-            Step::LocalResolvers,
+            Preparation::LocalResolvers,
         ),
         (
             sort_key(OsStr::new("20-envsubst-on-templates.sh")),
-            Step::Templates,
+            Preparation::Templates,
         ),
     ]);
     let entries = match std::fs::read_dir(directory) {
@@ -71,7 +71,7 @@ fn steps(directory: &Path) -> Result<Vec<Step>, String> {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default();
         if path.is_file() && !name.as_bytes().starts_with(b".") {
-            named.insert(sort_key(name), Step::File(path));
+            named.insert(sort_key(name), Preparation::File(path));
         }
     }
     Ok(named.into_values().collect())
@@ -209,13 +209,13 @@ mod tests {
         ] {
             write(&directory.join(name), "", 0o755);
         }
-        let file = |name: &str| Step::File(directory.join(name));
+        let file = |name: &str| Preparation::File(directory.join(name));
         assert_eq!(
             steps(&directory).expect("readable"),
             [
                 file("9-a.sh"),
                 file("10-b.sh"),
-                Step::LocalResolvers,
+                Preparation::LocalResolvers,
                 file("16-c.sh"),
                 file("20-envsubst-on-templates.sh"),
                 file("100-d"),
@@ -223,7 +223,7 @@ mod tests {
         );
         std::fs::remove_dir_all(&directory).expect("ours");
         let own = steps(&directory).expect("a directory that is missing is empty");
-        assert_eq!(own, [Step::LocalResolvers, Step::Templates]);
+        assert_eq!(own, [Preparation::LocalResolvers, Preparation::Templates]);
     }
 
     #[test]

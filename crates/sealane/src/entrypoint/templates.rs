@@ -50,12 +50,12 @@ pub(crate) fn fill_in(environment: &Environment, say: &dyn Fn(&str)) -> Result<(
     Ok(())
 }
 
+/// Name and value.
+type Variable<'a> = (&'a [u8], &'a [u8]);
+
 /// The variables that are filled in; any other name stays as it is written, because nginx has
 /// variables of that form, too.
-fn wanted<'a>(
-    environment: &'a Environment,
-    filter: &OsStr,
-) -> Result<Vec<(&'a [u8], &'a [u8])>, String> {
+fn wanted<'a>(environment: &'a Environment, filter: &OsStr) -> Result<Vec<Variable<'a>>, String> {
     let filter = match filter.is_empty() {
         true => None,
         false => Some(
@@ -103,7 +103,7 @@ fn find(
 }
 
 /// `$NAME` and `${NAME}` become the values of these variables, as envsubst(1) has it.
-fn substituted(text: &[u8], wanted: &[(&[u8], &[u8])]) -> Vec<u8> {
+fn substituted(text: &[u8], wanted: &[Variable<'_>]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| *byte == b'$') {

@@ -28,8 +28,8 @@
 //! | new | the old master ends | *alone*; the service manager is told that this is the main process. If the old master was killed, its `pid.oldbin` is removed |
 //! | alone, paused (WINCH without USR2) | HUP | the configuration is read again, a worker starts |
 //!
-//! `sealane takeover` is an old binary to the new master: it has nginx's sockets, and sends nothing.
-//! The pid file has its name after the end of both (`pid.oldbin` until then).
+//! `sealane takeover` is an old binary to the new master: it has nginx's sockets, and sends
+//! nothing. The pid file has its name after the end of both (`pid.oldbin` until then).
 //!
 //! Connections move only if both represent them in the same way, and the other one has a worker
 //! that serves. In all other cases, and to and from nginx, the worker finishes as on QUIT.
