@@ -189,6 +189,19 @@ pub(crate) struct Handover {
     pub(crate) materials: Materials,
 }
 
+/// Creates the directories that a worker may write to.
+fn prepare_directories(
+    config: &Config,
+    places: &Places,
+    identity: Option<&Identity>,
+    guard: &Guard,
+    journal: &Journal,
+) -> Result<(), String> {
+    temp_paths::prepare(config, &places.temp, identity, guard, journal)?;
+    temp_paths::prepare_caches(config, identity, guard)?;
+    temp_paths::prepare_acme(config, &places.prefix, identity, guard)
+}
+
 /// Opens and checks everything that the configuration names. Sockets come last: once they
 /// listen, clients may be waiting in their queues.
 pub(crate) fn prepare(
@@ -231,11 +244,7 @@ pub(crate) fn prepare(
     let session_stores = session_store::prepare(config.http.as_ref(), &[], &mut materials)
         .map_err(|message| refuse(&message))?;
     let resolvers = resolver::prepare(config.http.as_ref(), &Resolvers::default(), &mut materials);
-    temp_paths::prepare(&config, &places.temp, identity.as_ref(), &guard, first)
-        .map_err(|message| refuse(&message))?;
-    temp_paths::prepare_caches(&config, identity.as_ref(), &guard)
-        .map_err(|message| refuse(&message))?;
-    temp_paths::prepare_acme(&config, &places.prefix, identity.as_ref(), &guard)
+    prepare_directories(&config, places, identity.as_ref(), &guard, first)
         .map_err(|message| refuse(&message))?;
     let logs = match goal {
         Goal::Reload { running, .. } => running.logs.open_next(&config, &guard),
