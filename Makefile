@@ -10,10 +10,10 @@ FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench report vm-test lint fuzz asan docs site profile dist clean
+.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench report vm-test lint fuzz asan docs site profile dist package-deps deb rpm package-test musl clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build-deps:
 	@scripts/install-build-deps.sh
@@ -68,7 +68,7 @@ vm-test: build-deps vm-deps ## kernel TLS in Debian's kernels under QEMU, all bu
 	$(CARGO) build --profile quick --locked -p sealane
 	SEALANE_VM_EVERYTHING=1 SEALANE_BINARY=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/quick/sealane $(CARGO) test --locked -p sealane-vm
 
-docs: build-deps ## the generated manual (docs/directives.md) and the API documentation
+docs: build-deps ## what is generated (docs/directives.md, manual pages, completions) and the API documentation
 	scripts/generate-docs.sh
 	$(CARGO) doc --workspace --no-deps --locked
 
@@ -81,6 +81,25 @@ profile: bench-deps build-deps ## train: make the profile that the release build
 dist: build ## dist/sealane-VERSION-ARCH-linux.tar.gz
 	$(CARGO) build --release --locked -p sealane-bench
 	scripts/dist.sh
+
+package-deps:
+	@scripts/install-package-deps.sh
+
+deb: build package-deps ## dist/sealane_VERSION_ARCH.deb
+	$(CARGO) build --release --locked -p sealane-bench
+	scripts/package.sh deb
+
+rpm: build package-deps ## dist/sealane-VERSION.ARCH.rpm
+	$(CARGO) build --release --locked -p sealane-bench
+	scripts/package.sh rpm
+
+musl: build-deps ## dist/sealane-VERSION-ARCH-linux-musl.tar.gz: static, for any Linux
+	scripts/musl-build.sh
+	SEALANE_BINARY=target-musl/$$(uname -m)-unknown-linux-musl/release/sealane scripts/dist.sh musl
+
+package-test: ## the Debian package in a clean Debian: install, serve, upgrade under load, purge; SEALANE_BINARY=PATH packs that one
+	@scripts/install-package-deps.sh test
+	scripts/package-test.sh
 
 clean: ## remove build results and what the quickstart created
 	$(CARGO) clean

@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
 # Packs the release binary with its licences, documentation and examples.
+#
+#   scripts/dist.sh [SUFFIX]
+#
+# SUFFIX is added to the name: the static build is "musl".
 # Archives are reproducible: names are sorted, times are the commit's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -7,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 binary=${SEALANE_BINARY:-target/release/sealane}
 version=$("$binary" -v 2>&1 | sed -n 's|.*sealane/||p')
 [[ -n $version ]] || { echo "dist: cannot read the version from $binary -v" >&2; exit 1; }
-name="sealane-$version-$(uname -m)-linux"
+name="sealane-$version-$(uname -m)-linux${1:+-$1}"
 epoch=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 
 rm -rf "dist/$name"

@@ -22,7 +22,7 @@ triple=$(rustc -vV | sed -n 's/^host: //p')
 build() {
   local flag=$1 directory=$2
   CARGO_ENCODED_RUSTFLAGS=$flag "$cargo" build --release --locked --target "$triple" \
-    --target-dir "$directory" -p sealane
+    --target-dir "$directory" -p sealane --bin sealane
 }
 
 if [[ ${1:-} != --train ]]; then

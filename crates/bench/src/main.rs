@@ -1,5 +1,8 @@
 //! The program `sealane-bench`, which `sealane bench` runs.
 
+#[cfg(test)]
+mod manual;
+
 use clap::Parser;
 use std::process::ExitCode;
 

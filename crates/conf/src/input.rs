@@ -64,6 +64,8 @@ pub struct Options {
     pub access_log: PathBuf,
     /// The pid file when the configuration names none.
     pub pid: PathBuf,
+    /// Directories for temporary files are here when the configuration names none.
+    pub temp: PathBuf,
     /// Whether the process has root's privileges: without a `listen` line, a
     /// server listens on port 80, or on 8000 without them.
     pub privileged: bool,
@@ -83,6 +85,7 @@ impl Options {
             error_log: prefix.join("logs/error.log"),
             access_log: prefix.join("logs/access.log"),
             pid: prefix.join("logs/sealane.pid"),
+            temp: prefix.clone(),
             prefix,
             privileged: true,
             hostname: String::new(),

@@ -1,4 +1,6 @@
-//! `docs/directives.md`, derived from the directive table.
+//! `docs/directives.md` and the manual page sealane.conf(5), derived from the directive table.
+
+mod roff;
 
 use crate::directives::{
     ANYWHERE, Arity, CONTEXT_NAMES, Contexts, ELSEWHERE, MODULES, Module, Row, Support,
@@ -28,7 +30,9 @@ A size is a number with `k` or `m` (and `g` for file sizes). A time is a number 
 `h`, `d`, `w`, `M`, `y`, or several of them from large to small (`1h30m`).
 ";
 
-/// The text of the manual page.
+pub use roff::render as render_roff;
+
+/// The text of `docs/directives.md`.
 pub fn render() -> String {
     let mut page = String::from(INTRODUCTION);
     for module in MODULES {
@@ -54,31 +58,33 @@ fn render_module(page: &mut String, module: &Module) -> std::fmt::Result {
         "\n| directive | contexts | state | why |\n|---|---|---|---|"
     )?;
     for row in others {
-        let (state, why) = match row.support {
-            Support::Implemented(_) | Support::Block(_) => continue,
-            Support::Meaningless(_, why) => ("no effect", why.to_owned()),
-            Support::Obsolete(Some(instead)) => ("obsolete", format!("Use `{instead}`")),
-            Support::Obsolete(None) => ("obsolete", "Removed by nginx without replacement".into()),
-            Support::Later(_, why) => ("later", why.to_owned()),
-            Support::Unsupported(why) | Support::UnsupportedBlock(why) => {
-                ("refused", why.to_owned())
-            }
+        let Some((state, why)) = lack(row) else {
+            continue;
         };
         let own = if row.own { " (*Sealane*)" } else { "" };
-        let inert = if row.inert.is_empty() {
-            String::new()
-        } else {
-            let values: Vec<String> = row.inert.iter().map(|value| format!("`{value}`")).collect();
-            format!(" Accepted: {}.", values.join(", "))
-        };
-        let why = why.trim_end_matches('.');
         let (name, contexts) = (row.name, contexts(row.contexts));
-        writeln!(
-            page,
-            "| `{name}`{own} | {contexts} | {state} | {why}.{inert} |"
-        )?;
+        writeln!(page, "| `{name}`{own} | {contexts} | {state} | {why} |")?;
     }
     Ok(())
+}
+
+/// In which state a directive is that does not work, and why.
+fn lack(row: &Row) -> Option<(&'static str, String)> {
+    let (state, why) = match row.support {
+        Support::Implemented(_) | Support::Block(_) => return None,
+        Support::Meaningless(_, why) => ("no effect", why.to_owned()),
+        Support::Obsolete(Some(instead)) => ("obsolete", format!("Use `{instead}`")),
+        Support::Obsolete(None) => ("obsolete", "Removed by nginx without replacement".into()),
+        Support::Later(_, why) => ("later", why.to_owned()),
+        Support::Unsupported(why) | Support::UnsupportedBlock(why) => ("refused", why.to_owned()),
+    };
+    let inert = if row.inert.is_empty() {
+        String::new()
+    } else {
+        let values: Vec<String> = row.inert.iter().map(|value| format!("`{value}`")).collect();
+        format!(" Accepted: {}.", values.join(", "))
+    };
+    Some((state, format!("{}.{inert}", why.trim_end_matches('.'))))
 }
 
 fn render_working(page: &mut String, row: &Row) -> std::fmt::Result {
@@ -179,6 +185,19 @@ mod tests {
             written == rendered,
             "docs/directives.md is stale: run `UPDATE_DOCS=1 cargo test -p sealane-conf`"
         );
+    }
+
+    #[test]
+    fn the_manual_page_has_every_directive_and_variable() {
+        let page = render_roff();
+        for row in crate::directives::rows() {
+            let head = format!("\n.B {}\n", roff::word(row.name));
+            assert!(page.contains(&head), "{}", row.name);
+        }
+        for (name, _, _) in variables::BUILTINS {
+            let head = format!("\n.B ${}\n", roff::word(name));
+            assert!(page.contains(&head), "{name}");
+        }
     }
 
     #[test]

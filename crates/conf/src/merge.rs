@@ -23,7 +23,6 @@ use crate::model::{
     VerifyClient, WorkerCount, locations_of,
 };
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The levels that servers inherit from.
@@ -157,7 +156,7 @@ fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault>
     let inherited = locations::Inherited {
         options: b.options,
         client_body_temp_path: Arc::new(TempPath {
-            path: b.options.under_prefix(Path::new("client_body_temp")),
+            path: b.options.temp.join("client_body_temp"),
             levels: [0; 3],
         }),
         main_logs: logs,

@@ -77,6 +77,58 @@ impl fmt::Display for ArgumentError {
     }
 }
 
+/// What the command line takes besides commands, for the manual page and the completions of
+/// shells. `manual.rs` checks that no letter is missing.
+#[cfg(test)]
+pub(crate) fn describe() -> clap::Command {
+    use clap::{Arg, ArgAction, ValueHint};
+    let flag = |letter: char, help: &'static str| {
+        let arg = Arg::new(help).short(letter);
+        arg.help(help).action(ArgAction::SetTrue)
+    };
+    let value = |letter: char, name: &'static str, help: &'static str| {
+        let arg = Arg::new(help).short(letter);
+        arg.help(help).value_name(name)
+    };
+    let signals = ["stop", "quit", "reopen", "reload"];
+    clap::Command::new("sealane")
+        .about("HTTPS server that takes nginx.conf as it is")
+        .disable_help_flag(true)
+        .disable_help_subcommand(true)
+        .args([
+            flag('h', "Show help and exit")
+                .visible_short_alias('?')
+                .long("help"),
+            flag('v', "Show the version and exit").long("version"),
+            flag(
+                'V',
+                "Show the version and how it was built, with its paths, and exit",
+            ),
+            flag('t', "Test the configuration and exit"),
+            flag(
+                'T',
+                "Test the configuration, print all of its files and exit",
+            ),
+            flag('q', "With -t: say nothing but errors"),
+            value('s', "signal", "Send a signal to the running master process")
+                .value_parser(signals),
+            value('p', "prefix", "Read everything below this directory")
+                .value_hint(ValueHint::DirPath),
+            value(
+                'e',
+                "filename",
+                "Error log until the configuration names one, or stderr",
+            )
+            .value_hint(ValueHint::FilePath),
+            value('c', "filename", "Configuration file").value_hint(ValueHint::FilePath),
+            value(
+                'g',
+                "directives",
+                "Directives of the main context, each with its semicolon",
+            ),
+        ])
+}
+
 impl Arguments {
     /// Parses arguments, without the program's name. Letters may be
     /// combined (`-tqc file`); a value may follow its letter directly (`-cfile`).

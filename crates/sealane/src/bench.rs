@@ -12,8 +12,18 @@ use std::process::{Command, ExitCode};
 /// The package and its program.
 const PROGRAM: &str = "sealane-bench";
 
-/// Becomes the load generator; returns only if that fails. `arguments` follow `bench`.
+/// What the command takes: the program's arguments, which has a manual of its own.
+pub(crate) fn describe() -> clap::Command {
+    let arguments = clap::Arg::new("arguments").num_args(0..);
+    let arguments = arguments.help("Those of sealane-bench(1)");
+    clap::Command::new("sealane bench")
+        .about("Load generator and comparison of servers")
+        .arg(arguments.trailing_var_arg(true).allow_hyphen_values(true))
+}
+
+/// Becomes the load generator; returns only if that fails. `arguments` begin with `bench`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+    let arguments = &arguments[1..];
     let here = Program::of_this_process();
     let beside = here.path().with_file_name(PROGRAM);
     // A name alone is looked for in the directories of PATH.

@@ -15,7 +15,9 @@ use crate::startup::{
     sigprocmask_failed,
 };
 use crate::terminal::say;
-use crate::{activation, crash, session_store, signaller, summary, version, worker_process};
+use crate::{
+    activation, crash, session_store, signaller, summary, takeover, version, worker_process,
+};
 use sealane_conf::Config;
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
 use sealane_log::{LogSet, Logger, OsError};
@@ -178,8 +180,13 @@ fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitC
         // Without them responders are asked.
         server.kept_staples = KeptStaples::open(memory).unwrap_or_default();
     }
+    let takes_over = old_binary.is_some() && std::env::var_os(takeover::VARIABLE).is_some();
     // As in nginx, an upgrade of a daemon is one already.
-    if server.config.main.daemon && old_binary.is_none() {
+    if takes_over {
+        // The command that has started us ends, and perhaps its terminal.
+        let _ = process::new_session(); // we lead one already
+        process::set_umask(0);
+    } else if server.config.main.daemon && old_binary.is_none() {
         match daemon::detach() {
             Ok(ready) => server.daemon = Some(ready),
             Err((call, error)) => {
@@ -188,7 +195,11 @@ fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitC
             }
         }
     }
-    let pid_file = match PidFile::create(&server.config.main.pid, process::pid(), &server.guard) {
+    let create = match takes_over {
+        true => PidFile::create_aside,
+        false => PidFile::create,
+    };
+    let pid_file = match create(&server.config.main.pid, process::pid(), &server.guard) {
         Ok(pid_file) => pid_file,
         Err(message) => {
             note!(server.journal, Emerg, "{message}");

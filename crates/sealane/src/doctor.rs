@@ -23,7 +23,7 @@ use crate::journal::Journal;
 use crate::paths::Places;
 use crate::terminal::{self, say};
 use crate::{materials, startup, version};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use report::{Report, Use};
 use sealane_conf::Config;
 use sealane_log::Logger;
@@ -63,6 +63,11 @@ struct Request {
     /// Print JSON (docs/doctor.md has the schema)
     #[arg(long)]
     json: bool,
+}
+
+/// What the command takes.
+pub(crate) fn describe() -> clap::Command {
+    Request::command()
 }
 
 /// Does what the command line asks for; `arguments` begin with `doctor`.

@@ -3,6 +3,7 @@
 use crate::terminal::say;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use clap::{Arg, ValueHint};
 use sealane_log::OsError;
 use sealane_tls::{NewEchKey, Secret};
 use std::ffi::{OsStr, OsString};
@@ -23,9 +24,23 @@ valid certificate, is this one.
 /// Digits in a line of PEM.
 const PEM_LINE: usize = 64;
 
-/// Runs the command; `arguments` follow `ech-key`.
+/// What the command takes.
+pub(crate) fn describe() -> clap::Command {
+    let name = Arg::new("public-name").long("public-name");
+    let name = name.value_name("NAME").required(true);
+    let file = Arg::new("file").value_name("FILE").required(true);
+    clap::Command::new("sealane ech-key")
+        .about("Makes a key for Encrypted Client Hello (ssl_ech_file) and prints its DNS record")
+        .arg(name.help("What clients ask for in the open"))
+        .arg(
+            file.value_hint(ValueHint::FilePath)
+                .help("The new file of the key"),
+        )
+}
+
+/// Runs the command; `arguments` begin with `ech-key`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
-    let Some((public_name, path)) = parse(arguments) else {
+    let Some((public_name, path)) = parse(&arguments[1..]) else {
         say(USAGE);
         return ExitCode::FAILURE;
     };

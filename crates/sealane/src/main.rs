@@ -24,6 +24,8 @@
 //! | `doctor.rs` | `sealane doctor` |
 //! | `ech_key.rs` | `sealane ech-key` |
 //! | `migrate.rs` | `sealane migrate` |
+//! | `takeover.rs` | `sealane takeover` |
+//! | `manual.rs` | test: manual page and completions have what the command line takes |
 //! | `summary.rs`, `defaults.rs` | the summary of `-t`; defaults that differ from nginx's |
 //! | `journal.rs` | messages, on stderr and in the error log |
 
@@ -46,6 +48,8 @@ mod journal;
 mod kernel_tls;
 mod limits;
 mod loader;
+#[cfg(test)]
+mod manual;
 mod master;
 mod materials;
 mod migrate;
@@ -64,6 +68,7 @@ mod signaller;
 mod sockets;
 mod startup;
 mod summary;
+mod takeover;
 mod temp_paths;
 mod terminal;
 mod traces;
@@ -81,17 +86,55 @@ use terminal::say;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// A command with a name, beside nginx's letters.
+struct Subcommand {
+    name: &'static str,
+    /// Gets the arguments behind the program's, with the name in front.
+    run: fn(&[OsString]) -> ExitCode,
+    /// What it takes, for `--help`, the manual page and the completions of shells.
+    describe: fn() -> clap::Command,
+}
+
+const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "doctor",
+        run: doctor::run,
+        describe: doctor::describe,
+    },
+    Subcommand {
+        name: "migrate",
+        run: migrate::run,
+        describe: migrate::describe,
+    },
+    Subcommand {
+        name: "takeover",
+        run: takeover::run,
+        describe: takeover::describe,
+    },
+    Subcommand {
+        name: "ech-key",
+        run: ech_key::run,
+        describe: ech_key::describe,
+    },
+    Subcommand {
+        name: "bench",
+        run: bench::run,
+        describe: bench::describe,
+    },
+];
+
 fn main() -> ExitCode {
     sealane_tls::use_program_allocator(); // before anything else of the TLS library
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match arguments.first().and_then(|first| first.to_str()) {
-        Some("bench") => return bench::run(&arguments[1..]),
-        Some("doctor") => return doctor::run(&arguments),
-        Some("ech-key") => return ech_key::run(&arguments[1..]),
-        Some("migrate") => return migrate::run(&arguments),
+    let first = arguments.first().and_then(|first| first.to_str());
+    let named = SUBCOMMANDS.iter().find(|it| first == Some(it.name));
+    if let Some(subcommand) = named {
+        return (subcommand.run)(&arguments);
+    }
+    match first {
         // nginx knows letters only, and answers on stderr.
         Some("--version") => return answer(version::LINE),
-        Some("--help") => return answer(&format!("{}{}", version::LINE, version::help())),
+        Some("--help") => return answer(&help()),
         _ => {}
     }
     match Arguments::parse(&arguments) {
@@ -103,13 +146,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// The answer to `--help`.
+fn help() -> String {
+    let places = paths::Places::new(&Arguments::default());
+    format!("{}{}", version::LINE, version::help(&places))
+}
+
 /// Handles every option of nginx's command line.
 fn run(arguments: &Arguments) -> ExitCode {
     let places = paths::Places::new(arguments);
     if arguments.show_version {
         say(version::LINE);
         if arguments.show_help {
-            say(&version::help());
+            say(&version::help(&places));
         }
         if arguments.show_build {
             say(&version::build(&places));

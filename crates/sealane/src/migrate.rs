@@ -19,13 +19,13 @@ use crate::arguments::Arguments;
 use crate::paths::Places;
 use crate::startup;
 use crate::terminal::{self, say};
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 pub(crate) use reader::Reader;
 use report::Report;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The configuration, or the command line, could not be read.
@@ -56,6 +56,11 @@ struct Request {
     /// Print JSON (docs/migrate.md has the schema)
     #[arg(long)]
     json: bool,
+}
+
+/// What the command takes.
+pub(crate) fn describe() -> clap::Command {
+    Request::command()
 }
 
 /// Does what the command line asks for; `arguments` begin with `migrate`.
@@ -92,6 +97,37 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     } else {
         ExitCode::from(REFUSED)
     }
+}
+
+/// What a configuration that nginx uses is here.
+pub(crate) struct Examined(Report);
+
+impl Examined {
+    /// Whether the server would start with it, as far as the text decides.
+    pub(crate) fn works(&self) -> bool {
+        let Report {
+            refused,
+            unread,
+            unfinished,
+            ..
+        } = &self.0;
+        refused.is_empty() && unread.is_empty() && unfinished.is_none()
+    }
+
+    /// The report.
+    pub(crate) fn text(&self) -> String {
+        render::text(&self.0, terminal::wants_colours())
+    }
+}
+
+/// Examines the configuration of an nginx with these paths.
+pub(crate) fn examine_file(file: &Path, prefix: &Path, globals: Option<OsString>) -> Examined {
+    Examined(examine(&Request {
+        file: Some(file.to_owned()),
+        prefix: Some(prefix.to_owned()),
+        globals,
+        json: false,
+    }))
 }
 
 fn examine(request: &Request) -> Report {

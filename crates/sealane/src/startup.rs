@@ -145,6 +145,9 @@ pub(crate) fn options(arguments: &Arguments, places: &Places) -> Options {
             .as_ref()
             .map(|text| text.to_string_lossy().into_owned()),
         error_log: places.error_log_path(),
+        access_log: places.access_log.clone(),
+        pid: places.pid.clone(),
+        temp: places.temp.clone(),
         privileged: process::effective_uid() == 0,
         hostname: machine.unwrap_or_default(),
         ..Options::new(&places.conf_file, &places.prefix)
@@ -186,6 +189,19 @@ pub(crate) struct Handover {
     pub(crate) materials: Materials,
 }
 
+/// Creates the directories that a worker may write to.
+fn prepare_directories(
+    config: &Config,
+    places: &Places,
+    identity: Option<&Identity>,
+    guard: &Guard,
+    journal: &Journal,
+) -> Result<(), String> {
+    temp_paths::prepare(config, &places.temp, identity, guard, journal)?;
+    temp_paths::prepare_caches(config, identity, guard)?;
+    temp_paths::prepare_acme(config, &places.prefix, identity, guard)
+}
+
 /// Opens and checks everything that the configuration names. Sockets come last: once they
 /// listen, clients may be waiting in their queues.
 pub(crate) fn prepare(
@@ -225,11 +241,7 @@ pub(crate) fn prepare(
     let session_stores = session_store::prepare(config.http.as_ref(), &[], &mut materials)
         .map_err(|message| refuse(&message))?;
     let resolvers = resolver::prepare(config.http.as_ref(), &Resolvers::default(), &mut materials);
-    temp_paths::prepare(&config, &places.prefix, identity.as_ref(), &guard, first)
-        .map_err(|message| refuse(&message))?;
-    temp_paths::prepare_caches(&config, identity.as_ref(), &guard)
-        .map_err(|message| refuse(&message))?;
-    temp_paths::prepare_acme(&config, &places.prefix, identity.as_ref(), &guard)
+    prepare_directories(&config, places, identity.as_ref(), &guard, first)
         .map_err(|message| refuse(&message))?;
     let logs = match goal {
         Goal::Reload { running, .. } => running.logs.open_next(&config, &guard),

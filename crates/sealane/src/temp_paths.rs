@@ -2,9 +2,9 @@
 //! starts, which may lack the rights to: mode 0700, owned by the worker's user, as in nginx.
 //!
 //! Directories that the configuration names must exist in the end. The default
-//! ones below the prefix are created if something may need them, and so is the prefix itself,
-//! so that a configuration that came from nginx finds them. Without them the server
-//! starts all the same.
+//! ones are created if something may need them, and so is the directory that they are in (the
+//! prefix, or the package's), so that a configuration that came from nginx finds them. Without
+//! them the server starts all the same.
 
 use crate::certificates::acme::state_directories;
 use crate::identity::Identity;
@@ -26,19 +26,20 @@ const OWNER_ALL: u32 = 0o700;
 /// The prefix has what others need as well: root's, less the mask.
 const PREFIX_MODE: u32 = 0o777;
 
-/// Creates the directories of a configuration. `identity` is the worker's user.
+/// Creates the directories of a configuration. `temp` is where the default ones are, `identity` the
+/// worker's user.
 ///
 /// # Errors
 /// nginx's message for a directory that the configuration names and that cannot be created.
 pub(crate) fn prepare(
     config: &Config,
-    prefix: &Path,
+    temp: &Path,
     identity: Option<&Identity>,
     guard: &Guard,
     journal: &Journal,
 ) -> Result<(), String> {
     for (path, directive) in wanted(config) {
-        let is_default = path == default_path(prefix, directive);
+        let is_default = path == default_path(temp, directive);
         if is_default && let Some(parent) = path.parent() {
             // What is wrong with it shows in the next step.
             let _ = guard.make_directories(parent, PREFIX_MODE);
@@ -142,8 +143,8 @@ fn add_location(wanted: &mut BTreeMap<PathBuf, &'static str>, conf: &LocationCon
 
 const CLIENT_BODY: &str = "client_body";
 
-fn default_path(prefix: &Path, directive: &str) -> PathBuf {
-    prefix.join(format!("{directive}_temp"))
+fn default_path(temp: &Path, directive: &str) -> PathBuf {
+    temp.join(format!("{directive}_temp"))
 }
 
 fn prepare_one(

@@ -1,6 +1,8 @@
 //! What `-v`, `-V` and `-h` print.
 
-use crate::paths::{ConfChoice, DEFAULT_CONF, DEFAULT_ERROR_LOG, DEFAULT_PREFIX, Places};
+use crate::SUBCOMMANDS;
+use crate::paths::{ConfChoice, PACKAGE, Places};
+use std::path::Path;
 
 /// Name and version, as `Server` headers and logs have it.
 pub(crate) const NAME_AND_VERSION: &str = concat!("sealane/", env!("CARGO_PKG_VERSION"));
@@ -42,14 +44,13 @@ fn modules() -> String {
 }
 
 /// The answer to `-h`, below [`LINE`].
-pub(crate) fn help() -> String {
+pub(crate) fn help(places: &Places) -> String {
+    let layout = &places.layout;
+    let (prefix, conf, error_log) = (layout.prefix, layout.conf, layout.error_log);
     format!(
         "Usage: sealane [-?hvVtTq] [-s signal] [-p prefix]
                [-e filename] [-c filename] [-g directives]
-       sealane doctor [-c filename] [-p prefix] [-g directives] [--json]
-       sealane migrate [filename] [-p prefix] [-g directives] [--json]
-       sealane ech-key --public-name name filename
-       sealane bench ...
+       sealane command ... (sealane command --help)
 
 Options:
   -?,-h,--help  : this help
@@ -59,39 +60,80 @@ Options:
   -T            : test configuration, dump it and exit
   -q            : suppress non-error messages during configuration testing
   -s signal     : send signal to a master process: stop, quit, reopen, reload
-  -p prefix     : set prefix path (default: {DEFAULT_PREFIX}/)
-  -e filename   : set error log file (default: {DEFAULT_ERROR_LOG})
-  -c filename   : set configuration file (default: {DEFAULT_CONF})
+  -p prefix     : set prefix path (default: {prefix}/)
+  -e filename   : set error log file (default: {error_log})
+  -c filename   : set configuration file (default: {conf})
   -g directives : set global directives out of configuration file
 
 Commands:
-  doctor        : what this machine can do for TLS, and what to do about
-                  the rest (sealane doctor --help)
-  migrate       : what becomes of a configuration of nginx, all of it
-                  (sealane migrate --help)
-  ech-key       : make a key for Encrypted Client Hello (ssl_ech_file) and
-                  print its DNS record
-  bench         : load generator and comparison (sealane bench --help)
-
-"
+{}
+",
+        commands()
     )
+}
+
+/// The named commands, in the layout of the options.
+fn commands() -> String {
+    let mut lines = String::new();
+    for subcommand in SUBCOMMANDS {
+        let about = (subcommand.describe)().get_about().map(ToString::to_string);
+        let about = about.unwrap_or_default();
+        let mut name = subcommand.name;
+        for line in wrapped(&about, ABOUT_COLUMNS) {
+            let colon = if name.is_empty() { ' ' } else { ':' };
+            lines.push_str(&format!("  {name:<14}{colon} {line}\n"));
+            name = "";
+        }
+    }
+    lines
+}
+
+/// Behind a command's name, in 80 columns.
+const ABOUT_COLUMNS: usize = 61;
+
+/// Lines of at most so many columns; a word alone may be longer.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The answer to `-V`, below [`LINE`].
 pub(crate) fn build(places: &Places) -> String {
     let conf = places.conf_file.display();
+    let layout = &places.layout;
     let why = match places.conf_choice {
         ConfChoice::Given => "given with -c",
+        ConfChoice::Default if *layout == PACKAGE => "the package's",
         ConfChoice::Default => "default",
-        ConfChoice::Nginx => "nginx's, because there is none below the prefix",
+        ConfChoice::Nginx => "nginx's, because there is no other",
     };
+    // As they were chosen for this machine, whatever `-p` and `-c` say.
+    let under_prefix = |path: &str| Path::new(layout.prefix).join(path).display().to_string();
+    let paths = [
+        ("prefix", layout.prefix.to_owned()),
+        ("conf-path", under_prefix(layout.conf)),
+        ("error-log-path", under_prefix(layout.error_log)),
+        ("http-log-path", under_prefix(layout.access_log)),
+        ("pid-path", under_prefix(layout.pid)),
+    ];
+    let paths = paths
+        .map(|(name, path)| format!("--{name}={path}"))
+        .join(" ");
     format!(
         "built by {COMPILER}
 built with {}
 TLS SNI support enabled
 configuration file: {conf} ({why})
-configure arguments: --prefix={DEFAULT_PREFIX} --conf-path={DEFAULT_PREFIX}/{DEFAULT_CONF} \
-         --error-log-path={DEFAULT_PREFIX}/{DEFAULT_ERROR_LOG} {}\n",
+configure arguments: {paths} {}\n",
         sealane_tls::library_version(),
         modules()
     )

@@ -93,7 +93,8 @@ fn is_in_memory(file: BorrowedFd<'_>) -> bool {
     }
     // SAFETY: the kernel has filled it in.
     let facts = unsafe { facts.assume_init() };
-    facts.f_type == libc::TMPFS_MAGIC
+    // The types of both differ between C libraries.
+    i128::from(facts.f_type) == i128::from(libc::TMPFS_MAGIC)
 }
 
 /// Appends up to `max` bytes of `file` from `offset` to `buf` (pread(2)); 0 is

@@ -42,6 +42,7 @@ pub mod links;
 mod memfd;
 pub mod memory;
 mod os_error;
+pub mod pidfd;
 pub mod poll;
 pub mod privileges;
 pub mod process;

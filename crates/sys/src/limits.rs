@@ -54,8 +54,14 @@ pub fn set(resource: Resource, limit: Limit) -> io::Result<()> {
     Ok(())
 }
 
+/// What the C library calls the type.
+#[cfg(target_env = "musl")]
+type RawResource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type RawResource = libc::__rlimit_resource_t;
+
 impl Resource {
-    fn raw(self) -> libc::__rlimit_resource_t {
+    fn raw(self) -> RawResource {
         match self {
             Resource::OpenFiles => libc::RLIMIT_NOFILE,
             Resource::CoreBytes => libc::RLIMIT_CORE,

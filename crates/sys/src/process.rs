@@ -124,8 +124,10 @@ pub enum ExitStatus {
 ///
 /// `ENOSYS` before Linux 5.11.
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
+    // Not every C library has a function for it.
     // SAFETY: it changes a flag of descriptors and no memory; whoever owns them goes on.
-    unsafe { libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) }.check()?;
+    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }.check()?;
     Ok(())
 }
 

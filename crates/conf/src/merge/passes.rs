@@ -18,7 +18,6 @@ use crate::model::{
     TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart, UwsgiPass, Variable,
 };
 use crate::variables::Builtin;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -397,7 +396,7 @@ fn settings(
 fn default_temp_path(options: &Options, family: Family) -> Arc<TempPath> {
     let name = format!("{family}_temp");
     Arc::new(TempPath {
-        path: options.under_prefix(Path::new(&name)),
+        path: options.temp.join(name),
         levels: [1, 2, 0],
     })
 }

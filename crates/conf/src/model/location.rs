@@ -190,7 +190,7 @@ pub struct LocationConf {
     pub client_body_buffer_bytes: u64,
     /// `client_body_timeout`; default 60 s.
     pub client_body_timeout: Duration,
-    /// `client_body_temp_path`; default `client_body_temp` below the prefix.
+    /// `client_body_temp_path`; default `client_body_temp` in `Options::temp`.
     pub client_body_temp_path: Arc<TempPath>,
     /// `client_body_in_file_only`; default off.
     pub client_body_in_file_only: BodyInFile,

@@ -64,7 +64,7 @@ pub struct UpstreamSettings {
     /// `busy_buffers_size`: the most that may be on its way to the client before the
     /// response has been read completely; default two buffers.
     pub busy_buffers_bytes: u64,
-    /// `temp_path`; default `NAME_temp` below the prefix with levels 1 and 2.
+    /// `temp_path`; default `NAME_temp` in `Options::temp` with levels 1 and 2.
     pub temp_path: Arc<TempPath>,
     /// `max_temp_file_size`; default 1 GiB, 0 means no temporary file.
     pub max_temp_file_bytes: u64,

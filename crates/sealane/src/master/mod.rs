@@ -22,7 +22,7 @@ mod upgrade;
 mod workers;
 
 use self::dns_commands::DnsCommands;
-pub(crate) use self::other::Other;
+pub(crate) use self::other::{Other, VARIABLE as UPGRADE_VARIABLE};
 use self::other::{Readiness, Side};
 use self::reconfigure::Reload;
 use self::workers::{Forked, Worker};

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
 
 /// The variable that names the new binary's end of the line.
-pub(super) const VARIABLE: &str = "SEALANE_UPGRADE";
+pub(crate) const VARIABLE: &str = "SEALANE_UPGRADE";
 
 /// Of the messages on the line; another meaning of any of them has another number.
 const VERSION: u8 = 1;
@@ -101,7 +101,7 @@ impl Other {
     }
 
     /// The new binary, which was started with the other end of `line`.
-    pub(super) fn started(pid: Pid, line: OwnedFd) -> Other {
+    pub(crate) fn started(pid: Pid, line: OwnedFd) -> Other {
         Other::new(pid, Side::New, Some(line))
     }
 
@@ -146,7 +146,7 @@ impl Other {
     }
 
     /// To wait for its messages.
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.line.as_ref().map(AsFd::as_fd)
     }
 
@@ -159,7 +159,7 @@ impl Other {
     }
 
     /// Takes its next message. False when there is none.
-    pub(super) fn hear(&mut self, journal: &Journal) -> bool {
+    pub(crate) fn hear(&mut self, journal: &Journal) -> bool {
         let Some(line) = &self.line else {
             return false;
         };
@@ -247,7 +247,7 @@ impl Other {
     }
 
     /// Whether it serves, according to its last report.
-    pub(super) fn is_serving(&self) -> bool {
+    pub(crate) fn is_serving(&self) -> bool {
         self.readiness == Readiness::Serving
     }
 

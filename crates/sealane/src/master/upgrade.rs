@@ -28,6 +28,9 @@
 //! | new | the old master ends | *alone*; the service manager is told that this is the main process. If the old master was killed, its `pid.oldbin` is removed |
 //! | alone, paused (WINCH without USR2) | HUP | the configuration is read again, a worker starts |
 //!
+//! `sealane takeover` is an old binary to the new master: it has nginx's sockets, and sends
+//! nothing. The pid file has its name after the end of both (`pid.oldbin` until then).
+//!
 //! Connections move only if both represent them in the same way, and the other one has a worker
 //! that serves. In all other cases, and to and from nginx, the worker finishes as on QUIT.
 
@@ -37,6 +40,7 @@ use crate::activation::{FOREIGN_VARIABLE, NGINX_VARIABLE};
 use crate::control;
 use crate::journal::note;
 use crate::notify::{self, ServiceState};
+use crate::takeover;
 use sealane_log::OsError;
 use sealane_sys::process::{self, ExitStatus, Pid};
 use sealane_sys::signal::Signal;
@@ -47,10 +51,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Variables that are about this process and no other one.
-const OWN_VARIABLES: [&str; 6] = [
+const OWN_VARIABLES: [&str; 7] = [
     NGINX_VARIABLE,
     FOREIGN_VARIABLE,
     VARIABLE,
+    takeover::VARIABLE,
     "LISTEN_PID",
     "LISTEN_FDS",
     "LISTEN_FDNAMES",
@@ -396,6 +401,7 @@ impl Master {
             "master process {pid} of the old binary has exited"
         );
         self.pid_file.remove_aside_of(pid, &self.server.guard);
+        self.put_pid_file_back(); // after a takeover
         if self.phase == Phase::Serving {
             notify::tell(&ServiceState::Ready);
         }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 const MAGIC: &[u8; 4] = b"SLRB";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Largest bundle, in bytes: ten thousand servers with certificates of their own take 100 MiB.
 const MAX_BUNDLE_BYTES: u64 = 1 << 30;
@@ -143,6 +143,7 @@ fn write(
         &options.error_log,
         &options.access_log,
         &options.pid,
+        &options.temp,
     ] {
         to.path(path);
     }
@@ -215,12 +216,14 @@ fn parse(bytes: &[u8]) -> Option<Bundle> {
     }
     let threads = u32::try_from(from.number()?).ok()?;
     let (conf_path, prefix) = (from.path()?, from.path()?);
-    let (error_log, access_log, pid) = (from.path()?, from.path()?, from.path()?);
+    let (error_log, access_log) = (from.path()?, from.path()?);
+    let (pid, temp) = (from.path()?, from.path()?);
     let (has_globals, globals) = (from.flag()?, from.string()?);
     let options = Options {
         error_log,
         access_log,
         pid,
+        temp,
         globals: has_globals.then_some(globals),
         privileged: from.flag()?,
         hostname: from.string()?,
@@ -349,6 +352,7 @@ mod tests {
             globals: Some("daemon off;".into()),
             privileged: false,
             hostname: "host".into(),
+            temp: "/srv/temp".into(),
             ..Options::new("/etc/nginx.conf", "/srv")
         };
         seal(3, &options, &records(), &materials).expect("memory")
@@ -374,6 +378,7 @@ mod tests {
         assert_eq!(options.conf_path, Path::new("/etc/nginx.conf"));
         assert_eq!(options.prefix, Path::new("/srv"));
         assert_eq!(options.pid, Path::new("/srv/logs/sealane.pid"));
+        assert_eq!(options.temp, Path::new("/srv/temp"));
         assert_eq!(options.globals.as_deref(), Some("daemon off;"));
         assert_eq!((options.privileged, &*options.hostname), (false, "host"));
         let [(path, content)] = &found.files[..] else {

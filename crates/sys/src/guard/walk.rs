@@ -225,7 +225,9 @@ fn is_procfs(directory: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: the descriptor is open, `facts` has room for the structure.
     retry(|| unsafe { libc::fstatfs(directory.as_raw_fd(), facts.as_mut_ptr()) })?;
     // SAFETY: the call has filled the structure.
-    Ok(unsafe { facts.assume_init() }.f_type == libc::PROC_SUPER_MAGIC)
+    let facts = unsafe { facts.assume_init() };
+    // The types of both differ between C libraries.
+    Ok(i128::from(facts.f_type) == i128::from(libc::PROC_SUPER_MAGIC))
 }
 
 /// The entry of a name, without following links; of the directory itself if the name is empty.

@@ -105,8 +105,13 @@ fn take(fd: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The address a stream socket listens on, or of a UDP socket; `None` if it has none.
-fn listening_address(socket: &OwnedFd) -> io::Result<Option<BindAddress>> {
+/// The address a stream socket listens on, or of a UDP socket; `None` if it has none. A socket that
+/// has one is non-blocking from now on.
+///
+/// # Errors
+///
+/// `ENOTSOCK` for anything else.
+pub fn listening_address(socket: &OwnedFd) -> io::Result<Option<BindAddress>> {
     let socket = SockRef::from(socket);
     if socket.r#type()? == Type::DGRAM {
         let address = socket.local_addr()?.as_socket();

@@ -8,7 +8,7 @@ pub use fd_passing::{
     MAX_PASSED_FDS, ReceivedMessage, close_line, discard_fds, receive_fds, refuse_fds, send_fds,
     seqpacket_pair,
 };
-pub use inherit::{Inherited, inheritable, take_inherited, take_inherited_line};
+pub use inherit::{Inherited, inheritable, listening_address, take_inherited, take_inherited_line};
 pub use listen::{
     BindAddress, BindOptions, Keepalive, bind_beside, bind_group, is_stale_unix_socket,
     local_address, start_listening, take_back,
