@@ -79,7 +79,7 @@ const scenarios = {
     await page.selectOption('#every', '1000');
     await until('three answers under load', () => seen.answers.length >= 4
       && seen.answers.slice(-2).every((answer) => answer && sample(answer, 'tls_handshakes') > 50));
-    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('button', { name: 'Pause', exact: true }).click();
     assert.match(await text(page, '#state'), /^Paused at \d\d:\d\d:\d\d$/);
     // What is shown now stays; find the two answers that it was made of.
     const [last, before] = await page.evaluate('[now.time, before.time]').then((times) =>
@@ -125,7 +125,7 @@ const scenarios = {
     const asked = seen.answers.length;
     await page.waitForTimeout(1500);
     assert.equal(seen.answers.length, asked);
-    await page.getByRole('button', { name: 'Resume' }).click();
+    await page.getByRole('button', { name: 'Resume', exact: true }).click();
     await until('another answer', () => seen.answers.length > asked);
     // A graph can be asked about the past, with the keyboard too.
     await page.locator('#look-back').focus();

@@ -19,7 +19,7 @@ const HTTP: &str = "
     limit_conn_zone $server_name zone=per_server:1m;
     upstream backend { server 127.0.0.1:%one%; server 127.0.0.1:%two%; server 127.0.0.1:%three% down; }
     ssl_certificate certificates/www.pem; ssl_certificate_key certificates/www.key;
-    ssl_session_cache shared:sessions:4m;
+    ssl_session_cache shared:sessions:4m; ssl_ktls off;
     server { listen 127.0.0.1:%www% ssl; http2 on; server_name www.example.com; root html;
         limit_conn per_server 1000;
         location = /page { status_zone /page; try_files /large =404; } }
