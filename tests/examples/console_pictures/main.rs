@@ -31,7 +31,6 @@ const HTTP: &str = "
     server { listen 127.0.0.1:%static%; server_name static.example.com; root html; }
     server { listen 127.0.0.1:%login% ssl; server_name login.example.com; root html;
         location = /page { limit_req zone=login burst=5; limit_req_status 429; error_page 429 =200 /small; } }
-    server { listen 127.0.0.1:%old%; server_name old.example.com; return 301 https://www.example.com/; }
     server { listen 127.0.0.1:%one%; listen 127.0.0.1:%two%; server_name backend.internal; root html; }
     server { listen 127.0.0.1:%console%; server_name console.internal; status_zone off;
         location = /console { console; } }";
@@ -70,7 +69,6 @@ fn work(site: &Site, server: &Server<'_>, done: &AtomicBool) {
         start("keep", "api", true, 1),
         start("keep", "static", false, 1),
         start("close", "login", true, 1),
-        start("keep", "old", false, 1),
     ];
     let mut visits = [
         ("close", "shop", true, 2),
