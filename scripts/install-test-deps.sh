@@ -5,6 +5,7 @@
 #
 #   curl wget openssl   clients; openssl also makes the certificates of each test
 #   chromium            the browser, run headless
+#   nodejs npm          drive the browser (tests/clients/console; a Node 18 or newer on the PATH will do)
 #   golang-go           builds tests/clients/go (a Go already on the PATH will do; with one older than 1.24
 #                       the tests of ACME, of traces and of Encrypted Client Hello are left out)
 #   nginx-light         the server that differential tests compare with
@@ -34,4 +35,5 @@ source ./packages.sh
 packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached faketime
   php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils systemd)
 command -v go >/dev/null || packages+=(golang-go)
+command -v npm >/dev/null || packages+=(nodejs npm)
 require_packages tests "${packages[@]}"

@@ -1,6 +1,8 @@
 //! Debian's Chromium without a window.
 
-use crate::{Site, command};
+use crate::{Outcome, Site, command, repository};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Opens `url` in a fresh profile and returns the document after its scripts
 /// ran, as HTML. Certificate errors are ignored: the authority of a test is in
@@ -27,4 +29,42 @@ pub fn browse(site: &Site, url: &str) -> String {
     command("/usr/bin/chromium", &arguments, b"")
         .success()
         .text()
+}
+
+/// Runs the client of `tests/clients/console`, which looks at the page of `console`. Its modules
+/// are installed at its first use; their checksums are in the repository.
+#[track_caller]
+pub fn console_client(arguments: &[&str]) -> Outcome {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    let script = DIRECTORY.get_or_init(install).join("client.mjs");
+    let script = script.display().to_string();
+    command("node", &[&[&*script], arguments].concat(), b"")
+}
+
+fn install() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let profile = test
+        .ancestors()
+        .nth(2)
+        .expect("a test lies in TARGET/PROFILE/deps");
+    let source = repository().join("tests/clients/console");
+    let directory = profile.join("console-client");
+    let read = |path: &Path| std::fs::read(path).ok();
+    let lock = "package-lock.json";
+    if read(&directory.join(lock)) != read(&source.join(lock)) {
+        // Renamed when it is complete.
+        let new = profile.join(format!("console-client.{}", std::process::id()));
+        std::fs::create_dir_all(&new).expect("the target directory is writable");
+        for name in ["package.json", lock] {
+            std::fs::copy(source.join(name), new.join(name)).expect("copying a file");
+        }
+        let prefix = new.display().to_string();
+        let words = ["ci", "--no-audit", "--no-fund", "--prefix", &prefix];
+        command("npm", &words, b"").success();
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::rename(&new, &directory).expect("the target directory is writable");
+    }
+    // Beside its modules, where Node looks for them.
+    std::fs::copy(source.join("client.mjs"), directory.join("client.mjs")).expect("copying a file");
+    directory
 }
