@@ -20,9 +20,9 @@ fn serve<'a>(site: &'a Site, others: usize, more: &str) -> Server<'a> {
          {more}"
     );
     for number in 0..others {
-        let _ = write!(
+        let _ = writeln!(
             http,
-            "server {{ listen 127.0.0.1:%plain%; server_name site-{number:04}.test; return 204; }}\n"
+            "server {{ listen 127.0.0.1:%plain%; server_name site-{number:04}.test; return 204; }}"
         );
     }
     site.serve(&http)
