@@ -28,6 +28,9 @@ _sealane__bench() {
             sealane__bench,load)
                 cmd="sealane__bench__subcmd__load"
                 ;;
+            sealane__bench,report)
+                cmd="sealane__bench__subcmd__report"
+                ;;
             sealane__bench,storm)
                 cmd="sealane__bench__subcmd__storm"
                 ;;
@@ -43,6 +46,9 @@ _sealane__bench() {
             sealane__bench__subcmd__help,load)
                 cmd="sealane__bench__subcmd__help__subcmd__load"
                 ;;
+            sealane__bench__subcmd__help,report)
+                cmd="sealane__bench__subcmd__help__subcmd__report"
+                ;;
             sealane__bench__subcmd__help,storm)
                 cmd="sealane__bench__subcmd__help__subcmd__storm"
                 ;;
@@ -53,7 +59,7 @@ _sealane__bench() {
 
     case "${cmd}" in
         sealane__bench)
-            opts="-h -V --help --version load idle compare storm help"
+            opts="-h -V --help --version load idle compare storm report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -153,7 +159,7 @@ _sealane__bench() {
             return 0
             ;;
         sealane__subcmd__bench__subcmd__help)
-            opts="load idle compare storm help"
+            opts="load idle compare storm report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -209,6 +215,20 @@ _sealane__bench() {
             return 0
             ;;
         sealane__subcmd__bench__subcmd__help__subcmd__load)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sealane__subcmd__bench__subcmd__help__subcmd__report)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -382,6 +402,60 @@ _sealane__bench() {
                     return 0
                     ;;
                 --warm-up-seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sealane__subcmd__bench__subcmd__report)
+            opts="-h --sealane --peer --kind --rounds --seconds --quick --output --from --certificates --work --nice --help s1 s2 s3 storm memory scale all"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --sealane)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --peer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certificates)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --work)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nice)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
