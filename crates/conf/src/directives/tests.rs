@@ -82,6 +82,7 @@ fn defaults_in_the_table_are_the_real_ones() {
         let mut config = read(&format!(
             "{main} events {{ {events} }} http {{ types {{ a b; }} {http}
              upstream u {{ {upstream} server 192.0.2.1; }}
+             otel_exporter {{ endpoint 192.0.2.1:1; }}
              acme_issuer i {{ uri https://a.test/; {issuer} }}
              ssl_certificate c; ssl_certificate_key k; server {{ acme_certificate i a; {server} }}
              server {{ open_file_cache max=1; autoindex on; ssl_dyn_rec_enable on;
@@ -112,6 +113,7 @@ fn defaults_in_the_table_are_the_real_ones() {
         "gzip_types",
         "brotli_types",
         "zstd_types",
+        "otel_trace",
     ];
     let mut checked = 0;
     for row in rows().filter(|row| !row.default.is_empty() && !skipped.contains(&row.name)) {
