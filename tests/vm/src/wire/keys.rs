@@ -20,13 +20,24 @@ impl KeyLog<'_> {
     /// When the log lacks it.
     pub(super) fn secret(&self, label: &str, client_random: &[u8]) -> Result<Vec<u8>, String> {
         let random = hex(client_random);
-        let line = self.0.lines().find_map(|line| {
+        // A line without its end is still being written.
+        let mut lines = self
+            .0
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        let line = lines.find_map(|line| {
             let mut words = line.split_whitespace();
             (words.next() == Some(label) && words.next() == Some(random.as_str()))
                 .then(|| words.next())?
         });
         let digits =
             line.ok_or_else(|| format!("the key log has no {label} for client random {random}"))?;
+        // As long as the hash of a suite, or a master secret of TLS 1.2.
+        if !matches!(digits.len(), 64 | 96) {
+            return Err(format!(
+                "the key log has a broken {label} for {random}: {digits}"
+            ));
+        }
         (0..digits.len() / 2)
             .map(|at| {
                 u8::from_str_radix(&digits[2 * at..2 * at + 2], 16)
