@@ -1,9 +1,11 @@
 //! The command line, parsed letter by letter like nginx's.
 
+use clap::error::ErrorKind;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// What the command line asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -180,6 +182,24 @@ impl Arguments {
         }
         Ok(())
     }
+}
+
+/// The arguments of a subcommand that has some of its own, the first being its name. What clap has
+/// to say is printed, help to stdout and mistakes to stderr.
+///
+/// # Errors
+/// The exit status to end with: 0 after help, `mistaken` after a mistake.
+pub(crate) fn arguments_of_subcommand<T: clap::Parser>(
+    arguments: &[OsString],
+    mistaken: u8,
+) -> Result<T, ExitCode> {
+    T::try_parse_from(arguments).map_err(|error| {
+        let _ = error.print();
+        match error.kind() {
+            ErrorKind::DisplayHelp => ExitCode::SUCCESS,
+            _ => ExitCode::from(mistaken),
+        }
+    })
 }
 
 /// The error for an option whose value is missing; for an unknown letter, an

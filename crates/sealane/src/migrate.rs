@@ -15,11 +15,10 @@ mod reader;
 mod render;
 mod report;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, arguments_of_subcommand};
 use crate::paths::Places;
 use crate::startup;
 use crate::terminal::{self, say};
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 pub(crate) use reader::Reader;
 use report::Report;
@@ -65,16 +64,9 @@ pub(crate) fn describe() -> clap::Command {
 
 /// Does what the command line asks for; `arguments` begin with `migrate`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
-    let request = match Request::try_parse_from(arguments) {
+    let request: Request = match arguments_of_subcommand(arguments, UNREADABLE) {
         Ok(request) => request,
-        Err(error) => {
-            // Help goes to stdout, mistakes to stderr.
-            let _ = error.print();
-            return match error.kind() {
-                ErrorKind::DisplayHelp => ExitCode::SUCCESS,
-                _ => ExitCode::from(UNREADABLE),
-            };
-        }
+        Err(code) => return code,
     };
     let report = examine(&request);
     let text = if request.json {

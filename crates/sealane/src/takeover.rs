@@ -28,6 +28,7 @@
 mod nginx;
 mod successor;
 
+use crate::arguments::arguments_of_subcommand;
 use crate::migrate;
 use crate::program::Program;
 use crate::terminal::say;
@@ -94,15 +95,9 @@ pub(crate) fn describe() -> clap::Command {
 
 /// Does what the command line asks for; `arguments` begin with `takeover`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
-    let request = match Request::try_parse_from(arguments) {
+    let request: Request = match arguments_of_subcommand(arguments, NOT_TAKEN_OVER) {
         Ok(request) => request,
-        Err(error) => {
-            let _ = error.print();
-            return match error.kind() {
-                clap::error::ErrorKind::DisplayHelp => ExitCode::SUCCESS,
-                _ => ExitCode::from(NOT_TAKEN_OVER),
-            };
-        }
+        Err(code) => return code,
     };
     match take_over(&request) {
         Ok(()) => ExitCode::SUCCESS,
