@@ -56,6 +56,8 @@ pub(crate) struct MainDraft {
     pub(crate) worker_landlock: Option<Landlock>,
     pub(crate) log_queue_size: Option<u64>,
     pub(crate) metrics_memory: Option<u64>,
+    /// `Some(None)`: `off`.
+    pub(crate) control_socket: Option<Option<PathBuf>>,
     pub(crate) worker_shutdown_timeout: Option<Duration>,
     pub(crate) working_directory: Option<PathBuf>,
     pub(crate) error_logs: Vec<ErrorLog>,

@@ -71,6 +71,9 @@ pub struct Options {
     pub privileged: bool,
     /// The machine's name, for `server_name $hostname`.
     pub hostname: String,
+    /// Whether the configuration gets the server of its `control_socket`. Who only looks at what
+    /// is written does without.
+    pub adds_control_server: bool,
 }
 
 impl Options {
@@ -89,6 +92,7 @@ impl Options {
             prefix,
             privileged: true,
             hostname: String::new(),
+            adds_control_server: false,
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// nginx's default length of the accept queue on Linux.
 const DEFAULT_BACKLOG: i32 = 511;
 /// Longest path of a Unix socket (`sun_path` with its final zero byte).
-const MAX_UNIX_PATH_BYTES: usize = 107;
+pub(crate) const MAX_UNIX_PATH_BYTES: usize = 107;
 /// Most pairs of an address and a server; port ranges multiply.
 const MAX_LISTEN_PAIRS: usize = 1 << 17;
 

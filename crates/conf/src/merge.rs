@@ -5,6 +5,7 @@
 mod caching;
 mod certificates;
 mod charsets;
+pub(crate) mod control;
 mod locations;
 mod passes;
 mod restricting;
@@ -263,6 +264,7 @@ fn listeners(b: &mut Build<'_>) -> Vec<Listener> {
             options: address.options,
             default_server: address.default_server,
             servers: address.servers,
+            is_control: false,
         }
     });
     listeners.collect()
@@ -394,11 +396,15 @@ fn events_of(draft: &EventsDraft) -> Result<Events, String> {
 }
 
 fn main_of(options: &Options, draft: MainDraft) -> Main {
+    let pid = draft.pid.unwrap_or_else(|| options.pid.clone());
     Main {
         daemon: draft.daemon.unwrap_or(true),
         master_process: draft.master_process.unwrap_or(true),
         user: draft.user,
-        pid: draft.pid.unwrap_or_else(|| options.pid.clone()),
+        control_socket: draft
+            .control_socket
+            .unwrap_or_else(|| control::default_path(&pid)),
+        pid,
         worker_processes: draft.worker_processes.unwrap_or(WorkerCount::Count(1)),
         worker_rlimit_nofile: draft.worker_rlimit_nofile,
         worker_rlimit_core: draft.worker_rlimit_core,

@@ -4,12 +4,12 @@ use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, FaultPlace, shown};
 use crate::diagnostic::{Diagnostic, Failure, SourceLocation};
 use crate::directives::{self, Contexts, MAIN, Row, Setter, Support};
-use crate::input::{Loader, Options};
+use crate::input::{Loader, MemoryLoader, Options};
 use crate::lexer::{Item, LexError, Lexer, Origin as TextOrigin, Word};
 use crate::listen;
 use crate::merge;
 use crate::met::IdleReason;
-use crate::model::{Config, LogLevel, Origin, Source};
+use crate::model::{Config, ErrorLog, LogLevel, Origin, Source};
 use crate::survey::{Notes, Refusal, RefusalKind, Survey};
 use std::ffi::OsStr;
 use std::io;
@@ -65,12 +65,37 @@ pub(crate) fn parse_within(
     let mut parser = Parser::new(options, loader, limits);
     let result = parser.run();
     let Parser { build, sources, .. } = parser;
+    let config = match result {
+        Ok(()) => merge::finish(build, sources)?,
+        Err(error) => {
+            let warnings = build.warnings;
+            return Err(Failure { warnings, error });
+        }
+    };
+    match options.adds_control_server {
+        true => merge::control::add_server(config, options),
+        false => Ok(config),
+    }
+}
+
+/// [`parse`] for a text of the program's own. It reads no file, and its errors go where `logs`
+/// says.
+pub(crate) fn parse_own(
+    options: &Options,
+    text: &'static str,
+    logs: &[ErrorLog],
+) -> Result<Config, Failure> {
+    let mut files = MemoryLoader::new().with(&options.conf_path, text);
+    let mut parser = Parser::new(options, &mut files, &Limits::DEFAULT);
+    parser.build.main.error_logs = logs.to_vec();
+    let result = parser.run();
+    let Parser { build, sources, .. } = parser;
     match result {
         Ok(()) => merge::finish(build, sources),
-        Err(error) => Err(Failure {
-            warnings: build.warnings,
-            error,
-        }),
+        Err(error) => {
+            let warnings = build.warnings;
+            Err(Failure { warnings, error })
+        }
     }
 }
 

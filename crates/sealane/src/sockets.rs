@@ -38,6 +38,9 @@ const NAME_OPTIONS: BindOptions = BindOptions {
 /// Mode of a Unix socket: everyone may connect, as in nginx.
 const UNIX_SOCKET_MODE: u32 = 0o666;
 
+/// Mode of the control socket, which tells secrets.
+const CONTROL_SOCKET_MODE: u32 = 0o600;
+
 /// What the sockets are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -182,6 +185,7 @@ impl Sockets {
                     address: wanted.address.clone(),
                     options: wanted.options.clone(),
                     count: wanted.count,
+                    is_control: wanted.is_control,
                     purpose,
                     guard,
                     journal,
@@ -189,6 +193,7 @@ impl Sockets {
                 match attempt.take_or_bind(known) {
                     Ok(group) => sockets.bound.push(attempt.bound(wanted.listener, group)),
                     Err(Refusal::InUse) => in_use.push(wanted),
+                    Err(Refusal::Final) if wanted.is_control => note_no_control_socket(journal),
                     Err(Refusal::Final) => {
                         sockets.remove_files_except(known, journal);
                         return Err(NotBound);
@@ -204,6 +209,10 @@ impl Sockets {
                 note!(journal, Notice, "try again to bind() after {pause_ms}ms");
                 std::thread::sleep(BIND_PAUSE);
             }
+        }
+        if missing.iter().all(|wanted| wanted.is_control) {
+            note_no_control_socket(journal);
+            return Ok(sockets);
         }
         note!(journal, Emerg, "still could not bind()");
         sockets.remove_files_except(known, journal);
@@ -299,6 +308,8 @@ struct Wanted {
     address: BindAddress,
     options: BindOptions,
     count: usize,
+    /// It is the control socket.
+    is_control: bool,
 }
 
 /// All that a configuration wants.
@@ -314,6 +325,7 @@ fn wanted(http: &Http, threads: u32) -> Vec<Wanted> {
             true => threads as usize,
             false => 1,
         },
+        is_control: listener.is_control,
     });
     let names = name_sockets(http)
         .enumerate()
@@ -322,6 +334,7 @@ fn wanted(http: &Http, threads: u32) -> Vec<Wanted> {
             address,
             options: NAME_OPTIONS,
             count: 1,
+            is_control: false,
         });
     listeners.chain(names).collect()
 }
@@ -346,6 +359,8 @@ struct Attempt<'a> {
     options: BindOptions,
     /// How many sockets.
     count: usize,
+    /// It is the control socket.
+    is_control: bool,
     purpose: Purpose,
     guard: &'a Guard,
     journal: &'a Journal,
@@ -487,7 +502,11 @@ impl Attempt<'_> {
         let BindAddress::Unix(path) = &self.address else {
             return bind();
         };
-        let mask = process::set_umask(!UNIX_SOCKET_MODE & 0o777);
+        let mode = match self.is_control {
+            true => CONTROL_SOCKET_MODE,
+            false => UNIX_SOCKET_MODE,
+        };
+        let mask = process::set_umask(!mode & 0o777);
         let bound = self.guard.act(path, false, bind);
         process::set_umask(mask);
         bound
@@ -507,10 +526,12 @@ impl Attempt<'_> {
     fn report(&self, error: &io::Error, what: fmt::Arguments<'_>) -> Refusal {
         let in_use = error.kind() == io::ErrorKind::AddrInUse;
         if !in_use || self.purpose == Purpose::Serve {
-            self.journal.write(
-                LogLevel::Emerg,
-                format_args!("{what} failed ({})", OsError(error)),
-            );
+            let level = match self.is_control {
+                true => LogLevel::Warn,
+                false => LogLevel::Emerg,
+            };
+            self.journal
+                .write(level, format_args!("{what} failed ({})", OsError(error)));
         }
         if in_use {
             Refusal::InUse
@@ -526,6 +547,16 @@ fn name(address: &BindAddress) -> String {
         BindAddress::Datagram(address) => format!("{address} (UDP)"),
         BindAddress::Unix(path) => format!("unix:{}", path.display()),
     }
+}
+
+/// The server does without: it is for the operator, not for clients.
+fn note_no_control_socket(journal: &Journal) {
+    note!(
+        journal,
+        Warn,
+        "there is no control socket: \"sealane top\", \"sealane status\" and \"sealane certificates\" \
+         cannot ask this server; name another path with \"control_socket\", or \"off\""
+    );
 }
 
 fn report_options(failed: &[(&'static str, io::Error)], address: &BindAddress, journal: &Journal) {

@@ -150,6 +150,7 @@ pub(crate) fn options(arguments: &Arguments, places: &Places) -> Options {
         temp: places.temp.clone(),
         privileged: process::effective_uid() == 0,
         hostname: machine.unwrap_or_default(),
+        adds_control_server: true,
         ..Options::new(&places.conf_file, &places.prefix)
     }
 }

@@ -3,6 +3,7 @@
 use super::{Arity, LOCATION, LOCATION_IF, MAIN, Module, ONE, Row, SERVER};
 use crate::build::Build;
 use crate::call::{Call, Fault};
+use crate::listen::MAX_UNIX_PATH_BYTES;
 use crate::model::{ContentHandler, StatusView};
 
 /// No argument.
@@ -46,6 +47,18 @@ pub(super) const MODULE: Module = Module {
                     _ => Ok(()),
                 }
             },
+        ),
+        Row::new(
+            "control_socket",
+            MAIN,
+            ONE,
+            "beside the pid file",
+            "Unix socket where `sealane top`, `sealane status` and `sealane certificates` ask the \
+             server, or `off`. Only the user that the master runs as, and root, may connect. The \
+             default is the path of `pid` with `.control.sock` in place of `.pid`, unless that is \
+             in `/dev` or too long for a socket (107 bytes). It responds to `/metrics` and \
+             `/status/` as `metrics` and `api` do. A directive of Sealane.",
+            control_socket,
         ),
         Row::new(
             "metrics",
@@ -117,6 +130,25 @@ fn api(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 /// nginx takes the last handler that is written.
+fn control_socket(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.main.control_socket)?;
+    b.main.control_socket = Some(match c.arg(1) {
+        b"off" => None,
+        _ => {
+            let path = b.options.under_prefix(c.path(1));
+            if path.as_os_str().len() > MAX_UNIX_PATH_BYTES {
+                let message = format!(
+                    "too long path of a socket \"{}\": at most {MAX_UNIX_PATH_BYTES} bytes",
+                    path.display()
+                );
+                return Err(Fault::at(1, message));
+            }
+            Some(path)
+        }
+    });
+    Ok(())
+}
+
 fn view(b: &mut Build<'_>, _: &Call<'_>, view: StatusView) -> Result<(), Fault> {
     let location = b.location();
     location.content_handler = Some(ContentHandler::Status(view));

@@ -100,6 +100,9 @@ pub struct Listener {
     pub default_server: usize,
     /// Indexes of all servers on this address, in order, the default one included.
     pub servers: Vec<usize>,
+    /// It is that of `control_socket`: only the socket's owner may connect, and the server starts
+    /// without it if it must.
+    pub is_control: bool,
 }
 
 /// Address of a `listen` line.

@@ -40,6 +40,9 @@ pub struct Main {
     pub log_queue_bytes: u64,
     /// `metrics_memory` (Sealane): bytes for what is counted. Default 64m.
     pub metrics_memory_bytes: u64,
+    /// `control_socket` (Sealane): path of the Unix socket where commands ask the server. `None` if
+    /// it has none.
+    pub control_socket: Option<PathBuf>,
     /// `env` lines.
     pub env: Vec<EnvVar>,
 }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 const MAGIC: &[u8; 4] = b"SLRB";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// Largest bundle, in bytes: ten thousand servers with certificates of their own take 100 MiB.
 const MAX_BUNDLE_BYTES: u64 = 1 << 30;
@@ -151,6 +151,7 @@ fn write(
     to.text(options.globals.as_deref().unwrap_or_default().as_bytes());
     to.put(&[u8::from(options.privileged)]);
     to.text(options.hostname.as_bytes());
+    to.put(&[u8::from(options.adds_control_server)]);
     to.number(records.all.len());
     for record in &records.all {
         write_record(to, record);
@@ -227,6 +228,7 @@ fn parse(bytes: &[u8]) -> Option<Bundle> {
         globals: has_globals.then_some(globals),
         privileged: from.flag()?,
         hostname: from.string()?,
+        adds_control_server: from.flag()?,
         ..Options::new(conf_path, prefix)
     };
     let all = from.list(Source::record)?;
