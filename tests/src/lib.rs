@@ -42,6 +42,7 @@ pub mod reload;
 mod server;
 mod site;
 pub mod takeover;
+pub mod terminal;
 mod tls_client;
 pub mod understanding;
 pub mod upgrade;

@@ -7,7 +7,7 @@
 
 pub(crate) mod acme;
 mod clients;
-mod fetch;
+pub(crate) mod fetch;
 mod kept;
 mod responders;
 mod stapling;

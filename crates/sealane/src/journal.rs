@@ -12,7 +12,8 @@ use std::fmt;
 #[derive(Debug, Clone)]
 pub(crate) struct Journal {
     logger: Logger,
-    to_stderr: bool,
+    /// What is at least as grave goes to stderr as well.
+    to_stderr: Option<LogLevel>,
 }
 
 impl Journal {
@@ -20,7 +21,7 @@ impl Journal {
     pub(crate) fn starting(logger: Logger) -> Journal {
         Journal {
             logger,
-            to_stderr: true,
+            to_stderr: Some(LogLevel::Warn),
         }
     }
 
@@ -28,14 +29,22 @@ impl Journal {
     pub(crate) fn running(logger: Logger) -> Journal {
         Journal {
             logger,
-            to_stderr: false,
+            to_stderr: None,
+        }
+    }
+
+    /// Errors go to stderr, and nothing anywhere else: the configuration is only looked at.
+    pub(crate) fn of_errors() -> Journal {
+        Journal {
+            logger: Logger::discard(),
+            to_stderr: Some(LogLevel::Error),
         }
     }
 
     /// Logs one line.
     pub(crate) fn write(&self, level: LogLevel, message: fmt::Arguments<'_>) {
         self.logger.log(level, None, message);
-        if self.to_stderr && level <= LogLevel::Warn {
+        if self.to_stderr.is_some_and(|least| level <= least) {
             let message = printable(&message.to_string());
             say(&format!("sealane: [{}] {message}\n", level.name()));
         }
@@ -49,7 +58,10 @@ impl Journal {
             None,
             format_args!("{}", diagnostic.headline()),
         );
-        if self.to_stderr && diagnostic.level <= LogLevel::Warn {
+        if self
+            .to_stderr
+            .is_some_and(|least| diagnostic.level <= least)
+        {
             say(&format!("{diagnostic}\n"));
         }
     }

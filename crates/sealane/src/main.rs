@@ -24,6 +24,7 @@
 //! | `doctor.rs` | `sealane doctor` |
 //! | `ech_key.rs` | `sealane ech-key` |
 //! | `migrate.rs` | `sealane migrate` |
+//! | `running.rs`, `top.rs` | `sealane status`, `certificates`, `top`: a running server is asked |
 //! | `takeover.rs` | `sealane takeover` |
 //! | `manual.rs` | test: manual page and completions have what the command line takes |
 //! | `summary.rs`, `defaults.rs` | the summary of `-t`; defaults that differ from nginx's |
@@ -62,6 +63,7 @@ mod reload;
 mod resolver;
 mod restarts;
 mod rotation;
+mod running;
 mod sandbox;
 mod session_store;
 mod signaller;
@@ -71,6 +73,7 @@ mod summary;
 mod takeover;
 mod temp_paths;
 mod terminal;
+mod top;
 mod traces;
 mod version;
 mod worker_process;
@@ -96,6 +99,21 @@ struct Subcommand {
 }
 
 const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "top",
+        run: top::run,
+        describe: top::describe,
+    },
+    Subcommand {
+        name: "status",
+        run: running::status::run,
+        describe: running::status::describe,
+    },
+    Subcommand {
+        name: "certificates",
+        run: running::ends::run,
+        describe: running::ends::describe,
+    },
     Subcommand {
         name: "doctor",
         run: doctor::run,

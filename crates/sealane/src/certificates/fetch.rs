@@ -42,7 +42,7 @@ pub(super) struct Answer {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum FetchError {
+pub(crate) enum FetchError {
     /// It cannot be reached.
     Connect(std::io::Error),
     /// It took longer than allowed, in seconds.
@@ -105,7 +105,7 @@ async fn ask(stream: TcpStream, question: Question<'_>) -> Result<Answer, FetchE
 ///
 /// # Errors
 /// Why there is no response.
-pub(super) async fn exchange(
+pub(crate) async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     request: Request<Full<Bytes>>,
     max_bytes: usize,
