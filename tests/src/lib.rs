@@ -29,6 +29,7 @@ mod go;
 pub mod http2;
 pub mod load;
 pub mod memory;
+pub mod metrics;
 pub mod misbehaving;
 mod name_server;
 pub mod nodes;
@@ -60,7 +61,7 @@ pub use redis::Redis;
 pub use relay::Relay;
 pub use server::{Program, Server, nginx_binary, sealane_binary};
 pub use site::Site;
-pub use tls_client::{Handshake, handshake};
+pub use tls_client::{Handshake, client_hello, handshake};
 
 use std::time::{Duration, Instant};
 

@@ -15,6 +15,7 @@ pub struct NameServer {
 #[derive(Debug, Default)]
 struct Zone {
     names: Mutex<HashMap<String, Vec<Ipv4Addr>>>,
+    failures: Mutex<HashMap<String, u8>>,
     silent: AtomicBool,
     stopped: AtomicBool,
     asked: AtomicUsize,
@@ -65,6 +66,13 @@ impl NameServer {
         names.insert(name.to_owned(), addresses.to_vec());
     }
 
+    /// From now on questions about a name are answered with this code (RFC 1035 section 4.1.1).
+    pub fn fails(&self, name: &str, code: u8) {
+        let failures = self.zone.failures.lock();
+        let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
+        failures.insert(name.to_owned(), code);
+    }
+
     /// From now on it says nothing, or speaks again.
     pub fn set_silent(&self, silent: bool) {
         self.zone.silent.store(silent, Ordering::Relaxed);
@@ -104,9 +112,16 @@ impl Zone {
         let question = message.get(HEADER_BYTES..at + 4)?;
         let is_for_ipv4 = message[at..at + 2] == TYPE_A;
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = names.get(&labels.join("."));
+        let name = labels.join(".");
+        let found = names.get(&name);
         let addresses = found.filter(|_| is_for_ipv4).map_or(&[][..], Vec::as_slice);
-        let code = if found.is_some() { 0 } else { NAME_ERROR };
+        let failures = self.failures.lock();
+        let failures = failures.unwrap_or_else(PoisonError::into_inner);
+        let code = match (found, failures.get(&name)) {
+            (_, Some(code)) => *code,
+            (Some(_), None) => 0,
+            (None, None) => NAME_ERROR,
+        };
         let mut answer = message[..2].to_vec();
         // A response, recursion desired and available; one question, so many answers.
         answer.extend_from_slice(&[0x81, 0x80 | code, 0, 1, 0]);

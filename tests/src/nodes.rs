@@ -23,7 +23,7 @@ pub fn sites() -> Vec<Site> {
 }
 
 /// The configuration of a node: one server with these directives, `%tls%`, and `/tls` that
-/// tells whether the session was resumed.
+/// tells whether the session was resumed; and its metrics on `%metrics%`.
 pub fn configuration(directives: &str) -> String {
     format!(
         "worker_processes 2; pid logs/pid; error_log logs/error.log notice;
@@ -32,7 +32,8 @@ pub fn configuration(directives: &str) -> String {
          http {{ access_log off; server {{ listen 127.0.0.1:%tls% ssl;
              ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;
              {directives}
-             location = /tls {{ return 200 \"<$ssl_session_reused>\"; }} }} }}"
+             location = /tls {{ return 200 \"<$ssl_session_reused>\"; }} }}
+             server {{ listen 127.0.0.1:%metrics%; location = /metrics {{ metrics; }} }} }}"
     )
 }
 

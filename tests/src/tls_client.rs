@@ -1,6 +1,8 @@
 //! `openssl s_client` as a TLS client that reports the negotiated parameters.
 
 use crate::{Server, command};
+use std::io::Read;
+use std::net::TcpListener;
 
 /// What a handshake by `openssl s_client` came to.
 #[derive(Debug)]
@@ -62,4 +64,28 @@ pub fn handshake(server: &Server<'_>, options: &str) -> Handshake {
         status: outcome.status,
         output,
     }
+}
+
+/// The ClientHello that openssl would send, in its record.
+///
+/// # Panics
+/// If openssl does not say hello in one record.
+#[track_caller]
+pub fn client_hello(server_name: &str, options: &str) -> Vec<u8> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let line = format!("s_client -connect {address} -servername {server_name} {options}");
+    let client = std::thread::spawn(move || {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        command("openssl", &arguments, b"");
+    });
+    let (mut stream, _) = listener.accept().expect("openssl connects");
+    let mut head = [0; 5];
+    stream.read_exact(&mut head).expect("openssl says hello");
+    let mut hello = head.to_vec();
+    hello.resize(5 + usize::from(u16::from_be_bytes([head[3], head[4]])), 0);
+    stream.read_exact(&mut hello[5..]).expect("in one record");
+    drop(stream);
+    client.join().expect("openssl ends");
+    hello
 }

@@ -86,17 +86,31 @@ fn what_is_wrong_is_said_with_what_to_do() {
         &site,
         0,
         "limit_req_zone $server_name zone=narrow:1m rate=1r/m;
+         ssl_session_store redis://127.0.0.1:%dead%;
+         limit_req_zone $server_name zone=sometimes:1m rate=30r/m;
+         upstream flaps { server 127.0.0.1:%other% fail_timeout=1s; server 127.0.0.1:%plain%; }
          upstream dead { server 127.0.0.1:%dead% fail_timeout=600s; server 127.0.0.2:%dead% fail_timeout=600s; }
          server { listen 127.0.0.1:%tls% ssl; server_name soon.test;
              ssl_certificate certificates/soon.pem; ssl_certificate_key certificates/soon.key; }
          server { listen 127.0.0.1:%other%; server_name other.test;
              location = /limited { limit_req zone=narrow; root html; try_files /page =404; }
+             location = /flaps { proxy_pass http://flaps/sometimes; proxy_next_upstream http_503; }
+             location = /sometimes { limit_req zone=sometimes; root html; try_files /page =404; }
              location = /dead { proxy_pass http://dead; } }",
     );
     // Both peers are tried, and left out.
     assert_eq!(wire::get(server.port("other"), "/dead").status, 502);
-    let limited = format!("http://127.0.0.1:{}/limited", server.port("other"));
-    look("problems", &server, &[&limited]);
+    let at = |path: &str| format!("http://127.0.0.1:{}/{path}", server.port("other"));
+    look("problems", &server, &[&at("limited"), &at("flaps")]);
+    // The log says the same.
+    for line in [
+        "soon.pem\" of server \"soon.test\" ends in ",
+        "is not reachable (",
+        "upstream server temporarily disabled",
+        "limiting requests, excess: ",
+    ] {
+        server.wait_for_log(line);
+    }
 }
 
 #[test]

@@ -11,8 +11,12 @@ mod der;
 mod processes;
 #[path = "early_data/replays.rs"]
 mod replays;
+#[path = "early_data/verdicts.rs"]
+mod verdicts;
 
 use client::{Client, Exchange, get, request};
+use sealane_tests::metrics::Step::{By, Up};
+use sealane_tests::metrics::Watch;
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::{
     Certificate, CertificateKey, Server, Site, command, random::Random, scale, wait_for,
@@ -48,7 +52,9 @@ fn serve<'a>(site: &'a Site, directives: &str) -> Server<'a> {
 /// A register does not answer for tickets from before its first second: the
 /// servers given here are past that.
 fn serve_blocks<'a>(site: &'a Site, blocks: &str) -> Server<'a> {
-    let server = site.serve(&format!("{LOG}\n{blocks}"));
+    let metrics =
+        "server { listen 127.0.0.1:%metrics%; access_log off; location = /metrics { metrics; } }";
+    let server = site.serve(&format!("{LOG}\n{blocks}\n{metrics}"));
     std::thread::sleep(Duration::from_millis(1100));
     server
 }
@@ -187,6 +193,7 @@ fn openssl_sends_early_data() {
 fn what_is_not_idempotent_waits_for_the_handshake() {
     let site = site();
     let server = serve(&site, "location = /methods { return 200; }");
+    let watch = Watch::start(&server);
     let client = Client::new();
     let port = server.port("tls");
     let session = client.session(port);
@@ -217,6 +224,13 @@ fn what_is_not_idempotent_waits_for_the_handshake() {
         client.converse(port, Some(&session), &close);
         assert_eq!(logged(&site, &uri), format!("1|accepted|r|{status}"));
     }
+    watch.saw(&[
+        ("sealane_tls_early_data_total{verdict=\"accepted\"}", By(5)),
+        (
+            "sealane_tls_early_data_total{verdict=\"method_refused\"}",
+            By(3),
+        ),
+    ]);
 }
 
 #[test]
@@ -266,6 +280,7 @@ fn sessions_of_another_server_bring_no_early_data() {
         server_block("keys", ""),
     ];
     let server = serve_blocks(&site, &blocks.concat());
+    let watch = Watch::start(&server);
     let client = Client::new();
     for port in ["other", "keys"] {
         let session = client.session(server.port("tls"));
@@ -274,12 +289,27 @@ fn sessions_of_another_server_bring_no_early_data() {
         assert_refused(&refused, false);
         assert_eq!(logged(&site, &uri), "-|no_session|.|200");
     }
+    watch.saw(&[
+        (
+            "sealane_tls_early_data_total{verdict=\"no_session\"}",
+            By(2),
+        ),
+        (
+            "sealane_tls_sessions_missed_total{reason=\"other_context\"}",
+            By(1),
+        ),
+        (
+            "sealane_tls_sessions_missed_total{reason=\"unknown_key\"}",
+            By(1),
+        ),
+    ]);
 }
 
 #[test]
 fn an_expired_session_brings_no_early_data() {
     let site = site();
     let server = serve(&site, "ssl_session_timeout 2s;");
+    let watch = Watch::start(&server);
     let client = Client::new();
     let session = client.session(server.port("tls"));
     let session = client.lasting(&session, 3600);
@@ -287,12 +317,17 @@ fn an_expired_session_brings_no_early_data() {
     let refused = client.converse(server.port("tls"), Some(&session), &get("/late"));
     assert_refused(&refused, false);
     assert_eq!(logged(&site, "/late"), "-|no_session|.|200");
+    watch.saw(&[(
+        "sealane_tls_sessions_missed_total{reason=\"expired\"}",
+        By(1),
+    )]);
 }
 
 #[test]
 fn early_data_of_the_wrong_age_is_refused() {
     let site = site();
     let server = serve(&site, "");
+    let watch = Watch::start(&server);
     let client = Client::new();
     for (by_s, accepted) in [(30, true), (90, false)] {
         let session = client.session(server.port("tls"));
@@ -304,6 +339,7 @@ fn early_data_of_the_wrong_age_is_refused() {
         let verdict = if accepted { "1|accepted" } else { "-|age_skew" };
         assert_eq!(logged(&site, &uri), format!("{verdict}|r|200"));
     }
+    watch.saw(&[("sealane_tls_early_data_total{verdict=\"age_skew\"}", By(1))]);
 }
 
 #[test]
@@ -320,6 +356,7 @@ fn tickets_from_before_the_register_bring_no_early_data() {
     assert!(early.accepted, "{early:?}");
     drop(server);
     let server = serve_blocks(&site, &block);
+    let watch = Watch::start(&server);
     let refused = client.converse(server.port("tls"), Some(&kept), &get("/after"));
     assert_refused(&refused, true);
     assert_eq!(logged(&site, "/after"), "-|before_register|r|200");
@@ -327,6 +364,10 @@ fn tickets_from_before_the_register_bring_no_early_data() {
     let session = refused.session.expect("a new one");
     let early = client.converse(server.port("tls"), Some(&session), &get("/again"));
     assert!(early.accepted, "{early:?}");
+    watch.saw(&[(
+        "sealane_tls_early_data_total{verdict=\"before_register\"}",
+        By(1),
+    )]);
 }
 
 #[test]
@@ -473,6 +514,7 @@ fn tickets_that_are_cut_altered_or_oversized_cost_a_full_handshake() {
         ),
     ];
     let server = serve_blocks(&site, &blocks.concat());
+    let watch = Watch::start(&server);
     let client = Client::new();
     let mut random = Random::new(4);
     for (port, resumes) in [("tickets", false), ("opaque", true)] {
@@ -495,6 +537,8 @@ fn tickets_that_are_cut_altered_or_oversized_cost_a_full_handshake() {
         "{}",
         server.error_log()
     );
+    // One bit in six rounds, nearly always behind the name of the key.
+    watch.saw(&[("sealane_tls_sessions_missed_total{reason=\"damaged\"}", Up)]);
 }
 
 fn damage(ticket: &[u8], round: usize, random: &mut Random) -> Vec<u8> {

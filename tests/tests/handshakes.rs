@@ -1,9 +1,11 @@
 //! Where handshakes are worked on, with which accelerator, how many may wait: as clients,
 //! logs and the operator see it.
 
-use sealane_tests::{Server, Site, command, handshake, scale, sealane_binary, wait_for};
+use sealane_tests::{
+    Server, Site, client_hello, command, handshake, scale, sealane_binary, wait_for,
+};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 /// Kinds of keys by the name of their server, with openssl's options.
 const KEYS: [(&str, &str); 5] = [
@@ -170,26 +172,6 @@ fn the_log_says_how_long_handshakes_took_and_waited() {
         let (total, queued) = (seconds(words[1]), seconds(words[2]));
         assert!(total > 0.0 && queued <= total && total < 60.0, "{line}");
     }
-}
-
-/// The ClientHello that openssl would send, in its record.
-fn client_hello(server_name: &str, options: &str) -> Vec<u8> {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    let line = format!("s_client -connect {address} -servername {server_name} {options}");
-    let client = std::thread::spawn(move || {
-        let arguments: Vec<&str> = line.split(' ').collect();
-        command("openssl", &arguments, b"");
-    });
-    let (mut stream, _) = listener.accept().expect("openssl connects");
-    let mut head = [0; 5];
-    stream.read_exact(&mut head).expect("openssl says hello");
-    let mut hello = head.to_vec();
-    hello.resize(5 + usize::from(u16::from_be_bytes([head[3], head[4]])), 0);
-    stream.read_exact(&mut hello[5..]).expect("in one record");
-    drop(stream);
-    client.join().expect("openssl ends");
-    hello
 }
 
 /// Opens connections, and has all of them say hello at the same time.

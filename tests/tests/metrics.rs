@@ -2,34 +2,45 @@
 //! that others can read.
 
 use sealane_tests::http2::Client;
+use sealane_tests::metrics::Step::{By, To, Up};
+use sealane_tests::metrics::{Move, Samples, Watch, samples, value};
 use sealane_tests::reload::{Reload, reload};
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{Certificate, CertificateKey, Server, Site, command, scale, wait_for};
-use std::collections::BTreeMap;
 use std::fs;
 
-#[path = "metrics/moving.rs"]
-mod moving;
+#[path = "metrics/caches.rs"]
+mod caches;
+#[path = "metrics/certificates.rs"]
+mod certificates;
+#[path = "metrics/complete.rs"]
+mod complete;
+#[path = "metrics/handshakes.rs"]
+mod handshakes;
+#[path = "metrics/http2.rs"]
+mod http2;
+#[path = "metrics/kernel.rs"]
+mod kernel;
+#[path = "metrics/limits.rs"]
+mod limits;
 #[path = "metrics/names.rs"]
 mod names;
+#[path = "metrics/processes.rs"]
+mod processes;
+#[path = "metrics/requests.rs"]
+mod requests;
+#[path = "metrics/resolvers.rs"]
+mod resolvers;
+#[path = "metrics/sessions.rs"]
+mod sessions;
+#[path = "metrics/upstreams.rs"]
+mod upstreams;
 
-/// Samples of metrics: name and labels as in the text format, and the value.
-type Samples = BTreeMap<String, f64>;
-
-fn samples(port: u16) -> Samples {
-    let text = wire::get(port, "/metrics").text();
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let sample = |line: &str| {
-        let (name, value) = line.rsplit_once(' ')?;
-        Some((name.to_owned(), value.parse().ok()?))
-    };
-    lines
-        .map(|line| sample(line).unwrap_or_else(|| panic!("no sample: {line}")))
-        .collect()
-}
-
-fn value(samples: &Samples, name: &str) -> f64 {
-    samples.get(name).copied().unwrap_or(0.0)
+/// What `sealane doctor` says of this machine.
+fn doctor() -> serde_json::Value {
+    let binary = sealane_tests::sealane_binary().display().to_string();
+    let outcome = command(&binary, &["doctor", "--json"], b"");
+    serde_json::from_slice(&outcome.stdout).expect("JSON")
 }
 
 const MIXED: &str = "
@@ -37,15 +48,18 @@ const MIXED: &str = "
     events { worker_connections 512; }
     http {
         log_format counted '$server_name $status $bytes_sent $request_length $upstream_cache_status';
-        log_format peer '$upstream_addr $upstream_status $upstream_bytes_received';
+        log_format peer '$uri $upstream_status $upstream_bytes_received $upstream_bytes_sent';
         access_log logs/counted.log counted;
+        keepalive_requests 1000000;
         proxy_cache_path cache keys_zone=kept:1m;
+        upstream back { server 127.0.0.1:%origin%; }
         ssl_certificate certificates/localhost.pem; ssl_certificate_key certificates/localhost.key;
         server { listen 127.0.0.1:%plain%; listen 127.0.0.1:%tls% ssl; http2 on;
             server_name a.test; root html;
-            location /kept/ { status_zone kept; proxy_pass http://127.0.0.1:%origin%/;
+            location /kept/ { status_zone kept; proxy_pass http://back/;
+                access_log logs/counted.log counted; access_log logs/peer.log peer;
                 proxy_cache kept; proxy_cache_valid 200 1h; proxy_cache_valid 404 1h; }
-            location /passed/ { status_zone passed; proxy_pass http://127.0.0.1:%origin%/;
+            location /passed/ { status_zone passed; proxy_pass http://back/;
                 access_log logs/counted.log counted; access_log logs/peer.log peer; }
             location /gone { return 444; }
             location /teapot { return 418 short; } }
@@ -146,11 +160,26 @@ fn of_access_log(site: &Site) -> (usize, Samples) {
         }
     }
     let peers = fs::read_to_string(site.path("logs/peer.log")).unwrap_or_default();
-    for _ in peers.lines() {
-        add(
-            "sealane_location_requests_total{location=\"passed\"}".to_owned(),
-            1.0,
-        );
+    for line in peers.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [uri, status, received, sent] = words[..] else {
+            panic!("{line}");
+        };
+        if uri.starts_with("/passed/") {
+            let name = "sealane_location_requests_total{location=\"passed\"}";
+            add(name.to_owned(), 1.0);
+        }
+        // What comes from the cache asks nobody.
+        if status == "-" {
+            continue;
+        }
+        let number = |text: &str| text.parse::<f64>().expect("a number");
+        let of = |name: &str| format!("sealane_upstream_{name}{{upstream=\"back\"}}");
+        add(of("requests_total"), 1.0);
+        add(of("received_bytes_total"), number(received));
+        add(of("sent_bytes_total"), number(sent));
+        let labels = format!("{{upstream=\"back\",code=\"{status}\"}}");
+        add(format!("sealane_upstream_responses_total{labels}"), 1.0);
     }
     (log.lines().count(), sums)
 }
@@ -212,6 +241,7 @@ fn counts_are_those_of_the_access_log_over_a_reload_and_a_workers_death() {
     assert_eq!(reload(&site, &server, &more), Reload::Applied);
     asked += ask_everything(&server, rounds);
     assert_agree(&site, &server, asked);
+    println!("{asked} requests of clients");
     let counted = samples(server.port("metrics"));
     assert_eq!(
         value(&counted, "sealane_reloads_total{result=\"success\"}"),

@@ -1,6 +1,8 @@
 //! Sessions on whichever node the client lands: three servers behind a relay that
 //! takes them in turn, with a real Redis.
 
+use sealane_tests::metrics::Step::{To, Up};
+use sealane_tests::metrics::Watch;
 use sealane_tests::nodes::{
     Count, configuration, openssl, relay_to, sites, start, wait_until_shared,
 };
@@ -244,19 +246,49 @@ fn a_store_that_is_paused_killed_or_full_fails_no_handshake() {
             lanes
         })
     };
+    let watch = Watch::start(&servers[0]);
     let usual = load("as usual", &mut || {});
     usual.count.at_least(99, "as usual");
+    watch.saw(&[
+        ("sealane_session_store_up", To(1.0)),
+        (
+            "sealane_session_store_requests_total{result=\"success\"}",
+            Up,
+        ),
+        ("sealane_tls_sessions_resumed_total{by=\"store\"}", Up),
+    ]);
 
     load("paused", &mut || {
         redis.pause();
         for server in &servers {
             server.wait_for_log("is not reachable (it does not answer within 20 ms)");
         }
+        watch.saw(&[("sealane_session_store_up", To(0.0))]);
         redis.resume();
     });
+    watch.saw(&[
+        ("sealane_session_store_up", To(1.0)),
+        (
+            "sealane_session_store_requests_total{result=\"timed_out\"}",
+            Up,
+        ),
+        (
+            "sealane_tls_sessions_missed_total{reason=\"store_timeout\"}",
+            Up,
+        ),
+    ]);
     wait_until_shared(site, port, "-tls1_3");
 
+    let watch = Watch::start(&servers[0]);
     load("killed", &mut || redis.kill());
+    watch.saw(&[
+        ("sealane_session_store_up", To(0.0)),
+        ("sealane_session_store_requests_total{result=\"error\"}", Up),
+        (
+            "sealane_tls_sessions_missed_total{reason=\"store_error\"}",
+            Up,
+        ),
+    ]);
     load("restarted", &mut || redis.restart());
     wait_until_shared(site, port, "-tls1_3");
 

@@ -6,14 +6,17 @@ mod authority;
 mod clients;
 
 use authority::{Authority, here, http};
+use sealane_tests::metrics::Step::Up;
+use sealane_tests::metrics::{Watch, samples, value};
 use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::reload::reload_as_it_is;
 use sealane_tests::upgrade::{Daemon, children, signal};
-use sealane_tests::{NameServer, Program, Redis, Server, Site, command, wait_for};
+use sealane_tests::{NameServer, Program, Redis, Server, Site, command, wait_for, wire};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What `openssl s_client -status` shows: `good`, or `none`.
 fn status(port: u16, options: &str) -> String {
@@ -208,6 +211,7 @@ fn wrong_responses_are_not_sent_and_say_why() {
         let responder = format!("ssl_stapling_responder {};", url(name));
         text.push_str(&block(name, certificate, &responder));
     }
+    text.push_str("server { listen 127.0.0.1:%metrics%; location = /metrics { metrics; } }");
     let server = site.serve(&here(&site, &text));
     for name in RIGHT {
         wait_for_staple(&server, name);
@@ -231,6 +235,15 @@ fn wrong_responses_are_not_sent_and_say_why() {
         assert!(line.contains(part), "{line}");
     }
     assert_eq!(log.matches("trylater").count(), 1, "said once");
+    // A scraper takes one number for a certificate: that of its worst responder.
+    let shown = wire::get(server.port("metrics"), "/metrics").text();
+    let name = "sealane_staple_next_update_timestamp_seconds{certificate=";
+    let lines: Vec<&str> = shown
+        .lines()
+        .filter(|line| line.starts_with(name))
+        .collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines.iter().all(|line| line.ends_with(" 0.0")), "{lines:?}");
 }
 
 #[test]
@@ -282,18 +295,32 @@ fn the_last_staple_serves_until_it_ends_whatever_the_responder_says() {
         Answer::SendAndClose(said.lock().expect("no panic").clone())
     });
     let responder = format!("ssl_stapling_responder http://127.0.0.1:{};", origin.port());
+    let metrics = "server { listen 127.0.0.1:%metrics%; location = /metrics { metrics; } }";
     let text = block("main", "strict", &format!("ssl_stapling on; {responder}"));
-    let server = site.serve(&here(&site, &text));
+    let server = site.serve(&here(&site, &format!("{text}{metrics}")));
     wait_for_staple(&server, "main");
+    let watch = Watch::start(&server);
     *say.lock().expect("no panic") = later;
     server.wait_for_log("the last staple is still valid and serves on");
     wait_for("the staple to end", || {
         (status(server.port("main"), "") == "none").then_some(())
     });
     server.wait_for_log("demands a staple (\"must staple\") and there is none");
+    // What the number says has ended as well, and stays until there is another staple.
+    let end = "sealane_staple_next_update_timestamp_seconds";
+    let end_s = value(&samples(server.port("metrics")), end);
+    assert!(0.0 < end_s && end_s < unix_s(), "{end_s}");
     *say.lock().expect("no panic") = good;
     wait_for_staple(&server, "main");
     server.wait_for_log("OCSP response received again");
+    watch.saw(&[("sealane_staple_next_update_timestamp_seconds", Up)]);
+    let end_s = value(&samples(server.port("metrics")), end);
+    assert!(end_s > unix_s(), "{end_s}");
+}
+
+fn unix_s() -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("after 1970").as_secs_f64()
 }
 
 #[test]

@@ -83,20 +83,6 @@ impl HistogramValues {
         }
         self.sum += other.sum;
     }
-
-    /// An upper bound of this share of the durations (0.99: of the fastest 99 %), as exact as the
-    /// buckets are. `None` without any, and when it lies above all bounds.
-    pub fn quantile(&self, share: f64) -> Option<Duration> {
-        let wanted = (share * self.count() as f64).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        for (count, bound) in self.buckets.iter().zip(BUCKET_BOUNDS) {
-            seen += count;
-            if seen >= wanted {
-                return Some(bound);
-            }
-        }
-        None
-    }
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -108,21 +94,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_bounds_of_buckets() {
+    fn durations_are_counted_in_the_bucket_that_they_fit() {
         let histogram = Histogram::default();
-        assert_eq!(histogram.values().quantile(0.5), None);
-        for _ in 0..99 {
-            histogram.record(us(150));
+        for time in [us(10), us(11), us(7_000), us(60_000_000)] {
+            histogram.record(time);
         }
-        histogram.record(us(7_000));
         let values = histogram.values();
-        assert_eq!(values.quantile(0.5), Some(us(200)));
-        assert_eq!(values.quantile(0.99), Some(us(200)));
-        assert_eq!(values.quantile(1.0), Some(us(10_000)));
+        let bucket =
+            |bound| values.buckets[BUCKET_BOUNDS.iter().position(|b| *b == bound).unwrap()];
+        assert_eq!(
+            [us(10), us(20), us(50), us(10_000)].map(bucket),
+            [1, 1, 0, 1]
+        );
+        assert_eq!(values.buckets.last(), Some(&1), "above all bounds");
         let mut twice = values;
         twice.add(&values);
-        assert_eq!((twice.count(), twice.sum), (200, 2 * values.sum));
-        histogram.record(us(60_000_000));
-        assert_eq!(histogram.values().quantile(1.0), None);
+        assert_eq!((twice.count(), twice.sum), (8, 2 * values.sum));
+        assert_eq!(values.sum, us(60_007_021));
     }
 }

@@ -111,8 +111,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "certificates",
-        run: running::ends::run,
-        describe: running::ends::describe,
+        run: running::certificates::run,
+        describe: running::certificates::describe,
     },
     Subcommand {
         name: "doctor",

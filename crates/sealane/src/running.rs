@@ -7,10 +7,10 @@
 //! | `problems.rs` | what is wrong |
 //! | `figures.rs` | numbers as text |
 //! | `status.rs`, `status/` | `sealane status` |
-//! | `ends.rs` | `sealane certificates` |
+//! | `certificates.rs` | `sealane certificates` |
 
 pub(crate) mod answer;
-pub(crate) mod ends;
+pub(crate) mod certificates;
 pub(crate) mod figures;
 pub(crate) mod gains;
 pub(crate) mod problems;

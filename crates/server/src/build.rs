@@ -104,7 +104,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         limit_zones: Vec::new(),
         zones: Zones::new(worker::thread_count(config.main.worker_processes) as usize),
         sessions: Arc::clone(materials.sessions()),
-        resolvers: materials.resolver_names(),
+        resolvers: materials.resolver_names(config),
         session_stores: materials.session_store_names(),
         cache_zones: Vec::new(),
         variables: Vec::new(),

@@ -34,7 +34,7 @@ use sealane_io::registry::{Asked, ConnectionPhase, Entry};
 use sealane_io::socket::Socket;
 use sealane_io::stream::Sealed;
 use sealane_sys::time::monotonic_coarse_ms;
-use sealane_tls::KTLS_REFUSALS;
+
 use std::fmt;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
@@ -352,15 +352,7 @@ impl Connection {
     /// and why not the kernel.
     fn count_ktls(&self) {
         let counters = &self.worker.counters;
-        match self.facts.ktls() {
-            "" => {}
-            "on" => counters.ktls_on.add(1),
-            _ => {
-                let reason = self.facts.ktls_reason();
-                let known = KTLS_REFUSALS.iter().position(|known| *known == reason);
-                counters.ktls_off[known.unwrap_or(KTLS_REFUSALS.len())].add(1);
-            }
-        }
+        counters.count_ktls(self.facts.ktls(), self.facts.ktls_reason());
     }
 
     /// Serves requests until one of them is the last.

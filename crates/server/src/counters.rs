@@ -71,6 +71,21 @@ pub struct Counts {
     pub panics: Counter,
 }
 
+impl Counts {
+    /// Counts a connection at its end by `$ssl_ktls` and `$ssl_ktls_reason`; one without TLS is
+    /// none.
+    pub(crate) fn count_ktls(&self, ktls: &str, reason: &str) {
+        match ktls {
+            "" => {}
+            "on" => self.ktls_on.add(1),
+            _ => {
+                let known = KTLS_REFUSALS.iter().position(|known| *known == reason);
+                self.ktls_off[known.unwrap_or(KTLS_REFUSALS.len())].add(1);
+            }
+        }
+    }
+}
+
 impl Counters {
     /// Those of the worker thread with this number.
     pub fn of_thread(index: usize) -> Counters {

@@ -8,6 +8,7 @@ use crate::acme::AcmeState;
 use crate::client_status::StatusDesk;
 use crate::snapshot::Snapshot;
 use crate::traces::SpanQueue;
+use sealane_conf::Config;
 use sealane_conf::model::{Resolver, SessionStore};
 use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore, StapleState};
 use sealane_upstream::resolve::Resolve;
@@ -194,13 +195,13 @@ impl Materials {
         found.map(|known| &known.answers)
     }
 
-    /// Names of resolvers, for what is counted.
-    pub(crate) fn resolver_names(&self) -> Vec<Arc<str>> {
-        let names = self
-            .resolvers
-            .iter()
-            .map(|known| known.conf.zone_name().into());
-        without_repetition(names)
+    /// Names of resolvers, those of upstreams among them, for what is counted.
+    pub(crate) fn resolver_names(&self, config: &Config) -> Vec<Arc<str>> {
+        let used = self.resolvers.iter().map(|known| &*known.conf);
+        let upstreams = config.http.iter().flat_map(|http| &http.upstreams);
+        let of_upstreams = upstreams.filter_map(|upstream| upstream.resolver.as_deref());
+        let all = used.chain(of_upstreams);
+        without_repetition(all.map(|resolver| resolver.zone_name().into()))
     }
 
     /// Names of session stores, for what is counted.

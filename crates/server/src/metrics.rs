@@ -9,7 +9,8 @@
 //!
 //! | file | what it lists |
 //! |---|---|
-//! | `families.rs` | [`Families`], and its two formats |
+//! | `families.rs` | [`Families`], and its JSON |
+//! | `text.rs` | its formats for scrapers |
 //! | `threads.rs` | connections, requests and HTTP/2, over all worker threads |
 //! | `handshakes.rs`, `sessions.rs` | TLS |
 //! | `zones.rs` | servers and locations |
@@ -24,6 +25,7 @@ mod handshakes;
 mod limits;
 mod process;
 mod sessions;
+mod text;
 mod threads;
 mod traces;
 mod upstreams;
@@ -34,27 +36,31 @@ pub use self::process::{
     ProcessCounts, RESOLVER_RESULTS, ResolverCounts, STORE_RESULTS, StoreCounts, unix_s,
 };
 
+use crate::snapshot::Snapshot;
 use crate::worker::Process;
-use std::sync::Arc;
 
-/// All metrics of the server, as this process knows them.
-pub fn collect(process: &Arc<Process>) -> Families {
-    let mut families = Families::default();
+/// All metrics of the server, as this process knows them: what `show` makes of them.
+pub fn show(process: &Process, show: impl FnOnce(Families<'_>) -> String) -> String {
     let Some(worker) = process.workers().first() else {
-        return families; // it starts, and nobody can ask
+        return show(Families::default()); // it starts, and nobody can ask
     };
     let snapshot = worker.current.snapshot();
-    threads::collect(&mut families, process);
-    handshakes::collect(&mut families, process, &snapshot.handshakes);
-    sessions::collect(&mut families, snapshot.session_stats());
-    zones::collect(&mut families, &snapshot);
-    upstreams::collect(&mut families, &snapshot);
-    caches::collect(&mut families, &snapshot);
-    limits::collect(&mut families, &snapshot);
-    traces::collect(&mut families, &snapshot);
-    certificates::collect(&mut families, &snapshot);
-    process::collect(&mut families, process, &snapshot);
-    families
+    let mut families = Families::default();
+    collect(&mut families, process, &snapshot);
+    show(families)
+}
+
+fn collect<'a>(families: &mut Families<'a>, process: &Process, snapshot: &'a Snapshot) {
+    threads::collect(families, process);
+    handshakes::collect(families, process, &snapshot.handshakes);
+    sessions::collect(families, snapshot.session_stats());
+    zones::collect(families, snapshot);
+    upstreams::collect(families, snapshot);
+    caches::collect(families, snapshot);
+    limits::collect(families, snapshot);
+    traces::collect(families, snapshot);
+    certificates::collect(families, snapshot);
+    process::collect(families, process, snapshot);
 }
 
 #[cfg(test)]

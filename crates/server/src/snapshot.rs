@@ -218,7 +218,7 @@ impl Snapshot {
 
     /// Certificates that are the same for all clients, each with the zone of its server or, if that
     /// has none, its name.
-    pub(crate) fn certificates(&self) -> impl Iterator<Item = (&str, CertificateReport<'_>)> {
+    pub fn certificates(&self) -> impl Iterator<Item = (&str, CertificateReport<'_>)> {
         self.servers.iter().flat_map(|server| {
             let name = match &server.zone {
                 Some(zone) => zone.name(),

@@ -113,7 +113,7 @@ impl Site {
     }
 
     /// The worker.
-    pub(crate) fn worker(&self) -> &Worker {
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
         &self.worker
     }
 

@@ -2,7 +2,7 @@
 //
 //   node client.mjs numbers URL              the numbers are those that the server gave
 //   node client.mjs tables URL               filter, order, pages, keyboard, policy, accessibility
-//   node client.mjs problems URL LIMITED     LIMITED is a URL that a limit soon refuses
+//   node client.mjs problems URL LIMITED FLAPS   a URL that a limit soon refuses, one with a peer that comes and goes
 //   node client.mjs outage URL               no answer, wrong answers, another run of the server
 //   node client.mjs pictures URL DIRECTORY SECONDS
 //
@@ -217,8 +217,15 @@ const scenarios = {
     await until('server errors', async () => /of responses in the last 5 minutes were server errors \(5xx\), most from \S+\.test/.test(await said()));
     const limit = await cells(rowOf(page, 'limits', 'narrow'));
     assert.equal(limit.at(-1), '19');
-    const states = await page.locator('#upstreams tbody tr:visible td:nth-child(3)').allTextContents();
-    assert.deepEqual(states, ['unavailable', 'unavailable']);
+    const states = await Promise.all(['127.0.0.1', '127.0.0.2'].map((host) => page.locator(`#upstreams tbody tr:visible:has-text("dead"):has-text("${host}:") td:nth-child(3)`).allTextContents()));
+    assert.deepEqual(states, [['unavailable'], ['unavailable']]);
+    assert.match(await said(), /The session store redis:\S+ is down: clients of other nodes make full handshakes\./);
+    // One of its peers answers every other second, and is left out for one after each failure.
+    await until('a peer that flaps', async () => {
+      await (await fetch(rest[1])).arrayBuffer();
+      return /127\.0\.0\.1:\d+ of upstream flaps was left out several times in the last 5 minutes\./.test(await said());
+    });
+    assert.ok((await said()).includes('sealane_upstream_left_out_total'));
     assert.match(await page.title(), /^\(\d\) /);
     await assertAccessible(page, 'problems');
     assertQuiet(seen);

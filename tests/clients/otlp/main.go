@@ -1,6 +1,7 @@
 // An OpenTelemetry collector for tests: takes spans by OTLP over gRPC and prints each export as a
-// line of JSON. How it answers is said on standard input, a word a line: ok, hang, slow, reject, or
-// the name of a gRPC status such as UNAVAILABLE. Ends when standard input does.
+// line of JSON. How it answers is said on standard input, a word a line: ok, hang, slow, reject,
+// long_answer, long_header, long_message, or the name of a gRPC status such as UNAVAILABLE. Ends when standard
+// input does.
 package main
 
 import (
@@ -119,6 +120,20 @@ func (s *service) Export(ctx context.Context, request *collector.ExportTraceServ
 				RejectedSpans: 1, ErrorMessage: "one is enough",
 			},
 		}, nil
+	}
+	long := strings.Repeat("long ", 20_000)
+	switch behaviour {
+	case "long_answer":
+		return &collector.ExportTraceServiceResponse{
+			PartialSuccess: &collector.ExportTracePartialSuccess{ErrorMessage: long},
+		}, nil
+	case "long_header":
+		if err := grpc.SetHeader(ctx, metadata.Pairs("x-long", long)); err != nil {
+			log.Fatal(err)
+		}
+		return &collector.ExportTraceServiceResponse{}, nil
+	case "long_message":
+		return nil, status.Error(codes.Unavailable, long[:2_000])
 	}
 	var code codes.Code
 	if err := code.UnmarshalJSON([]byte("\"" + behaviour + "\"")); err != nil {

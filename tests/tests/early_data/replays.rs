@@ -4,6 +4,8 @@
 
 use crate::client::{Client, Flight, connect, get};
 use crate::{LOG, serve, server_block, site};
+use sealane_tests::metrics::Step::Up;
+use sealane_tests::metrics::Watch;
 use sealane_tests::{Program, Redis, Server, Site, random::Random, scale, wait_for};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -213,7 +215,9 @@ fn start<'a>(sites: &'a [Site], redis: &Redis<'_>) -> Nodes<'a> {
     let configuration = format!(
         "worker_processes 2; pid logs/pid; error_log logs/error.log notice;
          events {{ }}
-         http {{ {LOG} {} }}",
+         http {{ {LOG} {}
+             server {{ listen 127.0.0.1:%metrics%; access_log off;
+                 location = /metrics {{ metrics; }} }} }}",
         server_block("tls", &store)
     );
     let servers: Vec<Server<'_>> = sites
@@ -292,6 +296,7 @@ fn without_the_store_early_data_is_refused_and_nothing_else() {
     nodes.wait_until_shared(&client);
     let before = record(&client, &nodes.ports, scale(6, 30));
 
+    let watches: Vec<Watch> = nodes.servers.iter().map(Watch::start).collect();
     redis.kill();
     let verdicts = |allowed: &[&str]| {
         for site in &sites {
@@ -306,6 +311,9 @@ fn without_the_store_early_data_is_refused_and_nothing_else() {
     };
     assert_eq!(nodes.fresh(&client, scale(30, 300)), 0, "the store is gone");
     verdicts(&["[-|store_error|r|200", "[-|store_timeout|r|200"]);
+    for watch in &watches {
+        watch.saw(&[("sealane_tls_early_data_total{verdict=\"store_error\"}", Up)]);
+    }
     replay(&before.flights, &nodes.ports, scale(10, 100));
 
     // It is back, and empty: it cannot know what was accepted.

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Names of metrics in a text: `sealane_` and what follows.
-fn names_in(text: &str) -> std::collections::BTreeSet<String> {
+pub(super) fn names_in(text: &str) -> std::collections::BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let pieces = text.match_indices("sealane_").map(|(at, _)| {
         let rest = &text[at..];
@@ -25,7 +25,7 @@ fn family_of(name: &str) -> &str {
 }
 
 /// Everything that can be configured and counted is there.
-pub(super) const EVERYTHING: &str = "
+const EVERYTHING: &str = "
     worker_processes 2; pid logs/pid; error_log logs/error.log notice;
     events { worker_connections 512; }
     http {
@@ -51,15 +51,62 @@ pub(super) const EVERYTHING: &str = "
             location = /metrics { metrics; } }
     }";
 
-#[test]
-fn the_manual_and_the_boards_name_what_there_is() {
+/// Does everything that the configuration of [`EVERYTHING`] counts.
+fn provoke(server: &Server<'_>) {
+    let plain = server.port("plain");
+    for path in [
+        "/a.txt",
+        "/kept/a.txt",
+        "/kept/a.txt",
+        "/dead/",
+        "/dead/",
+        "/name/",
+        "/gone",
+    ] {
+        let mut connection = Connection::open(plain);
+        connection.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ));
+        let _ = connection.try_response(false);
+    }
+    for _ in 0..3 {
+        wire::get(plain, "/rate/a.txt");
+    }
+    // One is slow, so that there is no room for the other.
+    let mut slow = Connection::open(plain);
+    slow.send("GET /open/c.bin HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    wait_for("the first to hold its place", || {
+        (wire::get(plain, "/open/a.txt").status == 503).then_some(())
+    });
+    drop(slow);
+    for version in ["-tls1_2", "-tls1_3"] {
+        let outcome = sealane_tests::handshake(server, version);
+        assert!(outcome.succeeded(), "{version}");
+    }
+    assert!(
+        !sealane_tests::handshake(server, "-tls1_3 -ciphersuites TLS_AES_128_CCM_SHA256")
+            .succeeded()
+    );
+}
+
+/// The samples of a server that has everything, and has been used.
+pub(super) fn shown_by_a_server_with_everything() -> Samples {
+    server_with_everything(samples)
+}
+
+fn server_with_everything<T>(ask: impl FnOnce(u16) -> T) -> T {
     let site = mixed_site();
     site.write("store.key", [7; 80]);
     let redis = sealane_tests::Redis::start(&site, "redis", &[]);
     let text = EVERYTHING.replace("%redis%", &redis.port().to_string());
     let server = site.serve_whole(&text);
-    moving::provoke(&server);
-    let shown = wire::get(server.port("metrics"), "/metrics").text();
+    provoke(&server);
+    ask(server.port("metrics"))
+}
+
+#[test]
+fn the_manual_and_the_boards_name_what_there_is() {
+    let shown = server_with_everything(|port| wire::get(port, "/metrics").text());
     let shown: std::collections::BTreeSet<String> = shown
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE "))

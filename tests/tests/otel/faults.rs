@@ -143,6 +143,53 @@ fn an_error_that_passes_is_tried_again_and_another_is_not() {
 }
 
 #[test]
+fn answers_that_are_too_long_are_not_read_and_not_logged() {
+    if is_left_out() {
+        return;
+    }
+    let site = Site::new();
+    let mut collector = Collector::start(&site, "collector");
+    let server = site.serve(&configuration("interval 20ms;"));
+    for (behaviour, said) in [
+        ("long_answer", "the limit is: 65536 bytes"),
+        // The collector knows from SETTINGS how much is read, and ends the stream.
+        ("long_header", "http2 error: stream error received"),
+        ("long_message", "Unavailable: long long"),
+    ] {
+        collector.answers(behaviour);
+        request(&server, 1);
+        let line = server.wait_for_log(said);
+        assert!(line.contains("OTel export failure"), "{line}");
+        assert!(line.matches("long ").count() <= 60, "{line}");
+        // What it had to say is no reason to ask it nothing more.
+        collector.answers("ok");
+        let taken = collector.spans().len();
+        request(&server, 1);
+        collector.wait_for_spans(taken + 1);
+    }
+}
+
+#[test]
+fn spans_that_a_process_takes_along_are_counted() {
+    if is_left_out() {
+        return;
+    }
+    let site = Site::new();
+    let mut collector = Collector::start(&site, "collector");
+    collector.answers("hang");
+    let server = site.serve(&configuration("interval 20ms;"));
+    request(&server, 3);
+    collector.wait_for_exports(1);
+    wait_for_metric(&server, "spans_waiting 3");
+    let text = std::fs::read_to_string(site.path("sealane.conf")).expect("the configuration");
+    // More threads need another process.
+    let text = text.replace("worker_processes 1;", "worker_processes 2;");
+    assert_eq!(reload(&site, &server, &text), Reload::Applied);
+    wait_for_metric(&server, "spans_dropped_total{reason=\"process_ended\"} 3");
+    wait_for_metric(&server, "spans_waiting 0");
+}
+
+#[test]
 fn spans_that_nobody_takes_are_given_up_after_five_attempts() {
     if is_left_out() {
         return;

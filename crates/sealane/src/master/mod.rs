@@ -16,12 +16,14 @@
 //! binary there are two masters (`upgrade.rs`), and one of them may have no worker.
 
 mod dns_commands;
+mod ends;
 mod other;
 mod reconfigure;
 mod upgrade;
 mod workers;
 
 use self::dns_commands::DnsCommands;
+use self::ends::CertificateEnds;
 pub(crate) use self::other::{Other, VARIABLE as UPGRADE_VARIABLE};
 use self::other::{Readiness, Side};
 use self::reconfigure::Reload;
@@ -90,6 +92,8 @@ pub(crate) struct Master {
     reload: Option<Reload>,
     /// Certificates that may change without a reload.
     rotation: Option<Rotation>,
+    /// Certificates to warn of before they end.
+    ends: CertificateEnds,
     /// Programs that workers want run.
     dns_commands: DnsCommands,
     /// Its number, or that of the last one.
@@ -160,6 +164,7 @@ impl Master {
             reopen_wanted: false,
             reload: None,
             rotation: None,
+            ends: CertificateEnds::default(),
             dns_commands: DnsCommands::default(),
             generation: 0,
             leaving: Vec::new(),
@@ -170,6 +175,7 @@ impl Master {
             paused: false,
         };
         master.watch_certificates();
+        master.watch_ends();
         Ok(master)
     }
 
@@ -304,7 +310,8 @@ impl Master {
         let due = match self.phase {
             Phase::Terminating { kill_at } => Some(kill_at),
             Phase::Serving => {
-                let others = self.later_due().into_iter().chain(self.rotation_due());
+                let others = self.later_due().into_iter();
+                let others = others.chain(self.rotation_due()).chain(self.ends_due());
                 self.start_at.into_iter().chain(others).min()
             }
             Phase::Quitting => None,
@@ -506,14 +513,17 @@ impl Master {
                 };
                 Role::Master
             }
-            Phase::Serving => match self.go_on() {
-                Role::Master
-                    if self.worker.is_none() && self.start_at.is_some_and(|at| now >= at) =>
-                {
-                    self.start_worker()
+            Phase::Serving => {
+                self.warn_of_ends();
+                match self.go_on() {
+                    Role::Master
+                        if self.worker.is_none() && self.start_at.is_some_and(|at| now >= at) =>
+                    {
+                        self.start_worker()
+                    }
+                    role => role,
                 }
-                role => role,
-            },
+            }
             _ => Role::Master,
         }
     }

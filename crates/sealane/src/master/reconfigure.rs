@@ -635,6 +635,7 @@ impl Master {
         if !only_certificates {
             self.watch_certificates();
         }
+        self.watch_ends();
         let counts = ProcessCounts::of_server();
         counts.reloads.add(1);
         counts.loaded_s.set(unix_s());

@@ -2,7 +2,7 @@
 
 use super::table::{Cell, Column, Tone};
 use crate::running::answer::{Answer, Sample};
-use crate::running::ends;
+use crate::running::certificates::{self, date};
 use crate::running::figures::{brief, bytes, percent, rate, seconds};
 use crate::running::gains::Gains;
 use crate::running::problems::states_of_peers;
@@ -192,7 +192,7 @@ pub(super) fn certificates(gains: &Gains) -> Vec<Vec<Cell>> {
     let Some(now) = gains.now() else {
         return Vec::new();
     };
-    let certificates = ends::certificates(now).into_iter();
+    let certificates = certificates::certificates(now).into_iter();
     let rows = certificates.map(|certificate| {
         let left = certificate.days_left;
         let tone = match left {
@@ -209,7 +209,7 @@ pub(super) fn certificates(gains: &Gains) -> Vec<Vec<Cell>> {
             Cell::name(&certificate.certificate),
             Cell::number(Some(left), days).toned(tone),
             Cell::number(Some(certificate.not_after), |end| {
-                end.map(ends::date).unwrap_or_default()
+                end.map(date).unwrap_or_default()
             }),
             Cell::name(&certificate.key),
             Cell::name(certificate.staple(now.time_s)),

@@ -364,7 +364,10 @@ mod tests {
         for text in ["Sealane 9.8.7", "1,234 open", "30/s", "memory", "q quit"] {
             assert!(shown.contains(text), "{text} is not in\n{shown}");
         }
-        assert!(!shown.contains('\u{1b}'), "names are text whatever they contain");
+        assert!(
+            !shown.contains('\u{1b}'),
+            "names are text whatever they contain"
+        );
     }
 
     #[test]
@@ -374,7 +377,10 @@ mod tests {
         assert!(drawn(&mut screen, 100, 24).contains("servers: 300"));
         screen.press(KeyEvent::from(KeyCode::End));
         let shown = drawn(&mut screen, 100, 24);
-        assert!(shown.contains("s299.test") && !shown.contains("s000.test"), "{shown}");
+        assert!(
+            shown.contains("s299.test") && !shown.contains("s000.test"),
+            "{shown}"
+        );
         press(&mut screen, "/29");
         screen.press(KeyEvent::from(KeyCode::Enter));
         let shown = drawn(&mut screen, 100, 24);

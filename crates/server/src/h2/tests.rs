@@ -117,7 +117,7 @@ fn each_flood_raises_its_metric() {
         settle(&worker);
         let process = Arc::new(Process::default());
         process.set_workers(vec![worker]);
-        let text = metrics::collect(&process).text();
+        let text = metrics::show(&process, |families| families.text());
         let floods = text.lines().filter_map(|line| {
             let rest = line.strip_prefix("sealane_http2_floods_total{kind=\"")?;
             rest.split_once("\"} ")

@@ -68,15 +68,19 @@ pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome
             respond(exchange, b"text/html; charset=utf-8", CONSOLE.to_owned());
         }
         StatusView::Metrics if !in_json && asks_for_open_metrics(exchange) => {
-            let text = disk::run(move || metrics::collect(&process).text()).await;
+            let text = disk::run(move || metrics::show(&process, |families| families.text())).await;
             respond(exchange, OPEN_METRICS, text);
         }
         StatusView::Metrics if !in_json => {
-            let text = disk::run(move || metrics::collect(&process).classic_text()).await;
+            let text =
+                disk::run(move || metrics::show(&process, |families| families.classic_text()))
+                    .await;
             respond(exchange, CLASSIC, text);
         }
         StatusView::Metrics | StatusView::Console => {
-            let text = disk::run(move || metrics::collect(&process).json(unix_time())).await;
+            let now_s = unix_time();
+            let text =
+                disk::run(move || metrics::show(&process, |families| families.json(now_s))).await;
             respond(exchange, JSON, text);
         }
         StatusView::Api => {

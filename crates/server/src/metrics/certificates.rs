@@ -1,12 +1,11 @@
 //! When certificates and staples end.
 
 use super::Families;
-use super::families::LabelValue;
+use super::families::{Label, Unit};
 use crate::snapshot::Snapshot;
-use prometheus_client::registry::Unit;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
+pub(super) fn collect<'a>(families: &mut Families<'a>, snapshot: &'a Snapshot) {
     let family = families
         .gauge(
             "certificate_not_after_timestamp",
@@ -19,8 +18,8 @@ pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
         if let Some(ends_s) = report.ends_s
             && known.insert((name, report.label, report.key.name()))
         {
-            let key = LabelValue::from(report.key.name());
-            family.number(&[&name.into(), &report.label.into(), &key], ends_s as f64);
+            let labels = [name, report.label, report.key.name()].map(Label::Text);
+            family.number(labels, ends_s as f64);
         }
     }
     let family = families
@@ -30,12 +29,15 @@ pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
         )
         .in_unit(Unit::Seconds)
         .by(&["certificate"]);
+    // A certificate may have several responders: the worst is told, as a name is good for one.
+    let mut ends: BTreeMap<&str, i64> = BTreeMap::new();
     for task in snapshot.staples() {
         let staple = task.certificate.newest();
-        let end_s = staple.and_then(|staple| staple.next_update_s);
-        family.number(
-            &[&task.certificate.label().into()],
-            end_s.unwrap_or(0) as f64,
-        );
+        let end_s = staple.and_then(|staple| staple.next_update_s).unwrap_or(0);
+        let known = ends.entry(task.certificate.label()).or_insert(end_s);
+        *known = end_s.min(*known);
+    }
+    for (label, end_s) in ends {
+        family.number([Label::Text(label)], end_s as f64);
     }
 }

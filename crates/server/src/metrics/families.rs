@@ -1,52 +1,68 @@
-//! The list of metrics, and its formats.
+//! The list of metrics.
+//!
+//! It borrows its labels from the configuration, and is written as it stands: an answer for a
+//! thousand servers is a matter of milliseconds. [`text`](super::text) has the formats that
+//! scrapers read; the JSON is made here.
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::{Registry, Unit};
-use sealane_counters::{BUCKET_BOUNDS, HistogramValues};
+use sealane_counters::{BUCKET_BOUNDS, HistogramValues, StatusLabel};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use smallvec::SmallVec;
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 /// Prefix of every name.
-const PREFIX: &str = "sealane";
-
-/// The value of a label. Most are shared with the configuration.
-pub(super) type LabelValue = Arc<str>;
+pub(super) const PREFIX: &str = "sealane";
 
 /// Metrics of all kinds, in the order in which they were added.
 #[derive(Default)]
-pub struct Families(Vec<Family>);
+pub struct Families<'a>(Vec<Family<'a>>);
 
 /// One metric, with a sample for each combination of its labels' values.
-pub(super) struct Family {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<Unit>,
-    kind: Kind,
-    labels: &'static [&'static str],
-    samples: Vec<Sample>,
+pub(super) struct Family<'a> {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) unit: Option<Unit>,
+    pub(super) kind: Kind,
+    pub(super) labels: &'static [&'static str],
+    pub(super) samples: Vec<Sample<'a>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
     Counter,
     Gauge,
     Histogram,
 }
 
-struct Sample {
-    labels: SmallVec<[LabelValue; 2]>,
-    value: Value,
+/// The unit of a metric, which ends its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Seconds,
+    Bytes,
+}
+
+pub(super) struct Sample<'a> {
+    pub(super) labels: Labels<'a>,
+    pub(super) value: Value,
+}
+
+/// The values of a sample's labels.
+pub(super) type Labels<'a> = SmallVec<[Label<'a>; 3]>;
+
+/// The value of a label.
+#[derive(Clone)]
+pub(super) enum Label<'a> {
+    /// Of the configuration, or of a list in the code.
+    Text(&'a str),
+    /// Of what may go while it is shown.
+    Shared(Arc<str>),
+    /// A status.
+    Status(StatusLabel),
 }
 
 /// The value of a sample.
-enum Value {
+#[derive(Debug)]
+pub(super) enum Value {
     Count(u64),
     Number(f64),
     Times(Box<HistogramValues>),
@@ -54,28 +70,171 @@ enum Value {
     Sizes(Box<[(f64, u64)]>, f64),
 }
 
-impl Families {
+/// One metric of many things of a kind, such as servers or peers: a row of a table.
+pub(super) struct Row<I: ?Sized> {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    read: Read<I>,
+}
+
+/// How a metric is read from a thing.
+enum Read<I: ?Sized> {
+    /// A number that only grows.
+    Counter(fn(&I) -> u64),
+    /// A number that also falls, where the thing has it.
+    Gauge(fn(&I) -> Option<u64>),
+    /// Durations, if there were any.
+    Times(fn(&I) -> HistogramValues),
+}
+
+impl Unit {
+    /// The end of a name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Unit::Seconds => "seconds",
+            Unit::Bytes => "bytes",
+        }
+    }
+}
+
+impl Kind {
+    /// The word for it, in all formats.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+impl<I: ?Sized> Row<I> {
+    /// A number that only grows.
+    pub(super) const fn counter(
+        name: &'static str,
+        help: &'static str,
+        read: fn(&I) -> u64,
+    ) -> Row<I> {
+        Row {
+            name,
+            help,
+            unit: None,
+            read: Read::Counter(read),
+        }
+    }
+
+    /// Bytes, of which there are ever more.
+    pub(super) const fn bytes(
+        name: &'static str,
+        help: &'static str,
+        read: fn(&I) -> u64,
+    ) -> Row<I> {
+        Row {
+            name,
+            help,
+            unit: Some(Unit::Bytes),
+            read: Read::Counter(read),
+        }
+    }
+
+    /// A number that also falls, where the thing has it.
+    pub(super) const fn gauge(
+        name: &'static str,
+        help: &'static str,
+        read: fn(&I) -> Option<u64>,
+    ) -> Row<I> {
+        Row {
+            name,
+            help,
+            unit: None,
+            read: Read::Gauge(read),
+        }
+    }
+
+    /// Bytes, of which there may be fewer later.
+    pub(super) const fn gauge_bytes(
+        name: &'static str,
+        help: &'static str,
+        read: fn(&I) -> Option<u64>,
+    ) -> Row<I> {
+        Row {
+            name,
+            help,
+            unit: Some(Unit::Bytes),
+            read: Read::Gauge(read),
+        }
+    }
+
+    /// Durations, if there were any.
+    pub(super) const fn times(
+        name: &'static str,
+        help: &'static str,
+        read: fn(&I) -> HistogramValues,
+    ) -> Row<I> {
+        Row {
+            name,
+            help,
+            unit: Some(Unit::Seconds),
+            read: Read::Times(read),
+        }
+    }
+}
+
+impl<'a> Families<'a> {
     /// Adds a number that only grows; its name gets `_total` where the format wants that.
-    pub(super) fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+    pub(super) fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family<'a> {
         self.add(name, help, Kind::Counter)
     }
 
     /// Adds a number that also falls.
-    pub(super) fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+    pub(super) fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family<'a> {
         self.add(name, help, Kind::Gauge)
     }
 
     /// Adds durations by size, in seconds.
-    pub(super) fn times(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+    pub(super) fn times(&mut self, name: &'static str, help: &'static str) -> &mut Family<'a> {
         self.add(name, help, Kind::Histogram).in_unit(Unit::Seconds)
     }
 
     /// Adds other sizes.
-    pub(super) fn sizes(&mut self, name: &'static str, help: &'static str) -> &mut Family {
+    pub(super) fn sizes(&mut self, name: &'static str, help: &'static str) -> &mut Family<'a> {
         self.add(name, help, Kind::Histogram)
     }
 
-    fn add(&mut self, name: &'static str, help: &'static str, kind: Kind) -> &mut Family {
+    /// Adds a metric for each row, with a sample for each thing: its labels, and what is read.
+    pub(super) fn table<T, I: ?Sized>(
+        &mut self,
+        rows: &[Row<I>],
+        labels: &'static [&'static str],
+        things: &[T],
+        look: impl Fn(&T) -> (Labels<'a>, &I),
+    ) {
+        for row in rows {
+            let kind = match row.read {
+                Read::Counter(_) => Kind::Counter,
+                Read::Gauge(_) => Kind::Gauge,
+                Read::Times(_) => Kind::Histogram,
+            };
+            let family = self.add(row.name, row.help, kind).by(labels);
+            family.unit = row.unit;
+            family.samples.reserve_exact(things.len());
+            for (labels, thing) in things.iter().map(&look) {
+                let value = match row.read {
+                    Read::Counter(read) => Some(Value::Count(read(thing))),
+                    Read::Gauge(read) => read(thing).map(Value::Count),
+                    Read::Times(read) => Some(read(thing))
+                        .filter(|times| times.count() > 0)
+                        .map(|times| Value::Times(Box::new(times))),
+                };
+                if let Some(value) = value {
+                    family.push(labels, value);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, name: &'static str, help: &'static str, kind: Kind) -> &mut Family<'a> {
         self.0.push(Family {
             name,
             help,
@@ -87,42 +246,15 @@ impl Families {
         self.0.last_mut().expect("it was pushed just now")
     }
 
-    /// Prometheus' text format 0.0.4, for those who do not ask for OpenMetrics: there `_total` is
-    /// a part of a counter's name, and units and the end are not marked.
-    pub fn classic_text(self) -> String {
-        let counters = self.0.iter().filter(|family| family.kind == Kind::Counter);
-        let counters: HashSet<String> = counters.map(Family::full_name).collect();
-        let mut text = String::new();
-        for line in self.text().lines() {
-            let mut words = line.splitn(4, ' ');
-            match (words.next(), words.next(), words.next(), words.next()) {
-                (Some("#"), Some("EOF"), ..) | (Some("#"), Some("UNIT"), ..) => continue,
-                (Some("#"), Some(what), Some(name), Some(rest)) => {
-                    let total = if counters.contains(name) {
-                        "_total"
-                    } else {
-                        ""
-                    };
-                    text.push_str(&format!("# {what} {name}{total} {rest}"));
-                }
-                _ => text.push_str(line),
-            }
-            text.push('\n');
-        }
-        text
+    /// Those that have samples: a metric that nothing has is left out.
+    pub(super) fn present(&self) -> impl Iterator<Item = &Family<'a>> {
+        self.0.iter().filter(|family| !family.samples.is_empty())
     }
 
-    /// OpenMetrics' text format.
-    ///
-    /// # Panics
-    /// Never: a string can always be written to.
-    pub fn text(self) -> String {
-        let mut registry = Registry::with_prefix(PREFIX);
-        registry.register_collector(Box::new(self));
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry)
-            .expect("writing to a string does not fail");
-        text
+    /// The same, for good.
+    pub(super) fn into_present(self) -> impl Iterator<Item = Family<'a>> {
+        let families = self.0.into_iter();
+        families.filter(|family| !family.samples.is_empty())
     }
 
     /// JSON: an object with a member for each metric. Samples are arrays with the values of the
@@ -142,164 +274,118 @@ impl Families {
 }
 
 #[derive(serde::Serialize)]
-struct Answer<'a> {
+struct Answer<'f, 'a> {
     time: f64,
     bounds: [f64; BUCKET_BOUNDS.len()],
-    families: &'a Families,
+    families: &'f Families<'a>,
 }
 
-impl Family {
+impl<'a> Family<'a> {
     /// Sets the unit, which ends the name.
-    pub(super) fn in_unit(&mut self, unit: Unit) -> &mut Family {
+    pub(super) fn in_unit(&mut self, unit: Unit) -> &mut Family<'a> {
         self.unit = Some(unit);
         self
     }
 
     /// Sets the names of the labels.
-    pub(super) fn by(&mut self, labels: &'static [&'static str]) -> &mut Family {
+    pub(super) fn by(&mut self, labels: &'static [&'static str]) -> &mut Family<'a> {
         self.labels = labels;
         self
     }
 
     /// Adds the only sample of a metric without labels.
     pub(super) fn is(&mut self, count: u64) {
-        self.push(&[], Value::Count(count));
+        self.push(Labels::new(), Value::Count(count));
     }
 
     /// The same with durations.
     pub(super) fn is_times(&mut self, times: HistogramValues) {
-        self.push(&[], Value::Times(Box::new(times)));
+        self.push(Labels::new(), Value::Times(Box::new(times)));
     }
 
     /// The same with other sizes: upper bounds with counts, and the sum.
     pub(super) fn is_sizes(&mut self, counts: Vec<(f64, u64)>, sum: f64) {
-        self.push(&[], Value::Sizes(counts.into(), sum));
+        self.push(Labels::new(), Value::Sizes(counts.into(), sum));
     }
 
     /// Adds a sample.
-    pub(super) fn sample(&mut self, labels: &[&LabelValue], count: u64) {
-        self.push(labels, Value::Count(count));
+    pub(super) fn sample<const N: usize>(&mut self, labels: [Label<'a>; N], count: u64) {
+        self.push(labels.into_iter().collect(), Value::Count(count));
     }
 
     /// Adds a sample with a fraction.
-    pub(super) fn number(&mut self, labels: &[&LabelValue], number: f64) {
-        self.push(labels, Value::Number(number));
+    pub(super) fn number<const N: usize>(&mut self, labels: [Label<'a>; N], number: f64) {
+        self.push(labels.into_iter().collect(), Value::Number(number));
     }
 
     /// Adds a sample with durations.
-    pub(super) fn times(&mut self, labels: &[&LabelValue], times: HistogramValues) {
-        self.push(labels, Value::Times(Box::new(times)));
+    pub(super) fn times<const N: usize>(&mut self, labels: [Label<'a>; N], times: HistogramValues) {
+        let times = Value::Times(Box::new(times));
+        self.push(labels.into_iter().collect(), times);
     }
 
     /// Adds a sample for each value of a label.
     pub(super) fn each(&mut self, samples: impl IntoIterator<Item = (&'static str, u64)>) {
         for (value, count) in samples {
-            self.sample(&[&value.into()], count);
+            self.sample([Label::Text(value)], count);
         }
     }
 
-    fn push(&mut self, labels: &[&LabelValue], value: Value) {
+    fn push(&mut self, labels: Labels<'a>, value: Value) {
         debug_assert_eq!(labels.len(), self.labels.len(), "{}", self.name);
-        self.samples.push(Sample {
-            labels: labels.iter().map(|value| Arc::clone(value)).collect(),
-            value,
-        });
+        self.samples.push(Sample { labels, value });
     }
 
-    /// The name with its unit, as the format has it.
-    fn full_name(&self) -> String {
-        match &self.unit {
+    /// The name with its unit, as the formats have it.
+    pub(super) fn full_name(&self) -> String {
+        match self.unit {
             None => format!("{PREFIX}_{}", self.name),
-            Some(unit) => format!("{PREFIX}_{}_{}", self.name, unit.as_str()),
+            Some(unit) => format!("{PREFIX}_{}_{}", self.name, unit.name()),
         }
     }
 }
 
-impl Collector for Families {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for family in &self.0 {
-            // A metric that nothing has is left out.
-            if family.samples.is_empty() {
-                continue;
-            }
-            let kind = match family.kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-                Kind::Histogram => MetricType::Histogram,
-            };
-            let unit = family.unit.as_ref();
-            let mut metric = encoder.encode_descriptor(family.name, family.help, unit, kind)?;
-            if let ([], [sample]) = (family.labels, &family.samples[..]) {
-                encode(&sample.value, family.kind, metric)?;
-                continue;
-            }
-            for sample in &family.samples {
-                let names = family.labels.iter();
-                let labels: SmallVec<[(&str, &str); 3]> = names
-                    .zip(&sample.labels)
-                    .map(|(name, value)| (*name, &**value))
-                    .collect();
-                let labels = &labels[..];
-                encode(&sample.value, family.kind, metric.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
+impl<'a, T: AsRef<str> + ?Sized> From<&'a T> for Label<'a> {
+    fn from(text: &'a T) -> Label<'a> {
+        Label::Text(text.as_ref())
     }
 }
 
-fn encode(value: &Value, kind: Kind, mut metric: MetricEncoder<'_>) -> Result<(), fmt::Error> {
-    match (value, kind) {
-        (Value::Count(count), Kind::Counter) => ConstCounter::<u64>::new(*count).encode(metric),
-        (Value::Count(count), _) => ConstGauge::<u64>::new(*count).encode(metric),
-        (Value::Number(number), Kind::Counter) => ConstCounter::<f64>::new(*number).encode(metric),
-        (Value::Number(number), _) => ConstGauge::<f64>::new(*number).encode(metric),
-        (Value::Times(times), _) => {
-            let bounds = BUCKET_BOUNDS.iter().map(|bound| bound.as_secs_f64());
-            let buckets: Vec<(f64, u64)> =
-                bounds.chain([f64::INFINITY]).zip(times.buckets).collect();
-            let sum = times.sum.as_secs_f64();
-            metric.encode_histogram::<NoLabelSet>(sum, times.count(), &buckets, None)
-        }
-        (Value::Sizes(counts, sum), _) => {
-            let buckets: Vec<(f64, u64)> =
-                counts.iter().copied().chain([(f64::INFINITY, 0)]).collect();
-            let count = counts.iter().map(|(_, count)| count).sum();
-            metric.encode_histogram::<NoLabelSet>(*sum, count, &buckets, None)
-        }
-    }
-}
-
-impl Serialize for Families {
+impl Serialize for Families<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let present = || self.0.iter().filter(|family| !family.samples.is_empty());
-        let mut map = serializer.serialize_map(Some(present().count()))?;
-        for family in present() {
+        let mut map = serializer.serialize_map(Some(self.present().count()))?;
+        for family in self.present() {
             map.serialize_entry(&family.full_name(), family)?;
         }
         map.end()
     }
 }
 
-impl Serialize for Family {
+impl Serialize for Family<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let kind = match self.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
         let mut map = serializer.serialize_map(Some(3))?;
-        map.serialize_entry("type", kind)?;
+        map.serialize_entry("type", self.kind.name())?;
         map.serialize_entry("labels", self.labels)?;
         map.serialize_entry("samples", &self.samples)?;
         map.end()
     }
 }
 
-impl Serialize for Sample {
+impl Serialize for Label<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Label::Text(text) => serializer.serialize_str(text),
+            Label::Shared(text) => serializer.serialize_str(text),
+            Label::Status(status) => serializer.collect_str(status),
+        }
+    }
+}
+
+impl Serialize for Sample<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut row = serializer.serialize_seq(Some(self.labels.len() + 1))?;
-        for value in &self.labels {
-            row.serialize_element(&**value)?;
+        for label in &self.labels {
+            row.serialize_element(label)?;
         }
         match &self.value {
             Value::Count(count) => row.serialize_element(count)?,
@@ -318,7 +404,7 @@ impl Serialize for Sample {
     }
 }
 
-impl fmt::Debug for Families {
+impl fmt::Debug for Families<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
             .entries(self.0.iter().map(|family| family.name))

@@ -1,8 +1,8 @@
 //! Where the time of handshakes is spent: private-key operations, the pool, queues.
 
 use super::Families;
+use super::families::{Label, Unit};
 use crate::worker::Process;
-use prometheus_client::registry::Unit;
 use sealane_counters::HistogramValues;
 use sealane_tls::{AcceleratorKind, HandshakeState, HandshakeStats, KeyType};
 
@@ -71,7 +71,7 @@ const TIMES: &[TimeRow] = &[
     ),
 ];
 
-pub(super) fn collect(families: &mut Families, process: &Process, state: &HandshakeState) {
+pub(super) fn collect(families: &mut Families<'_>, process: &Process, state: &HandshakeState) {
     let stats = state.stats();
     for (name, help, read) in COUNTS {
         families.counter(name, help).is(read(stats));
@@ -85,7 +85,7 @@ pub(super) fn collect(families: &mut Families, process: &Process, state: &Handsh
 }
 
 /// How many handshakes wait for what.
-fn levels(families: &mut Families, process: &Process, stats: &HandshakeStats) {
+fn levels(families: &mut Families<'_>, process: &Process, stats: &HandshakeStats) {
     let workers = process.workers();
     let waiting: usize = workers.iter().map(|worker| worker.turns.waiting()).sum();
     let away: usize = workers.iter().map(|worker| worker.turns.in_flight()).sum();
@@ -116,7 +116,7 @@ fn levels(families: &mut Families, process: &Process, stats: &HandshakeStats) {
 }
 
 /// Private-key operations by kind of key and accelerator, if there were any.
-fn operations(families: &mut Families, stats: &HandshakeStats) {
+fn operations(families: &mut Families<'_>, stats: &HandshakeStats) {
     let family = families
         .times(
             "tls_key_operation",
@@ -127,7 +127,8 @@ fn operations(families: &mut Families, stats: &HandshakeStats) {
         for accelerator in AcceleratorKind::ALL {
             let times = stats.operation_time(key, accelerator);
             if times.count() > 0 {
-                family.times(&[&key.name().into(), &accelerator.name().into()], times);
+                let labels = [key.name(), accelerator.name()].map(Label::Text);
+                family.times(labels, times);
             }
         }
     }
@@ -140,12 +141,12 @@ fn operations(families: &mut Families, stats: &HandshakeStats) {
         .by(&["accelerator"]);
     for accelerator in AcceleratorKind::ALL {
         let busy = stats.busy_time(accelerator).as_secs_f64();
-        family.number(&[&accelerator.name().into()], busy);
+        family.number([Label::Text(accelerator.name())], busy);
     }
 }
 
 /// Operations in one batch.
-fn batches(families: &mut Families, stats: &HandshakeStats) {
+fn batches(families: &mut Families<'_>, stats: &HandshakeStats) {
     let sized = (1u32..).zip(stats.batches());
     let counts: Vec<(f64, u64)> = sized
         .map(|(operations, count)| (f64::from(operations), count))

@@ -1,13 +1,12 @@
 //! Zones of `limit_req` and `limit_conn`.
 
 use super::Families;
-use super::families::LabelValue;
+use super::families::Label;
 use crate::limits::ZoneVerdict;
 use crate::snapshot::Snapshot;
 use sealane_conf::model::LimitKind;
 
-pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
-    let verdicts = ZoneVerdict::ALL.map(|verdict| (verdict, LabelValue::from(verdict.name())));
+pub(super) fn collect<'a>(families: &mut Families<'a>, snapshot: &'a Snapshot) {
     for (name, help, is_requests) in [
         (
             "limit_requests",
@@ -25,11 +24,11 @@ pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
             if matches!(zone.conf.kind, LimitKind::Requests { .. }) != is_requests {
                 continue;
             }
-            let zone_name = LabelValue::from(&*zone.conf.name);
-            for (verdict, word) in &verdicts {
+            for verdict in ZoneVerdict::ALL {
                 let never = matches!(verdict, ZoneVerdict::Delayed | ZoneVerdict::DelayedDryRun);
                 if is_requests || !never {
-                    family.sample(&[&zone_name, word], zone.counts.get(*verdict));
+                    let labels = [&zone.conf.name, verdict.name()].map(Label::Text);
+                    family.sample(labels, zone.counts.get(verdict));
                 }
             }
         }

@@ -1,10 +1,9 @@
 //! The process and its configuration.
 
 use super::Families;
-use super::families::LabelValue;
+use super::families::{Label, Unit};
 use crate::snapshot::Snapshot;
 use crate::worker::Process;
-use prometheus_client::registry::Unit;
 use sealane_counters::{Counter, Placed, usage};
 use sealane_sys::limits::{self, Resource};
 use std::fs;
@@ -44,14 +43,12 @@ pub struct ResolverCounts {
     pub names: Counter,
     /// Queries for services.
     pub services: Counter,
-    /// Queries for names of addresses.
-    pub addresses: Counter,
     /// Answers by result, see [`RESOLVER_RESULTS`].
     pub results: [Counter; RESOLVER_RESULTS.len()],
 }
 
 /// What becomes of queries.
-pub const RESOLVER_RESULTS: [&str; 8] = [
+pub const RESOLVER_RESULTS: [&str; 7] = [
     "success",
     "format_error",
     "server_failure",
@@ -59,7 +56,6 @@ pub const RESOLVER_RESULTS: [&str; 8] = [
     "unimplemented",
     "refused",
     "timed_out",
-    "other",
 ];
 
 impl ResolverCounts {
@@ -89,15 +85,12 @@ impl StoreCounts {
     }
 }
 
-pub(super) fn collect(families: &mut Families, process: &Process, snapshot: &Snapshot) {
+pub(super) fn collect<'a>(families: &mut Families<'a>, process: &Process, snapshot: &'a Snapshot) {
     families
         .gauge("build_info", "The version, as a label")
         .by(&["version", "tls"])
         .sample(
-            &[
-                &env!("CARGO_PKG_VERSION").into(),
-                &sealane_tls::library_version().into(),
-            ],
+            [env!("CARGO_PKG_VERSION"), sealane_tls::library_version()].map(Label::Text),
             1,
         );
     let counts = ProcessCounts::of_server();
@@ -148,22 +141,18 @@ pub(super) fn collect(families: &mut Families, process: &Process, snapshot: &Sna
         .is(snapshot.worker_connections.into());
 }
 
-fn resolvers(families: &mut Families, snapshot: &Snapshot) {
-    let all: Vec<(LabelValue, Placed<ResolverCounts>)> = snapshot
+fn resolvers<'a>(families: &mut Families<'a>, snapshot: &'a Snapshot) {
+    let all: Vec<(&str, Placed<ResolverCounts>)> = snapshot
         .resolvers
         .iter()
-        .map(|name| (LabelValue::clone(name), ResolverCounts::named(name)))
+        .map(|name| (&**name, ResolverCounts::named(name)))
         .collect();
     let family = families
         .counter("resolver_queries", "Queries to name servers")
         .by(&["resolver", "type"]);
     for (name, counts) in &all {
-        for (kind, counter) in [
-            ("name", &counts.names),
-            ("srv", &counts.services),
-            ("addr", &counts.addresses),
-        ] {
-            family.sample(&[name, &kind.into()], counter.get());
+        for (kind, counter) in [("name", &counts.names), ("srv", &counts.services)] {
+            family.sample([*name, kind].map(Label::Text), counter.get());
         }
     }
     let family = families
@@ -174,22 +163,22 @@ fn resolvers(families: &mut Families, snapshot: &Snapshot) {
         .by(&["resolver", "result"]);
     for (name, counts) in &all {
         for (result, counter) in RESOLVER_RESULTS.iter().zip(&counts.results) {
-            family.sample(&[name, &(*result).into()], counter.get());
+            family.sample([*name, *result].map(Label::Text), counter.get());
         }
     }
 }
 
-fn stores(families: &mut Families, snapshot: &Snapshot) {
-    let all: Vec<(LabelValue, Placed<StoreCounts>)> = snapshot
+fn stores<'a>(families: &mut Families<'a>, snapshot: &'a Snapshot) {
+    let all: Vec<(&str, Placed<StoreCounts>)> = snapshot
         .session_stores
         .iter()
-        .map(|name| (LabelValue::clone(name), StoreCounts::named(name)))
+        .map(|name| (&**name, StoreCounts::named(name)))
         .collect();
     let family = families
         .gauge("session_store_up", "1 while the store answers")
         .by(&["store"]);
     for (name, counts) in &all {
-        family.sample(&[name], counts.up.get());
+        family.sample([Label::Text(name)], counts.up.get());
     }
     let family = families
         .counter(
@@ -199,13 +188,13 @@ fn stores(families: &mut Families, snapshot: &Snapshot) {
         .by(&["store", "result"]);
     for (name, counts) in &all {
         for (result, counter) in STORE_RESULTS.iter().zip(&counts.results) {
-            family.sample(&[name, &(*result).into()], counter.get());
+            family.sample([*name, *result].map(Label::Text), counter.get());
         }
     }
 }
 
 /// Memory of the process, and of the counters themselves.
-fn memory(families: &mut Families) {
+fn memory(families: &mut Families<'_>) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (line, name, help) in [
         (
@@ -247,7 +236,7 @@ fn memory(families: &mut Families) {
         .is(usage.total_bytes);
 }
 
-fn descriptors(families: &mut Families) {
+fn descriptors(families: &mut Families<'_>) {
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         // The listing has one of its own.
         let open = (open.count() as u64).saturating_sub(1);

@@ -3,7 +3,7 @@
 use super::Families;
 use sealane_tls::{EarlyVerdict, Missed, Resumed, SessionStats};
 
-pub(super) fn collect(families: &mut Families, stats: &SessionStats) {
+pub(super) fn collect(families: &mut Families<'_>, stats: &SessionStats) {
     families
         .counter(
             "tls_sessions_full",

@@ -1,6 +1,6 @@
 //! Names and formats.
 
-use super::collect;
+use super::show;
 use crate::testing::Site;
 use crate::worker::{Process, Worker};
 use sealane_tls::{AcceleratorKind, EarlyVerdict, KeyType};
@@ -37,7 +37,8 @@ fn sums_over_threads_under_stable_names() {
         .session_stats()
         .count_early_data(EarlyVerdict::MethodRefused);
     let process = process_of(workers);
-    let (text, classic) = (collect(&process).text(), collect(&process).classic_text());
+    let text = show(&process, |families| families.text());
+    let classic = show(&process, |families| families.classic_text());
     assert_lines(
         &text,
         &[
@@ -71,6 +72,74 @@ fn sums_over_threads_under_stable_names() {
     );
 }
 
+/// What hardly any machine can bring about, by the names that connections and the codec have for
+/// it.
+#[test]
+fn each_reason_and_each_kind_has_a_number_of_its_own() {
+    let site = Site::new("");
+    let worker = site.another_worker(|_| {});
+    let counters = &worker.counters;
+    counters.count_ktls("", "");
+    counters.count_ktls("on", "");
+    let reasons = sealane_tls::KTLS_REFUSALS.into_iter();
+    let mut expected = vec!["sealane_kernel_tls_connections_total 1".to_owned()];
+    for (reason, times) in reasons.chain([""]).zip(1..) {
+        for _ in 0..times {
+            counters.count_ktls("off", reason);
+        }
+        let label = if reason.is_empty() {
+            "small_response"
+        } else {
+            reason
+        };
+        expected.push(format!(
+            "sealane_kernel_tls_refused_connections_total{{reason=\"{label}\"}} {times}"
+        ));
+    }
+    counters.http2.add(&sealane_http::h2::Counters {
+        rapid_reset_floods: 1,
+        continuation_floods: 2,
+        header_bombs: 3,
+        settings_floods: 4,
+        ping_floods: 5,
+        empty_frame_floods: 6,
+        priority_floods: 7,
+        window_update_floods: 8,
+        unread_reply_floods: 9,
+        ..sealane_http::h2::Counters::default()
+    });
+    let kinds = [
+        "rapid_reset",
+        "continuation",
+        "header_bomb",
+        "settings",
+        "ping",
+        "empty_frame",
+        "priority",
+        "window_update",
+        "unread_reply",
+    ];
+    for (kind, times) in kinds.iter().zip(1..) {
+        expected.push(format!(
+            "sealane_http2_floods_total{{kind=\"{kind}\"}} {times}"
+        ));
+    }
+    let text = show(&process_of(vec![worker]), |families| families.text());
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    assert_lines(&text, &expected);
+}
+
+#[test]
+fn names_are_shown_whatever_they_contain() {
+    let site = Site::new("status_zone 'a \\\\ \"b\"';");
+    let worker = site.another_worker(|_| {});
+    let text = show(&process_of(vec![worker]), |families| families.text());
+    assert_lines(
+        &text,
+        &["sealane_server_requests_total{server=\"a \\\\ \\\"b\\\"\"} 0"],
+    );
+}
+
 #[test]
 fn handshakes_are_told_by_key_and_accelerator() {
     let site = Site::new("");
@@ -89,9 +158,10 @@ fn handshakes_are_told_by_key_and_accelerator() {
     }
     stats.record_busy(AcceleratorKind::Batch, Duration::from_millis(2500));
     stats.flight_time.record(Duration::from_secs(20));
-    let families = collect(&process_of(vec![worker]));
-    let json: serde_json::Value = serde_json::from_str(&families.json(7.5)).expect("JSON");
-    let text = families.text();
+    let process = process_of(vec![worker]);
+    let json = show(&process, |families| families.json(7.5));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let text = show(&process, |families| families.text());
     assert_lines(
         &text,
         &[

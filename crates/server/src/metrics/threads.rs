@@ -67,7 +67,7 @@ const LEVELS: &[LevelRow] = rows! {
     "connections_waiting" "Idle keep-alive connections" waiting;
 };
 
-pub(super) fn collect(families: &mut Families, process: &Process) {
+pub(super) fn collect(families: &mut Families<'_>, process: &Process) {
     for (name, help, read) in COUNTS {
         families.counter(name, help).is(process.total(read));
     }

@@ -4,7 +4,7 @@ use super::Families;
 use crate::snapshot::Snapshot;
 use crate::traces::SpanLoss;
 
-pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
+pub(super) fn collect(families: &mut Families<'_>, snapshot: &Snapshot) {
     if snapshot.trace_target.is_none() {
         return;
     }

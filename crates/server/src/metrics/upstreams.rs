@@ -1,112 +1,76 @@
 //! Groups of servers that requests are passed to, and their peers.
 
 use super::Families;
-use super::families::LabelValue;
+use super::families::{Label, Row};
 use crate::proxying::GroupRuntime;
 use crate::snapshot::Snapshot;
-use prometheus_client::registry::Unit;
-use sealane_counters::{HistogramValues, StatusSums};
-use sealane_upstream::{Peer, PeerCounts, PeerState};
+use sealane_counters::StatusSums;
+use sealane_upstream::{Peer, PeerState};
+use smallvec::smallvec;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// A peer, with its labels.
-struct Shown {
-    group: LabelValue,
+struct Shown<'a> {
+    group: &'a str,
     peer: Arc<Peer>,
     state: PeerState,
 }
 
-/// A counter of a peer: name, help, field.
-type Row = (&'static str, &'static str, fn(&PeerCounts) -> u64);
-/// A level of a peer.
-type LevelRow = (&'static str, &'static str, fn(&Peer) -> u64);
-/// Durations of a peer.
-type TimeRow = (
-    &'static str,
-    &'static str,
-    fn(&PeerCounts) -> HistogramValues,
-);
-
-const COUNTS: &[Row] = &[
-    (
+const ROWS: &[Row<Peer>] = &[
+    Row::counter(
         "upstream_requests",
         "Requests that were passed to the peer",
-        |counts| counts.requests.get(),
+        |peer| peer.counts().requests.get(),
     ),
-    (
+    Row::counter(
         "upstream_failures",
         "Requests that failed (proxy_next_upstream)",
-        |counts| counts.failures.get(),
+        |peer| peer.counts().failures.get(),
     ),
-    (
+    Row::counter(
         "upstream_left_out",
         "How often the peer was left out after failures (max_fails)",
-        |counts| counts.unavailable.get(),
+        |peer| peer.counts().unavailable.get(),
     ),
-];
-
-const BYTES: &[Row] = &[
-    ("upstream_sent", "Bytes sent to the peer", |counts| {
-        counts.sent.get()
+    Row::bytes("upstream_sent", "Bytes sent to the peer", |peer| {
+        peer.counts().sent.get()
     }),
-    (
+    Row::bytes(
         "upstream_received",
         "Bytes received from the peer",
-        |counts| counts.received.get(),
+        |peer| peer.counts().received.get(),
     ),
-];
-
-const LEVELS: &[LevelRow] = &[
-    (
+    Row::gauge(
         "upstream_requests_active",
         "Requests that the peer is answering",
-        |peer| peer.conns().into(),
+        |peer| Some(peer.conns().into()),
     ),
-    (
+    Row::gauge(
         "upstream_connections_idle",
         "Idle connections to the peer",
-        |peer| peer.idle() as u64,
+        |peer| Some(peer.idle() as u64),
     ),
-];
-
-const TIMES: &[TimeRow] = &[
-    (
+    Row::times(
         "upstream_header",
         "How long peers took until the head of the response",
-        |counts| counts.header_times.values(),
+        |peer| peer.counts().header_times.values(),
     ),
-    (
+    Row::times(
         "upstream_response",
         "How long peers took until the end of the response",
-        |counts| counts.response_times.values(),
+        |peer| peer.counts().response_times.values(),
     ),
 ];
 
-const LABELS: &[&str] = &["upstream", "peer"];
-
-pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
+pub(super) fn collect<'a>(families: &mut Families<'a>, snapshot: &'a Snapshot) {
     let groups = snapshot.groups.all();
     let now = Instant::now();
-    let peers: Vec<Shown> = groups.iter().flat_map(|group| shown(group, now)).collect();
-    for (name, help, read) in COUNTS {
-        let family = families.counter(name, help).by(LABELS);
-        for shown in &peers {
-            family.sample(&shown.labels(), read(shown.peer.counts()));
-        }
-    }
-    for (name, help, read) in BYTES {
-        let family = families.counter(name, help).in_unit(Unit::Bytes).by(LABELS);
-        for shown in &peers {
-            family.sample(&shown.labels(), read(shown.peer.counts()));
-        }
-    }
-    for (name, help, read) in LEVELS {
-        let family = families.gauge(name, help).by(LABELS);
-        for shown in &peers {
-            family.sample(&shown.labels(), read(&shown.peer));
-        }
-    }
+    let peers: Vec<Shown<'a>> = groups.iter().flat_map(|group| shown(group, now)).collect();
+    families.table(ROWS, &["upstream", "peer"], &peers, |shown| {
+        let labels = smallvec![Label::Text(shown.group), shown.name()];
+        (labels, &*shown.peer)
+    });
     let family = families
         .counter("upstream_responses", "Responses of the peer by status")
         .by(&["upstream", "peer", "code"]);
@@ -114,22 +78,11 @@ pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
         let mut sums = StatusSums::default();
         sums.add(&shown.peer.counts().responses);
         for (code, count) in sums.iter() {
-            family.sample(
-                &[&shown.group, shown.peer.name(), &code.to_string().into()],
-                count,
-            );
+            let labels = [Label::Text(shown.group), shown.name(), Label::Status(code)];
+            family.sample(labels, count);
         }
     }
     states(families, &peers);
-    for (name, help, read) in TIMES {
-        let family = families.times(name, help).by(LABELS);
-        for shown in &peers {
-            let times = read(shown.peer.counts());
-            if times.count() > 0 {
-                family.times(&shown.labels(), times);
-            }
-        }
-    }
     let family = families
         .counter(
             "upstream_requests_without_peer",
@@ -137,32 +90,32 @@ pub(super) fn collect(families: &mut Families, snapshot: &Snapshot) {
         )
         .by(&["upstream"]);
     for group in groups {
-        family.sample(&[&group.group.name().into()], group.group.without_peer());
+        let name = Label::Text(group.group.name());
+        family.sample([name], group.group.without_peer());
     }
 }
 
 /// The state of each peer: 1 for the one that it is in.
-fn states(families: &mut Families, peers: &[Shown]) {
+fn states<'a>(families: &mut Families<'a>, peers: &[Shown<'a>]) {
     let family = families
         .gauge("upstream_peer_state", "1 for the state that the peer is in")
         .by(&["upstream", "peer", "state"]);
-    let states = PeerState::ALL.map(|state| (state, LabelValue::from(state.name())));
     for shown in peers {
-        for (state, word) in &states {
-            let is_it = u64::from(*state == shown.state);
-            family.sample(&[&shown.group, shown.peer.name(), word], is_it);
+        for state in PeerState::ALL {
+            let is_it = u64::from(state == shown.state);
+            let state = Label::Text(state.name());
+            family.sample([Label::Text(shown.group), shown.name(), state], is_it);
         }
     }
 }
 
 /// The peers of a group. Of several with one address, the first stands for all.
-fn shown(group: &GroupRuntime, now: Instant) -> Vec<Shown> {
-    let name = LabelValue::from(group.group.name());
-    let mut all: Vec<Shown> = Vec::new();
+fn shown(group: &GroupRuntime, now: Instant) -> Vec<Shown<'_>> {
+    let mut all: Vec<Shown<'_>> = Vec::new();
     for (peer, state, _) in group.group.peer_states(now) {
         if all.iter().all(|known| known.peer.name() != peer.name()) {
             all.push(Shown {
-                group: Arc::clone(&name),
+                group: group.group.name(),
                 peer,
                 state,
             });
@@ -171,8 +124,9 @@ fn shown(group: &GroupRuntime, now: Instant) -> Vec<Shown> {
     all
 }
 
-impl Shown {
-    fn labels(&self) -> [&LabelValue; 2] {
-        [&self.group, self.peer.name()]
+impl Shown<'_> {
+    /// A peer may go with the next look-up of its name.
+    fn name(&self) -> Label<'static> {
+        Label::Shared(Arc::clone(self.peer.name()))
     }
 }

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fs;
 use std::io::Read;
+use std::sync::Arc;
 
 #[test]
 fn a_file_is_served_as_nginx_serves_it() {
@@ -364,7 +365,9 @@ fn plain_http_on_a_tls_port_can_be_redirected() {
 #[test]
 fn stub_status_counts() {
     let site = Site::new("location /status { stub_status; }");
-    let counters = &site.worker().counters;
+    let worker = site.worker();
+    worker.process.set_workers(vec![Arc::clone(worker)]);
+    let counters = &worker.counters;
     counters.accepted.add(3);
     counters.handled.add(2);
     counters.requests.add(7);

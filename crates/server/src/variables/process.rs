@@ -1,8 +1,8 @@
 //! Variables about the time and the process.
 
 use super::{number, put, seconds, text};
+use crate::counters::Counters;
 use crate::exchange::Exchange;
-use crate::handlers::stub_status::Totals;
 use sealane_conf::variables::Builtin;
 use sealane_log::with_time_stamps;
 use sealane_sys::time;
@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 pub(crate) const NGINX_VERSION: &str = "1.29.8";
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
-    let count = |get: fn(&Totals) -> u64, out: &mut Vec<u8>| {
-        number(get(&Totals::of(&exchange.worker)), out)
+    let level = |read: fn(&Counters) -> i64, out: &mut Vec<u8>| {
+        number(exchange.worker.process.level(read), out)
     };
     match builtin {
         // Before 1970 there was no server to ask.
@@ -26,10 +26,10 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::Pid => number(std::process::id(), out),
         Builtin::Hostname => put(hostname(), out),
         Builtin::NginxVersion => text(NGINX_VERSION, out),
-        Builtin::ConnectionsActive => count(|totals| totals.active, out),
-        Builtin::ConnectionsReading => count(|totals| totals.reading, out),
-        Builtin::ConnectionsWriting => count(|totals| totals.writing, out),
-        Builtin::ConnectionsWaiting => count(|totals| totals.waiting, out),
+        Builtin::ConnectionsActive => level(|counters| counters.active.get(), out),
+        Builtin::ConnectionsReading => level(|counters| counters.reading.get(), out),
+        Builtin::ConnectionsWriting => level(|counters| counters.writing.get(), out),
+        Builtin::ConnectionsWaiting => level(|counters| counters.waiting.get(), out),
         _ => false,
     }
 }

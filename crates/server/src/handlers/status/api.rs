@@ -266,7 +266,6 @@ fn resolvers(snapshot: &Snapshot) -> Value {
             "queries": {
                 "name": counts.names.get(),
                 "srv": counts.services.get(),
-                "addr": counts.addresses.get(),
             },
             "responses": Value::Object(results.collect()),
         });
