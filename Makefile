@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench report vm-test lint fuzz asan docs site profile dist package-deps deb rpm package-test musl clean
+.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench report vm-test lint fuzz asan docs site profile dist package-deps programs deb rpm package-test rpm-test image-test musl reproducible clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ vm-deps:
 
 build: build-deps ## the release binary, target/release/sealane
 	scripts/profile-build.sh
+
+programs: build-deps ## the release binaries of server and load generator
+	scripts/profile-build.sh sealane sealane-bench
 
 run: build-deps ## build quickly, make certificates if there are none, serve https://localhost:8443
 	$(CARGO) build --profile quick --locked -p sealane
@@ -49,12 +52,10 @@ lint: build-deps ## formatting, clippy and rustdoc without warnings, and the rul
 bench-deps:
 	@scripts/install-bench-deps.sh
 
-bench: build bench-deps ## Sealane against nginx on one pinned core, in ratios of server CPU
-	$(CARGO) build --release --locked -p sealane-bench
+bench: programs bench-deps ## Sealane against nginx on one pinned core, in ratios of server CPU
 	bench/run.sh $(BENCH_ARGS)
 
-report: build bench-deps ## sealane-report.html: published tables beside what is measured here, in half an hour
-	$(CARGO) build --release --locked -p sealane-bench
+report: programs bench-deps ## sealane-report.html: published tables beside what is measured here, in half an hour
 	bench/run.sh report $(BENCH_ARGS)
 
 fuzz: build-deps ## coverage-guided fuzzing of every parser, FUZZ_SECONDS (60) each
@@ -78,19 +79,16 @@ site: build-deps ## the documentation as a site, dist/site
 profile: bench-deps build-deps ## train: make the profile that the release build uses (release/sealane.profdata) anew
 	scripts/profile-build.sh --train
 
-dist: build ## dist/sealane-VERSION-ARCH-linux.tar.gz
-	$(CARGO) build --release --locked -p sealane-bench
+dist: programs ## dist/sealane-VERSION-ARCH-linux.tar.gz
 	scripts/dist.sh
 
 package-deps:
 	@scripts/install-package-deps.sh
 
-deb: build package-deps ## dist/sealane_VERSION_ARCH.deb
-	$(CARGO) build --release --locked -p sealane-bench
+deb: programs package-deps ## dist/sealane_VERSION_ARCH.deb
 	scripts/package.sh deb
 
-rpm: build package-deps ## dist/sealane-VERSION.ARCH.rpm
-	$(CARGO) build --release --locked -p sealane-bench
+rpm: programs package-deps ## dist/sealane-VERSION.ARCH.rpm
 	scripts/package.sh rpm
 
 musl: build-deps ## dist/sealane-VERSION-ARCH-linux-musl.tar.gz: static, for any Linux
@@ -100,6 +98,17 @@ musl: build-deps ## dist/sealane-VERSION-ARCH-linux-musl.tar.gz: static, for any
 package-test: ## the Debian package in a clean Debian: install, serve, upgrade under load, purge; SEALANE_BINARY=PATH packs that one
 	@scripts/install-package-deps.sh test
 	scripts/package-test.sh
+
+rpm-test: ## the RPM by rpm in a clean root: install, serve, upgrade under load, remove; SEALANE_BINARY=PATH packs that one
+	@scripts/install-package-deps.sh test
+	scripts/rpm-test.sh
+
+image-test: ## the container image, made and run by Debian's container tools; SEALANE_BINARY=PATH puts that one into it
+	@scripts/install-package-deps.sh image
+	scripts/image-test.sh
+
+reproducible: build-deps package-deps ## build what `make dist deb rpm` makes twice, in two directories, and compare the bytes
+	scripts/reproducible.sh
 
 clean: ## remove build results and what the quickstart created
 	$(CARGO) clean

@@ -11,6 +11,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 binary=${SEALANE_BINARY:-target/release/sealane}
 version=$("$binary" -v 2>&1 | sed -n 's|.*sealane/||p')
 [[ -n $version ]] || { echo "dist: cannot read the version from $binary -v" >&2; exit 1; }
+# Nothing that another distribution may not have, or have in another version.
+others=$(readelf --dynamic "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libgcc_s|ld-linux-[a-z0-9-]*)\.so\.' || true)
+[[ -z $others ]] || { echo "dist: $binary needs $others; build it with scripts/profile-build.sh" >&2; exit 1; }
 name="sealane-$version-$(uname -m)-linux${1:+-$1}"
 epoch=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 
@@ -24,6 +27,6 @@ done
 scripts/third-party-notices.sh >"dist/$name/THIRD-PARTY"
 # Only committed files: never the certificates and logs that a quickstart leaves behind.
 git archive HEAD docs examples | tar -x -C "dist/$name"
-tar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner -C dist -c "$name" | gzip -9n >"dist/$name.tar.gz"
+tar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX -C dist -c "$name" | gzip -9n >"dist/$name.tar.gz"
 rm -rf "dist/$name"
 (cd dist && sha256sum "$name.tar.gz" | tee "$name.tar.gz.sha256")

@@ -21,10 +21,16 @@ if [[ ! -d $sysroot/lib/rustlib/$target ]]; then
   rustup target add --toolchain "${RUSTUP_TOOLCHAIN:-stable}" "$target"
 fi
 variable=${target//-/_}
-upper=${variable^^}
-# AWS-LC is C and C++; bindgen reads its headers as the compilers do.
-export "CC_$variable=musl-gcc" "CXX_$variable=$PWD/scripts/musl/g++" "CARGO_TARGET_${upper}_LINKER=musl-gcc"
+# AWS-LC is C and C++; bindgen reads its headers as the compilers do. The linker is the compiler's
+# own choice: musl-gcc would ask for an interpreter in a program that is to be static.
+export "CC_$variable=musl-gcc" "CXX_$variable=$PWD/scripts/musl/g++"
 export "BINDGEN_EXTRA_CLANG_ARGS_$variable=-isystem /usr/include/$machine-linux-musl -isystem $(gcc -print-file-name=include)"
 for package in sealane sealane-bench; do
-  "${CARGO:-cargo}" build --profile "${1:-release}" --locked --target "$target" --target-dir target-musl -p "$package"
+  CARGO_TARGET_DIR=$PWD/target-musl scripts/cargo-anywhere.sh -- \
+    build --profile "${1:-release}" --locked --target "$target" -p "$package" --bin "$package"
+  program=target-musl/$target/${1:-release}/$package
+  if readelf --wide --program-headers "$program" | grep --quiet INTERP; then
+    echo "musl-build: $program asks for an interpreter" >&2
+    exit 1
+  fi
 done

@@ -87,7 +87,7 @@ for program in sealane sealane-bench; do
   [[ -n $id ]] || die "$program has no build id"
   install -D -m 0644 "$stage/$program.debug" "$debug/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug"
 done
-tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$debug" -c usr |
+tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX -C "$debug" -c usr |
   gzip -9n >"$debug.tar.gz"
 rm -rf "$debug"
 ls -l "$file" "$debug.tar.gz"

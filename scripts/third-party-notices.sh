@@ -5,6 +5,7 @@
 #   scripts/third-party-notices.sh >THIRD-PARTY
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export LC_ALL=C # the order of names
 
 cargo=${CARGO:-cargo}
 # Package directories are named by name and version.
@@ -35,7 +36,7 @@ while IFS='|' read -r package licence repository; do
     fi
   done < <(find "$directory" -maxdepth 5 -type f \
     \( -iname 'licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' -o -iname 'copyright*' \) \
-    ! -name '*.rs' ! -name '*.toml' ! -path '*/tests/*' ! -path '*/googletest/*' | LC_ALL=C sort)
+    ! -name '*.rs' ! -name '*.toml' ! -path '*/tests/*' ! -path '*/googletest/*' | sort)
   if [[ -n $found ]]; then
     texts_of[$repository]="$name $version"
   elif [[ -n ${texts_of[$repository]:-} ]]; then

@@ -203,8 +203,8 @@ fn the_default_configuration_works_in_its_layout() {
 #[test]
 fn scripts_of_the_package_are_shell() {
     let mut scripts = files_below(&packaging("debian"));
-    scripts.push(packaging("upgrade.sh"));
-    assert!(scripts.len() >= 4);
+    scripts.extend(["upgrade.sh", "stop.sh"].map(packaging));
+    assert!(scripts.len() >= 5);
     let mut shells: Vec<Vec<&str>> = vec![vec!["sh", "-n"], vec!["bash", "-n"]];
     if command("sh", &["-c", "command -v shellcheck"], b"").status == 0 {
         shells.push(vec!["shellcheck", "--shell=sh"]);
