@@ -38,11 +38,30 @@ complete -c sealane -n "__fish_sealane_needs_command" -s V -d 'Show the version 
 complete -c sealane -n "__fish_sealane_needs_command" -s t -d 'Test the configuration and exit'
 complete -c sealane -n "__fish_sealane_needs_command" -s T -d 'Test the configuration, print all of its files and exit'
 complete -c sealane -n "__fish_sealane_needs_command" -s q -d 'With -t: say nothing but errors'
+complete -c sealane -n "__fish_sealane_needs_command" -f -a "top" -d 'Shows a running server in the terminal, while it works'
+complete -c sealane -n "__fish_sealane_needs_command" -f -a "status" -d 'Shows what a running server does and what is wrong with it'
+complete -c sealane -n "__fish_sealane_needs_command" -f -a "certificates" -d 'Lists the certificates of a running server, those that end first at the top'
 complete -c sealane -n "__fish_sealane_needs_command" -f -a "doctor" -d 'Checks what this machine supports for TLS, and how to improve it'
 complete -c sealane -n "__fish_sealane_needs_command" -f -a "migrate" -d 'Checks an nginx configuration: what works, what has no effect, and what is refused'
 complete -c sealane -n "__fish_sealane_needs_command" -f -a "takeover" -d 'Takes the place of a running nginx, with its configuration and its sockets'
 complete -c sealane -n "__fish_sealane_needs_command" -f -a "ech-key" -d 'Makes a key for Encrypted Client Hello (ssl_ech_file) and prints its DNS record'
 complete -c sealane -n "__fish_sealane_needs_command" -f -a "bench" -d 'Load generator and comparison of servers'
+complete -c sealane -n "__fish_sealane_using_subcommand top" -s c -d 'Configuration file that the server was started with' -r -F
+complete -c sealane -n "__fish_sealane_using_subcommand top" -s p -d 'Prefix path, as the server has it' -r -f -a "(__fish_complete_directories)"
+complete -c sealane -n "__fish_sealane_using_subcommand top" -s g -d 'Global directives out of the configuration file, as the server has them' -r
+complete -c sealane -n "__fish_sealane_using_subcommand top" -l socket -d 'Control socket of the server; without it, the configuration says where it is' -r -F
+complete -c sealane -n "__fish_sealane_using_subcommand top" -s d -l delay -d 'Seconds between two looks at the server' -r
+complete -c sealane -n "__fish_sealane_using_subcommand status" -s c -d 'Configuration file that the server was started with' -r -F
+complete -c sealane -n "__fish_sealane_using_subcommand status" -s p -d 'Prefix path, as the server has it' -r -f -a "(__fish_complete_directories)"
+complete -c sealane -n "__fish_sealane_using_subcommand status" -s g -d 'Global directives out of the configuration file, as the server has them' -r
+complete -c sealane -n "__fish_sealane_using_subcommand status" -l socket -d 'Control socket of the server; without it, the configuration says where it is' -r -F
+complete -c sealane -n "__fish_sealane_using_subcommand status" -l json -d 'Print everything that is counted, as JSON (docs/monitoring.md)'
+complete -c sealane -n "__fish_sealane_using_subcommand certificates" -s c -d 'Configuration file that the server was started with' -r -F
+complete -c sealane -n "__fish_sealane_using_subcommand certificates" -s p -d 'Prefix path, as the server has it' -r -f -a "(__fish_complete_directories)"
+complete -c sealane -n "__fish_sealane_using_subcommand certificates" -s g -d 'Global directives out of the configuration file, as the server has them' -r
+complete -c sealane -n "__fish_sealane_using_subcommand certificates" -l socket -d 'Control socket of the server; without it, the configuration says where it is' -r -F
+complete -c sealane -n "__fish_sealane_using_subcommand certificates" -l within -d 'List only those that end within so many days, and end with status 2 if there are any' -r
+complete -c sealane -n "__fish_sealane_using_subcommand certificates" -l json -d 'Print JSON'
 complete -c sealane -n "__fish_sealane_using_subcommand doctor" -s c -d 'Configuration file: also say for each server whether kernel TLS will be used' -r -F
 complete -c sealane -n "__fish_sealane_using_subcommand doctor" -s p -d 'Prefix path, as the server has it; without -c, the configuration below it is read' -r -F
 complete -c sealane -n "__fish_sealane_using_subcommand doctor" -s g -d 'Global directives out of the configuration file, as the server has them' -r

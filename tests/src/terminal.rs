@@ -1,6 +1,7 @@
 //! A terminal of tmux, with a program in it.
 
 use crate::{Site, command, wait_for};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A terminal that nobody looks at. Dropping it ends the program.
 #[derive(Debug)]
@@ -17,7 +18,9 @@ impl Terminal {
     /// When tmux is not installed.
     #[track_caller]
     pub fn run(site: &Site, columns: u16, rows: u16, command_line: &str) -> Terminal {
-        let socket = site.path("tmux").display().to_string();
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let socket = site.path(format!("tmux-{number}")).display().to_string();
         let (columns, rows) = (columns.to_string(), rows.to_string());
         let terminal = Terminal { socket };
         // What a shell prints afterwards shows that the terminal was given back.

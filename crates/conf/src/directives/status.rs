@@ -52,7 +52,7 @@ pub(super) const MODULE: Module = Module {
             "control_socket",
             MAIN,
             ONE,
-            "beside the pid file",
+            "logs/sealane.control.sock",
             "Unix socket where `sealane top`, `sealane status` and `sealane certificates` ask the \
              server, or `off`. Only the user that the master runs as, and root, may connect. The \
              default is the path of `pid` with `.control.sock` in place of `.pid`, unless that is \

@@ -179,13 +179,16 @@ pub(super) fn limits(gains: &Gains) -> Vec<Vec<Cell>> {
     all
 }
 
+/// Characters of a certificate's path.
+const CERTIFICATE: usize = 40;
+
 pub(super) const CERTIFICATES: &[Column] = &[
-    column("certificate", 24),
+    column("certificate", CERTIFICATE as u16),
     column("days left", 11),
     column("ends (UTC)", 17),
     column("key", 14),
     column("staple", 12),
-    column("servers", 24),
+    column("servers", 18),
 ];
 
 pub(super) fn certificates(gains: &Gains) -> Vec<Vec<Cell>> {
@@ -206,7 +209,7 @@ pub(super) fn certificates(gains: &Gains) -> Vec<Vec<Cell>> {
             days => brief(days.map(f64::floor)),
         };
         vec![
-            Cell::name(&certificate.certificate),
+            Cell::name(end_of(&certificate.certificate, CERTIFICATE)),
             Cell::number(Some(left), days).toned(tone),
             Cell::number(Some(certificate.not_after), |end| {
                 end.map(date).unwrap_or_default()
@@ -245,6 +248,18 @@ fn classes(gains: &Gains, metric: &str, name: &str, digit: char) -> Option<f64> 
     let samples = samples.filter(|sample| sample.label(1).starts_with(digit));
     let speeds = samples.filter_map(|sample| gains.speed(metric, &[name, sample.label(1)]));
     gains.speed("requests", &[]).map(|_| speeds.sum())
+}
+
+/// The end of a path says more than its beginning.
+fn end_of(path: &str, most: usize) -> String {
+    let length = path.chars().count();
+    match length > most {
+        true => format!(
+            "…{}",
+            path.chars().skip(length - most + 1).collect::<String>()
+        ),
+        false => path.to_owned(),
+    }
 }
 
 fn named(name: &str) -> &str {

@@ -115,6 +115,11 @@ impl Table {
         self.is_descending = !self.is_descending;
     }
 
+    /// Shows the first row.
+    pub(super) fn go_to_top(&mut self) {
+        self.state = TableState::new().with_selected(0);
+    }
+
     /// Moves by so many rows.
     pub(super) fn move_by(&mut self, rows: i32) {
         let selected = self.state.selected().unwrap_or(0);
