@@ -46,16 +46,7 @@ enter_namespaces() {
 
 within() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
 master() { cat "$root/run/sealane.pid"; }
-wait_until() {
-  local what=$1 end=$((SECONDS + 60))
-  shift
-  while ((SECONDS < end)); do
-    if "$@"; then return; fi
-    sleep 0.1
-  done
-  die "$what"
-}
-answers() { [[ $(curl --silent --show-error --max-time 10 "${@:2}" 2>&1) == *"$1"* ]]; }
+source scripts/waiting.sh
 
 # How long each step of a new user takes: "0.42 s  what was done".
 steps_begin() { began=${EPOCHREALTIME/./} step=$began; }

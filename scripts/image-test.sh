@@ -82,16 +82,7 @@ mount -t proc proc /proc
 umount --recursive --lazy /sys/fs/cgroup 2>/dev/null || true
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ip link set lo up 2>/dev/null || die "the loopback interface cannot be switched on"
-wait_until() {
-  local what=$1 end=$((SECONDS + 60))
-  shift
-  while ((SECONDS < end)); do
-    if "$@"; then return; fi
-    sleep 0.1
-  done
-  die "$what"
-}
-answers() { [[ $(curl --silent --show-error --max-time 10 "${@:2}" 2>&1) == *"$1"* ]]; }
+source scripts/waiting.sh
 
 # What engines leave to a container's root, and umoci does not.
 capabilities='["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID",

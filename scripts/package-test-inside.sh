@@ -15,15 +15,8 @@ die() {
   tail -n 40 /var/log/sealane/error.log /var/log/nginx/error.log || true
   exit 1
 }
-wait_until() {
-  local what=$1 end=$((SECONDS + 60))
-  shift
-  while ((SECONDS < end)); do
-    if "$@"; then return; fi
-    sleep 0.1
-  done
-  die "$what"
-}
+# shellcheck source=scripts/waiting.sh
+source /packages/waiting.sh
 server() { curl --silent --show-error --max-time 10 --output /dev/null --dump-header - http://127.0.0.1/ | tr -d '\r' | sed -n 's/^[Ss]erver: \([a-z]*\).*/\1/p'; }
 is_served_by() { [[ $(server) == "$1" ]]; }
 is_active() { systemctl --quiet is-active "$1"; }

@@ -22,7 +22,7 @@ architecture=$(dpkg --print-architecture)
 
 # The same with systemd, in a container of its own, beside an nginx that is replaced.
 test_with_systemd() {
-  copy_base "$suite-systemd" dist/sealane_{"$first","$second"}_"$architecture".deb scripts/package-test-inside.sh
+  copy_base "$suite-systemd" dist/sealane_{"$first","$second"}_"$architecture".deb scripts/{package-test-inside,waiting}.sh
   cat >"$run/root/etc/systemd/system/package-test.service" <<END
 [Unit]
 After=nginx.service multi-user.target

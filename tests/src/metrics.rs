@@ -3,7 +3,8 @@
 //! A test says what moves in a list of [`Move`]s, does it, and lets a [`Watch`] compare. The lists
 //! are constants, so that `tests/tests/metrics/complete.rs` can find what no test moves.
 
-use crate::{PATIENCE, Server, wire};
+use crate::wire::{self, Connection, Response};
+use crate::{PATIENCE, Server};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,22 @@ pub enum Step {
 /// If the answer is not one of metrics.
 #[track_caller]
 pub fn samples(port: u16) -> Samples {
-    let text = wire::get(port, "/metrics").text();
+    read(&wire::get(port, "/metrics"))
+}
+
+/// The same on a connection that is open already, and stays so.
+///
+/// # Panics
+/// As [`samples`].
+#[track_caller]
+pub fn samples_on(connection: &mut Connection) -> Samples {
+    connection.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    read(&connection.response(false))
+}
+
+#[track_caller]
+fn read(response: &Response) -> Samples {
+    let text = response.text();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let sample = |line: &str| {
         let (name, value) = line.rsplit_once(' ')?;

@@ -92,13 +92,14 @@ fn warnings_grow_louder_and_the_doctor_tells_while_the_old_certificate_serves() 
         );
         let expected = format!("acme issuer \"pebble\": the certificate for \"ends.test\" {end}");
         assert!(log.contains(&expected), "{time}: {log}");
-        let report = doctor(&site);
+        // The line comes before the attempt that fails.
+        let report = wait_for("the failed attempt in the report", || {
+            let report = doctor(&site);
+            let failed = "the last attempt to get one failed";
+            report.contains(failed).then_some(report)
+        });
         let failed = "(connect() failed (111: Connection refused)), the next is in";
         assert!(report.contains(&format!("{of_doctor}{told}")), "{report}");
-        assert!(
-            report.contains("the last attempt to get one failed"),
-            "{report}"
-        );
         assert!(
             report.contains("it renews itself; the last attempt failed"),
             "{report}"

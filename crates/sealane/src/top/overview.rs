@@ -140,14 +140,35 @@ impl Tile {
     }
 }
 
-fn tiles(gains: &Gains) -> Vec<Tile> {
-    let tile = |title, series, colour, big, rest| Tile {
+fn tile(title: &'static str, series: Series, colour: Color, big: String, rest: String) -> Tile {
+    Tile {
         title,
         big,
         rest,
         series,
         colour,
-    };
+    }
+}
+
+fn tiles(gains: &Gains) -> Vec<Tile> {
+    let number = |name| gains.now()?.number(name, &[]);
+    let mut tiles = tiles_of_requests(gains);
+    tiles.extend(tiles_of_tls(gains));
+    tiles.push(tile(
+        "memory",
+        Series::Memory,
+        Color::Gray,
+        bytes(number("process_resident_memory_bytes")),
+        format!(
+            "{} of {} descriptors",
+            brief(number("process_open_fds")),
+            brief(number("process_max_fds")),
+        ),
+    ));
+    tiles
+}
+
+fn tiles_of_requests(gains: &Gains) -> Vec<Tile> {
     let number = |name| gains.now()?.number(name, &[]);
     let speed = |name| gains.speed(name, &[]);
     let classes = responses(gains);
@@ -156,12 +177,6 @@ fn tiles(gains: &Gains) -> Vec<Tile> {
         let all: f64 = classes.iter().sum();
         (all > 0.0).then(|| classes[5] / all)
     });
-    let done = speed("tls_handshakes");
-    let resumed = speed("tls_handshakes_resumed");
-    let recent = |share, name| gains.recent(share, name, &[]);
-    let sealed = speed("kernel_tls_connections");
-    let unsealed = gains.sum_of_speeds("kernel_tls_refused_connections", &[]);
-    let small = gains.speed("kernel_tls_refused_connections", &["small_response"]);
     vec![
         tile(
             "connections",
@@ -211,6 +226,18 @@ fn tiles(gains: &Gains) -> Vec<Tile> {
                 bytes(gains.sum_of_speeds("server_received_bytes", &[])),
             ),
         ),
+    ]
+}
+
+fn tiles_of_tls(gains: &Gains) -> Vec<Tile> {
+    let speed = |name| gains.speed(name, &[]);
+    let recent = |share, name| gains.recent(share, name, &[]);
+    let done = speed("tls_handshakes");
+    let resumed = speed("tls_handshakes_resumed");
+    let sealed = speed("kernel_tls_connections");
+    let unsealed = gains.sum_of_speeds("kernel_tls_refused_connections", &[]);
+    let small = gains.speed("kernel_tls_refused_connections", &["small_response"]);
+    vec![
         tile(
             "TLS handshakes",
             Series::Handshakes,
@@ -248,17 +275,6 @@ fn tiles(gains: &Gains) -> Vec<Tile> {
                 rate(sealed),
                 rate(small),
                 rate(unsealed.map(|all| (all - small.unwrap_or(0.0)).max(0.0))),
-            ),
-        ),
-        tile(
-            "memory",
-            Series::Memory,
-            Color::Gray,
-            bytes(number("process_resident_memory_bytes")),
-            format!(
-                "{} of {} descriptors",
-                brief(number("process_open_fds")),
-                brief(number("process_max_fds")),
             ),
         ),
     ]

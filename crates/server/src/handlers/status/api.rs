@@ -262,10 +262,13 @@ fn resolvers(snapshot: &Snapshot) -> Value {
             };
             (result.to_owned(), Value::from(counter.get()))
         });
+        // Angie looks up names of addresses, too, and has a word for results without one.
+        let results = results.chain([("other".to_owned(), Value::from(0))]);
         let members = json!({
             "queries": {
                 "name": counts.names.get(),
                 "srv": counts.services.get(),
+                "addr": 0,
             },
             "responses": Value::Object(results.collect()),
         });
