@@ -6,7 +6,7 @@
 //! | `gains.rs` | two answers: rates and recent durations |
 //! | `problems.rs` | what is wrong |
 //! | `figures.rs` | numbers as text |
-//! | `status.rs`, `status/` | `sealane status` |
+//! | `status.rs` | `sealane status` |
 //! | `certificates.rs` | `sealane certificates` |
 
 pub(crate) mod answer;
@@ -16,7 +16,7 @@ pub(crate) mod gains;
 pub(crate) mod problems;
 pub(crate) mod status;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, arguments_of_subcommand};
 use crate::certificates::fetch::{FetchError, exchange};
 use crate::journal::Journal;
 use crate::paths::Places;
@@ -37,6 +37,8 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
+/// Exit status: no server could be asked, or the arguments are wrong.
+const NOT_ASKED: u8 = 1;
 /// Where everything that is counted is, as JSON.
 const METRICS: &str = "/metrics?format=json";
 /// Longest answer; that of a thousand servers has 0.7 MB.
@@ -61,20 +63,25 @@ pub(crate) struct Target {
     socket: Option<PathBuf>,
 }
 
-/// Runs a command that prints what it has found out.
-pub(crate) fn answer_with(
-    name: &str,
-    found: impl FnOnce() -> Result<(Vec<u8>, ExitCode), String>,
+/// Runs a command that prints what it has found out for its request. `arguments` begin with the
+/// command's name.
+pub(crate) fn answer_with<T: clap::Parser>(
+    arguments: &[OsString],
+    found: impl FnOnce(&T) -> Result<(Vec<u8>, ExitCode), String>,
 ) -> ExitCode {
-    match found() {
+    let request: T = match arguments_of_subcommand(arguments, NOT_ASKED) {
+        Ok(request) => request,
+        Err(code) => return code,
+    };
+    match found(&request) {
         Ok((text, code)) => {
             // A reader that went away (`| head`) has what it wanted.
             let _ = io::stdout().write_all(&text);
             code
         }
         Err(message) => {
-            say(&format!("sealane {name}: {message}\n"));
-            ExitCode::from(status::NOT_ASKED)
+            say(&format!("{}: {message}\n", T::command().get_name()));
+            ExitCode::from(NOT_ASKED)
         }
     }
 }

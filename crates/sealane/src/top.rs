@@ -17,11 +17,8 @@ mod screen;
 mod table;
 mod tls;
 
-use crate::arguments::arguments_of_subcommand;
 use crate::running::answer::Answer;
-use crate::running::status::NOT_ASKED;
-use crate::running::{Running, Target};
-use crate::terminal::say;
+use crate::running::{Running, Target, answer_with};
 use clap::{CommandFactory, Parser};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -60,17 +57,10 @@ pub(crate) fn describe() -> clap::Command {
 
 /// Does what the command line asks for; `arguments` begin with `top`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
-    let request: Request = match arguments_of_subcommand(arguments, NOT_ASKED) {
-        Ok(request) => request,
-        Err(code) => return code,
-    };
-    match watch(&request) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            say(&format!("sealane top: {message}\n"));
-            ExitCode::from(NOT_ASKED)
-        }
-    }
+    answer_with(arguments, |request: &Request| {
+        watch(request)?;
+        Ok((Vec::new(), ExitCode::SUCCESS))
+    })
 }
 
 fn watch(request: &Request) -> Result<(), String> {

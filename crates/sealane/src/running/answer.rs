@@ -157,6 +157,11 @@ impl Sample {
         key(self.labels.iter().map(String::as_str))
     }
 
+    /// The values of its labels, for the functions that look for another sample with them.
+    pub(crate) fn label_values(&self) -> Vec<&str> {
+        self.labels.iter().map(String::as_str).collect()
+    }
+
     /// The value of a label; empty if there is none.
     pub(crate) fn label(&self, index: usize) -> &str {
         self.labels.get(index).map_or("", String::as_str)

@@ -2,9 +2,7 @@
 
 use super::answer::Answer;
 use super::figures::{count, span};
-use super::status::NOT_ASKED;
 use super::{Target, answer_with};
-use crate::arguments::arguments_of_subcommand;
 use clap::{CommandFactory, Parser};
 use sealane_sys::time;
 use serde::Serialize;
@@ -44,11 +42,7 @@ pub(crate) fn describe() -> clap::Command {
 
 /// Does what the command line asks for; `arguments` begin with `certificates`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
-    let request: Request = match arguments_of_subcommand(arguments, NOT_ASKED) {
-        Ok(request) => request,
-        Err(code) => return code,
-    };
-    answer_with("certificates", || {
+    answer_with(arguments, |request: &Request| {
         let answer = request.target.find()?.ask()?;
         let mut certificates = certificates(&answer);
         if let Some(days) = request.within {

@@ -67,11 +67,8 @@ impl Gains {
         self.before.as_ref()?;
         let samples = self.now.as_ref()?.samples(name).iter();
         let samples = samples.filter(|sample| sample.begins_with(first));
-        let gain = |labels: &[String]| {
-            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-            self.gain(name, &labels).unwrap_or(0.0)
-        };
-        Some(samples.map(|sample| gain(&sample.labels)).sum())
+        let gains = samples.filter_map(|sample| self.gain(name, &sample.label_values()));
+        Some(gains.sum())
     }
 
     /// The same for each second.
@@ -107,7 +104,7 @@ fn fade(
         let known = faded.entry(name.to_owned()).or_default();
         let mut fresh = HashMap::with_capacity(known.len());
         for sample in after.samples(name) {
-            let labels: Vec<&str> = sample.labels.iter().map(String::as_str).collect();
+            let labels = sample.label_values();
             let Some(times) = after.times(name, &labels) else {
                 continue;
             };

@@ -453,7 +453,7 @@ impl Trail {
         self.advance(now.time_s);
         for watched in WATCHED {
             for sample in watched.samples(now) {
-                let labels: Vec<&str> = sample.labels.iter().map(String::as_str).collect();
+                let labels = sample.label_values();
                 let gain = gains.gain(watched.metric, &labels).unwrap_or(0.0);
                 if gain > 0.0 {
                     let slots = self.slots.entry((watched.metric, sample.key()));

@@ -5,15 +5,12 @@ use super::figures::{brief, bytes, count, percent, seconds, span};
 use super::gains::quantile;
 use super::problems::{self, Problem};
 use super::{Target, answer_with};
-use crate::arguments::arguments_of_subcommand;
 use clap::{CommandFactory, Parser};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-/// No server could be asked, or the arguments are wrong.
-pub(crate) const NOT_ASKED: u8 = 1;
 /// Width of the first column.
 const LABEL: usize = 13;
 
@@ -39,11 +36,7 @@ pub(crate) fn describe() -> clap::Command {
 
 /// Does what the command line asks for; `arguments` begin with `status`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
-    let request: Request = match arguments_of_subcommand(arguments, NOT_ASKED) {
-        Ok(request) => request,
-        Err(code) => return code,
-    };
-    answer_with("status", || {
+    answer_with(arguments, |request: &Request| {
         let running = request.target.find()?;
         Ok(match request.json {
             true => {

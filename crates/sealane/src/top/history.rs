@@ -58,7 +58,7 @@ impl Series {
 pub(super) fn responses(gains: &Gains) -> Option<[f64; 6]> {
     let mut classes = [0.0; 6];
     for sample in gains.now()?.samples("server_responses") {
-        let labels: Vec<&str> = sample.labels.iter().map(String::as_str).collect();
+        let labels = sample.label_values();
         let digit = sample.label(1).bytes().next().unwrap_or(b'0');
         let class = classes.get_mut(usize::from(digit.saturating_sub(b'0')));
         if let Some(class) = class {

@@ -107,7 +107,7 @@ fn counters(gains: &Gains, title: &str, metrics: &[&str]) -> Vec<Line<'static>> 
             let Some(number) = sample.number().filter(|number| *number > 0.0) else {
                 continue;
             };
-            let labels: Vec<&str> = sample.labels.iter().map(String::as_str).collect();
+            let labels = sample.label_values();
             let name = match &*labels {
                 [] => metric
                     .trim_start_matches("tls_")
