@@ -3,7 +3,7 @@
 
 use sealane_tests::reload::{Reload, ask, reload};
 use sealane_tests::terminal::Terminal;
-use sealane_tests::upgrade::{Daemon, signal};
+use sealane_tests::upgrade::{Daemon, runs, signal};
 use sealane_tests::{
     Certificate, CertificateKey, Outcome, Program, Server, Site, command, sealane_binary, wait_for,
     wire,
@@ -375,6 +375,14 @@ fn top_shows_all_of_it_in_a_terminal() {
     signal(terminal.pid(), "TERM");
     terminal.wait_for("ended with 0");
     drop(terminal);
+    // A terminal that is closed takes it along, also where nobody passes HUP on.
+    for command_line in [line.clone(), format!("trap '' HUP; {line}")] {
+        let terminal = Terminal::run(&site, 80, 24, &command_line);
+        terminal.wait_for("problems");
+        let pid = terminal.pid();
+        drop(terminal);
+        wait_for("the end of sealane top", || (!runs(pid)).then_some(()));
+    }
     // It says why it cannot begin.
     let line = format!("{} top --socket /nonexistent", sealane_binary().display());
     let terminal = Terminal::run(&site, 120, 20, &line);

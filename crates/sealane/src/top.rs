@@ -24,9 +24,11 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::Screen;
 use sealane_log::OsError;
+use sealane_sys::poll;
 use sealane_sys::signal::{Signal, SignalQueue};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -73,8 +75,9 @@ fn watch(request: &Request) -> Result<(), String> {
     let mut screen = Screen::new(Duration::from_secs(request.delay.into()));
     screen.take(Ok(first), Duration::ZERO);
     let failed = |error: io::Error| format!("the terminal cannot be used ({})", OsError(&error));
-    // Whatever ends this, the terminal is given back.
-    let signals = SignalQueue::open(&[Signal::Term, Signal::Int, Signal::Quit, Signal::Hup]);
+    // Whatever ends this, the terminal is given back. HUP says that it has gone: there is nothing to
+    // give back, and the process simply ends.
+    let signals = SignalQueue::open(&[Signal::Term, Signal::Int, Signal::Quit]);
     let signals = signals.map_err(failed)?;
     let asker = Asker::start(running)?;
     let mut terminal = ratatui::try_init().map_err(failed)?;
@@ -94,12 +97,18 @@ fn follow(
     let mut answered = Instant::now();
     let mut is_asking = false;
     let mut is_outdated = true;
+    let keyboard = io::stdin();
     while !screen.is_over() && signals.next()?.is_none() {
         if is_outdated {
             terminal.draw(|frame| screen.draw(frame))?;
             is_outdated = false;
         }
-        if event::poll(POLL)? {
+        poll::wait_readable(&[keyboard.as_fd(), signals.as_fd()], Some(POLL))?;
+        // A terminal that was closed is none any more, and crossterm would read from it for ever.
+        if !keyboard.is_terminal() {
+            break;
+        }
+        while event::poll(Duration::ZERO)? {
             is_outdated = true;
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => screen.press(key),
