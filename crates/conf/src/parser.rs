@@ -62,16 +62,7 @@ pub(crate) fn parse_within(
     loader: &mut dyn Loader,
     limits: &Limits,
 ) -> Result<Config, Failure> {
-    let mut parser = Parser::new(options, loader, limits);
-    let result = parser.run();
-    let Parser { build, sources, .. } = parser;
-    let config = match result {
-        Ok(()) => merge::finish(build, sources)?,
-        Err(error) => {
-            let warnings = build.warnings;
-            return Err(Failure { warnings, error });
-        }
-    };
+    let config = Parser::new(options, loader, limits).parse()?;
     match options.adds_control_server {
         true => merge::control::add_server(config, options),
         false => Ok(config),
@@ -88,15 +79,7 @@ pub(crate) fn parse_own(
     let mut files = MemoryLoader::new().with(&options.conf_path, text);
     let mut parser = Parser::new(options, &mut files, &Limits::DEFAULT);
     parser.build.main.error_logs = logs.to_vec();
-    let result = parser.run();
-    let Parser { build, sources, .. } = parser;
-    match result {
-        Ok(()) => merge::finish(build, sources),
-        Err(error) => {
-            let warnings = build.warnings;
-            Err(Failure { warnings, error })
-        }
-    }
+    parser.parse()
 }
 
 /// [`crate::survey::survey`].
@@ -197,6 +180,16 @@ impl<'a> Parser<'a> {
             block_depth: 0,
             opened: "",
             notes: None,
+        }
+    }
+
+    fn parse(mut self) -> Result<Config, Failure> {
+        match self.run() {
+            Ok(()) => merge::finish(self.build, self.sources),
+            Err(error) => Err(Failure {
+                warnings: self.build.warnings,
+                error,
+            }),
         }
     }
 
