@@ -116,12 +116,7 @@ impl<I: ?Sized> Row<I> {
         help: &'static str,
         read: fn(&I) -> u64,
     ) -> Row<I> {
-        Row {
-            name,
-            help,
-            unit: None,
-            read: Read::Counter(read),
-        }
+        Row::of(name, help, None, Read::Counter(read))
     }
 
     /// Bytes, of which there are ever more.
@@ -130,12 +125,7 @@ impl<I: ?Sized> Row<I> {
         help: &'static str,
         read: fn(&I) -> u64,
     ) -> Row<I> {
-        Row {
-            name,
-            help,
-            unit: Some(Unit::Bytes),
-            read: Read::Counter(read),
-        }
+        Row::of(name, help, Some(Unit::Bytes), Read::Counter(read))
     }
 
     /// A number that also falls, where the thing has it.
@@ -144,12 +134,7 @@ impl<I: ?Sized> Row<I> {
         help: &'static str,
         read: fn(&I) -> Option<u64>,
     ) -> Row<I> {
-        Row {
-            name,
-            help,
-            unit: None,
-            read: Read::Gauge(read),
-        }
+        Row::of(name, help, None, Read::Gauge(read))
     }
 
     /// Bytes, of which there may be fewer later.
@@ -158,12 +143,7 @@ impl<I: ?Sized> Row<I> {
         help: &'static str,
         read: fn(&I) -> Option<u64>,
     ) -> Row<I> {
-        Row {
-            name,
-            help,
-            unit: Some(Unit::Bytes),
-            read: Read::Gauge(read),
-        }
+        Row::of(name, help, Some(Unit::Bytes), Read::Gauge(read))
     }
 
     /// Durations, if there were any.
@@ -172,11 +152,20 @@ impl<I: ?Sized> Row<I> {
         help: &'static str,
         read: fn(&I) -> HistogramValues,
     ) -> Row<I> {
+        Row::of(name, help, Some(Unit::Seconds), Read::Times(read))
+    }
+
+    const fn of(
+        name: &'static str,
+        help: &'static str,
+        unit: Option<Unit>,
+        read: Read<I>,
+    ) -> Row<I> {
         Row {
             name,
             help,
-            unit: Some(Unit::Seconds),
-            read: Read::Times(read),
+            unit,
+            read,
         }
     }
 }

@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// About as many bytes are reserved for a line, beside its name and labels.
 const LINE_BYTES: usize = 48;
+/// Why text can be written.
+const WRITABLE: &str = "writing to a string does not fail";
 
 impl Families<'_> {
     /// OpenMetrics' text format.
@@ -26,10 +28,13 @@ impl Families<'_> {
     /// Never: a string can always be written to.
     pub fn text(self) -> String {
         let mut text = String::with_capacity(self.present().map(room).sum());
-        let families = self.into_present().map(Exposed::of).collect();
-        let mut registry = Registry::with_prefix(PREFIX);
-        registry.register_collector(Box::new(Exposition(families)));
-        text::encode(&mut text, &registry).expect("writing to a string does not fail");
+        // One at a time, so that each uses the memory of the one before.
+        for family in self.into_present() {
+            let mut registry = Registry::with_prefix(PREFIX);
+            registry.register_collector(Box::new(Exposed::of(family)));
+            text::encode_registry(&mut text, &registry).expect(WRITABLE);
+        }
+        text::encode_eof(&mut text).expect(WRITABLE);
         text
     }
 
@@ -83,11 +88,7 @@ fn room(family: &Family<'_>) -> usize {
     4 * name + family.help.len() + 64 + samples.sum::<usize>()
 }
 
-/// All metrics, as the library takes them: it wants nothing that is borrowed.
-#[derive(Debug)]
-struct Exposition(Vec<Exposed>);
-
-/// One metric with its samples.
+/// One metric with its samples, as the library takes it: it wants nothing that is borrowed.
 #[derive(Debug)]
 struct Exposed {
     name: &'static str,
@@ -122,27 +123,24 @@ impl Exposed {
     }
 }
 
-impl Collector for Exposition {
+impl Collector for Exposed {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for family in &self.0 {
-            let kind = match family.kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-                Kind::Histogram => MetricType::Histogram,
-            };
-            let unit = family.unit.as_ref();
-            let mut metric = encoder.encode_descriptor(family.name, family.help, unit, kind)?;
-            if let ([], [(_, value)]) = (family.labels, &family.samples[..]) {
-                encode(value, family.kind, metric)?;
-                continue;
-            }
-            for (labels, value) in &family.samples {
-                let labels = family.labels.iter().zip(labels);
-                let labels: SmallVec<[(&str, &str); 3]> =
-                    labels.map(|(name, value)| (*name, &**value)).collect();
-                let labels = &labels[..];
-                encode(value, family.kind, metric.encode_family(&labels)?)?;
-            }
+        let kind = match self.kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
+        };
+        let unit = self.unit.as_ref();
+        let mut metric = encoder.encode_descriptor(self.name, self.help, unit, kind)?;
+        if let ([], [(_, value)]) = (self.labels, &self.samples[..]) {
+            return encode(value, self.kind, metric);
+        }
+        for (labels, value) in &self.samples {
+            let labels = self.labels.iter().zip(labels);
+            let labels: SmallVec<[(&str, &str); 3]> =
+                labels.map(|(name, value)| (*name, &**value)).collect();
+            let labels = &labels[..];
+            encode(value, self.kind, metric.encode_family(&labels)?)?;
         }
         Ok(())
     }
