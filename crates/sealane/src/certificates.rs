@@ -35,6 +35,11 @@ use tokio::sync::{Semaphore, mpsc};
 /// Name of the thread, for `ps` and the log.
 const THREAD_NAME: &str = "certificates";
 
+/// Days before the end of a certificate when it is warned of; `console` has these limits, too.
+pub(crate) const ENDS_SOON_DAYS: u8 = 14;
+/// The same when the warning grows louder.
+pub(crate) const ENDS_VERY_SOON_DAYS: u8 = 3;
+
 /// Responders that are asked at the same time.
 const MAX_ASKED_AT_ONCE: usize = 16;
 

@@ -75,8 +75,8 @@ fn watch(request: &Request) -> Result<(), String> {
     let mut screen = Screen::new(Duration::from_secs(request.delay.into()));
     screen.take(Ok(first), Duration::ZERO);
     let failed = |error: io::Error| format!("the terminal cannot be used ({})", OsError(&error));
-    // Whatever ends this, the terminal is given back. HUP says that it has gone: there is nothing to
-    // give back, and the process simply ends.
+    // Whatever ends this, the terminal is given back. HUP says that it has gone: there is nothing
+    // to give back, and the process simply ends.
     let signals = SignalQueue::open(&[Signal::Term, Signal::Int, Signal::Quit]);
     let signals = signals.map_err(failed)?;
     let asker = Asker::start(running)?;

@@ -5,15 +5,15 @@
 //! `console`, too. Certificates of ACME servers have a keeper who knows more about them.
 
 use super::Master;
+use crate::certificates::{ENDS_SOON_DAYS, ENDS_VERY_SOON_DAYS};
 use crate::journal::{Journal, note};
 use sealane_server::Snapshot;
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const DAY_S: i64 = 24 * 3600;
-/// When a certificate is said to end, the first time and then louder.
-const SOON_S: i64 = 14 * DAY_S;
-const VERY_SOON_S: i64 = 3 * DAY_S;
+const SOON_S: i64 = ENDS_SOON_DAYS as i64 * DAY_S;
+const VERY_SOON_S: i64 = ENDS_VERY_SOON_DAYS as i64 * DAY_S;
 /// The longest time between two looks: somebody may set the clock.
 const MAX_WAIT_S: i64 = 3600;
 

@@ -3,6 +3,7 @@
 use super::answer::{Answer, Sample};
 use super::figures::{UNKNOWN, count, plural, span};
 use super::gains::Gains;
+use crate::certificates::{ENDS_SOON_DAYS, ENDS_VERY_SOON_DAYS};
 use std::collections::{BTreeMap, HashMap};
 
 /// How far back is recent.
@@ -62,15 +63,16 @@ pub(crate) fn standing(answer: &Answer) -> Vec<Problem> {
 
 fn certificates(answer: &Answer, found: &mut Vec<Problem>) {
     let days = |sample: &Sample| (sample.number().unwrap_or(f64::MAX) - answer.time_s) / DAY_S;
+    let (soon, very_soon) = (ENDS_SOON_DAYS.into(), ENDS_VERY_SOON_DAYS.into());
     for (level, low, high, what) in [
         (
             Level::Bad,
             f64::NEG_INFINITY,
             0.0,
-            "has ended, and clients refuse it",
+            "has ended, and clients refuse it".to_owned(),
         ),
-        (Level::Bad, 0.0, 3.0, "ends within 3 days"),
-        (Level::Warn, 3.0, 14.0, "ends within 14 days"),
+        (Level::Bad, 0.0, very_soon, within(ENDS_VERY_SOON_DAYS)),
+        (Level::Warn, very_soon, soon, within(ENDS_SOON_DAYS)),
     ] {
         // A certificate of several servers is one certificate.
         let mut ending = BTreeMap::new();
@@ -90,6 +92,10 @@ fn certificates(answer: &Answer, found: &mut Vec<Problem>) {
             });
         }
     }
+}
+
+fn within(days: u8) -> String {
+    format!("ends within {days} days")
 }
 
 fn staples(answer: &Answer, found: &mut Vec<Problem>) {

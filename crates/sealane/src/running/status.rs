@@ -51,8 +51,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
 
 /// The server in a few lines.
 fn text(answer: &Answer) -> String {
-    let mut text = head(answer);
-    text.push('\n');
+    let mut text = head(answer) + "\n\n";
     for (label, lines) in [
         ("connections", connections(answer)),
         ("requests", requests(answer)),
@@ -99,7 +98,7 @@ pub(crate) fn head(answer: &Answer) -> String {
     let since = |name| Some(answer.time_s - answer.number(name, &[])?);
     let threads = answer.number("worker_threads", &[]).unwrap_or(0.0);
     format!(
-        "Sealane {version} with {library}, up {}, configuration loaded {} ago, {} worker {}\n",
+        "Sealane {version} with {library}, up {}, configuration loaded {} ago, {} worker {}",
         span(since("start_time_seconds")),
         span(since("configuration_load_time_seconds")),
         count(threads),

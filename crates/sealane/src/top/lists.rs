@@ -1,16 +1,13 @@
 //! What is in the tables: servers, locations, upstreams, caches, limits, certificates.
 
 use super::table::{Cell, Column, Tone};
+use crate::certificates::{ENDS_SOON_DAYS, ENDS_VERY_SOON_DAYS};
 use crate::running::answer::{Answer, Sample};
 use crate::running::certificates::{self, date};
 use crate::running::figures::{brief, bytes, percent, rate, seconds};
 use crate::running::gains::Gains;
 use crate::running::problems::states_of_peers;
 use crate::running::status::hit_ratio;
-
-/// Days before the end of a certificate when it turns yellow, and red.
-const ENDS_SOON: f64 = 14.0;
-const ENDS_VERY_SOON: f64 = 3.0;
 
 const fn column(title: &'static str, width: u16) -> Column {
     Column { title, width }
@@ -199,8 +196,8 @@ pub(super) fn certificates(gains: &Gains) -> Vec<Vec<Cell>> {
     let rows = certificates.map(|certificate| {
         let left = certificate.days_left;
         let tone = match left {
-            _ if left < ENDS_VERY_SOON => Tone::Bad,
-            _ if left < ENDS_SOON => Tone::Warn,
+            _ if left < ENDS_VERY_SOON_DAYS.into() => Tone::Bad,
+            _ if left < ENDS_SOON_DAYS.into() => Tone::Warn,
             _ => Tone::Plain,
         };
         let days = |days: Option<f64>| match days {

@@ -273,8 +273,7 @@ impl Screen {
             );
             return Line::styled(text, Tone::Bad.style());
         }
-        let text = self.gains.now().map(head).unwrap_or_default();
-        Line::raw(text.trim_end().to_owned())
+        Line::raw(self.gains.now().map(head).unwrap_or_default())
     }
 
     fn foot(&self) -> Line<'static> {
