@@ -5,7 +5,7 @@
 #
 #   curl wget openssl   clients; openssl also makes the certificates of each test
 #   chromium            the browser, run headless
-#   nodejs npm          drive the browser (tests/clients/console; a Node 18 or newer on the PATH will do)
+#   nodejs npm          drive the browser (tests/clients/pages; a Node 18 or newer on the PATH will do)
 #   golang-go           builds tests/clients/go (a Go already on the PATH will do; with one older than 1.24
 #                       the tests of ACME, of traces and of Encrypted Client Hello are left out)
 #   nginx-light         the server that differential tests compare with

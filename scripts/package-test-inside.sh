@@ -81,6 +81,26 @@ wait_until "a file of the cache" test -n "$(find /var/cache/sealane/one -type f)
 if grep -E '\[(warn|error|crit|alert|emerg)\]' /var/log/sealane/error.log; then die "there are complaints"; fi
 say "the unit serves within its sandbox"
 
+# --- the journal: lines with the fields that docs/tracing.md lists
+cat >/etc/sealane/conf.d/journal.conf <<'END'
+server {
+    listen 127.0.0.1:8081;
+    error_log stderr;
+    root /var/www/data;
+}
+END
+systemctl reload sealane
+wait_until "the reload" curl --silent --output /dev/null http://127.0.0.1:8081/missing
+in_journal() {
+  journalctl --unit sealane --output json --no-pager SEALANE_CLIENT=127.0.0.1 PRIORITY=3 |
+    grep --fixed-strings '"SEALANE_REQUEST":"GET /missing HTTP/1.1"' >/packages/journal
+}
+wait_until "a line of the journal with its fields" in_journal
+for field in '"SYSLOG_IDENTIFIER":"sealane"' '"SEALANE_HOST":"127.0.0.1:8081"' '"TID":"' '"SEALANE_CONNECTION":"'; do
+  grep --quiet --fixed-strings "$field" /packages/journal || die "the journal lacks $field: $(cat /packages/journal)"
+done
+say "the journal has the error log with its fields"
+
 # --- an upgrade under load: the unit stays active
 load 10s & loading=$!
 sleep 2

@@ -31,10 +31,10 @@ pub fn browse(site: &Site, url: &str) -> String {
         .text()
 }
 
-/// Runs the client of `tests/clients/console`, which looks at the page of `console`. Its modules
+/// Runs the client of `tests/clients/pages`, which looks at the page of `console`. Its modules
 /// are installed at its first use; their checksums are in the repository.
 #[track_caller]
-pub fn console_client(arguments: &[&str]) -> Outcome {
+pub fn page_client(arguments: &[&str]) -> Outcome {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let script = DIRECTORY.get_or_init(install).join("client.mjs");
     let script = script.display().to_string();
@@ -47,13 +47,13 @@ fn install() -> PathBuf {
         .ancestors()
         .nth(2)
         .expect("a test lies in TARGET/PROFILE/deps");
-    let source = repository().join("tests/clients/console");
-    let directory = profile.join("console-client");
+    let source = repository().join("tests/clients/pages");
+    let directory = profile.join("page-client");
     let read = |path: &Path| std::fs::read(path).ok();
     let lock = "package-lock.json";
     if read(&directory.join(lock)) != read(&source.join(lock)) {
         // Renamed when it is complete.
-        let new = profile.join(format!("console-client.{}", std::process::id()));
+        let new = profile.join(format!("page-client.{}", std::process::id()));
         std::fs::create_dir_all(&new).expect("the target directory is writable");
         for name in ["package.json", lock] {
             std::fs::copy(source.join(name), new.join(name)).expect("copying a file");

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sealane_tests::{Site, command, nginx_binary, repository, sealane_binary};
+use sealane_tests::{Site, command, nginx_binary, page_client, repository, sealane_binary};
 use serde_json::Value;
 
 /// Runs `sealane bench` briefly and returns what it writes as JSON.
@@ -249,9 +249,14 @@ fn a_report_shows_servers_and_what_has_failed() {
 
     let saved = site.path("page.json").display().to_string();
     let again = site.path("again.html").display().to_string();
+    let chart = site.path("chart.svg").display().to_string();
     let arguments = ["bench", "report", "--from", &saved, "--output", &again];
+    let arguments = [&arguments[..], &["--chart", &chart]].concat();
     command(&sealane_binary().display().to_string(), &arguments, b"").success();
-    assert_eq!(fs::read_to_string(again).expect("a page"), page);
+    assert_eq!(fs::read_to_string(&again).expect("a page"), page);
+
+    let urls = [again, chart].map(|path| format!("file://{path}"));
+    page_client(&["report", &urls[0], &urls[1]]).success();
 }
 
 #[test]

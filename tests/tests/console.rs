@@ -1,7 +1,7 @@
 //! `console`: the page in Chromium, with the numbers of a server that is at work.
 
 use sealane_tests::load::Load;
-use sealane_tests::{Certificate, CertificateKey, Server, Site, command, console_client, wire};
+use sealane_tests::{Certificate, CertificateKey, Server, Site, command, page_client, wire};
 use std::fmt::Write;
 
 fn site() -> Site {
@@ -35,7 +35,7 @@ fn url(server: &Server<'_>) -> String {
 #[track_caller]
 fn look(scenario: &str, server: &Server<'_>, more: &[&str]) {
     let url = url(server);
-    let outcome = console_client(&[&[scenario, &url], more].concat());
+    let outcome = page_client(&[&[scenario, &url], more].concat());
     assert_eq!(outcome.success().text(), "good\n");
 }
 

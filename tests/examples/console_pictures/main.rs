@@ -4,7 +4,7 @@
 //! A server with a little of everything is at work for that long, for clients that come and go.
 
 use sealane_tests::load::Load;
-use sealane_tests::{Certificate, CertificateKey, Server, Site, console_client};
+use sealane_tests::{Certificate, CertificateKey, Server, Site, page_client};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn main() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| work(&site, &server, &done));
-        let outcome = console_client(&["pictures", &url, &directory, &seconds]);
+        let outcome = page_client(&["pictures", &url, &directory, &seconds]);
         done.store(true, Ordering::Relaxed);
         print!("{}", outcome.success().text());
     });

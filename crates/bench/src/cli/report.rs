@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use super::{QUICK_MEASUREMENT, QUICK_ROUNDS, seconds, set_kind};
 use crate::{
     Error, Server,
-    report::{Chapter, Run, json_path, page_of},
+    report::{Chapter, Pages, Run, json_path},
     testbed::Precedence,
 };
 
@@ -45,6 +45,9 @@ pub(super) struct ReportArgs {
     /// The page; its measurements are saved beside it, with the ending .json
     #[arg(long, value_name = "FILE", default_value = "sealane-report.html")]
     output: PathBuf,
+    /// Also write the chart at a glance, as an SVG of its own
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
     /// Measure nothing: make the page of measurements that were saved
     #[arg(long, value_name = "FILE", conflicts_with_all = ["chapters", "sealane", "peers", "kinds", "quick"])]
     from: Option<PathBuf>,
@@ -94,16 +97,14 @@ impl ValueEnum for Part {
 impl ReportArgs {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         if let Some(file) = &self.from {
-            write(&self.output, &page_of(file)?)?;
-            eprintln!("{}", self.output.display());
+            self.write(&Pages::of_file(file)?)?;
             return Ok(ExitCode::SUCCESS);
         }
         let _precedence = self.nice.map(Precedence::take).transpose()?;
         let made = self.report()?.make()?;
-        let json = json_path(&self.output);
-        write(&self.output, &made.page)?;
-        write(&json, &made.json)?;
-        eprintln!("{}\n{}", self.output.display(), json.display());
+        // The measurements first: everything else can be made again.
+        write(&json_path(&self.output), &made.json)?;
+        self.write(&made.pages)?;
         Ok(match (made.is_interrupted, made.failures) {
             (true, _) => ExitCode::from(INTERRUPTED),
             (false, 0) => ExitCode::SUCCESS,
@@ -112,6 +113,19 @@ impl ReportArgs {
                 ExitCode::FAILURE
             }
         })
+    }
+
+    fn write(&self, pages: &Pages) -> Result<(), Error> {
+        write(&self.output, &pages.page)?;
+        match (&self.chart, &pages.chart) {
+            (None, _) => Ok(()),
+            (Some(file), Some(chart)) => write(file, chart),
+            (Some(_), None) => Err(Error::Usage(
+                "there is no chart: it compares Sealane with another server, which --peer names, in \
+                 what was measured of both"
+                    .into(),
+            )),
+        }
     }
 
     /// What is to be measured.
@@ -209,8 +223,12 @@ fn cache_directory() -> Result<PathBuf, Error> {
     Ok(work)
 }
 
+/// Writes a file and says so.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::io(format!("write {}", path.display()), source))
+    fs::write(path, text)
+        .map_err(|source| Error::io(format!("write {}", path.display()), source))?;
+    eprintln!("{}", path.display());
+    Ok(())
 }
 
 #[cfg(test)]

@@ -14,6 +14,15 @@ const LABEL: u32 = 18;
 const BAR: u32 = 12;
 const GAP: u32 = 8;
 
+/// Of a picture: its width, the space around what it shows, and the lines above the bars.
+const WIDTH: u32 = 800;
+const MARGIN: u32 = 24;
+const TITLE: u32 = 24;
+const LEGEND: u32 = 22;
+
+/// The colours and letters of charts.
+pub(super) const STYLE: &str = include_str!("chart.css");
+
 /// Adds a chart. `name` is unique on the page.
 pub(super) fn draw(output: &mut String, chart: &Chart, name: &str) {
     let _ = writeln!(
@@ -22,16 +31,61 @@ pub(super) fn draw(output: &mut String, chart: &Chart, name: &str) {
         escaped(&chart.title)
     );
     let _ = writeln!(output, "<p class=\"legend\">{}</p>", escaped(&chart.legend));
-    let bars = chart.groups.iter().map(|(_, bars)| bars.len() as u32);
-    let height: u32 = bars.map(|count| GROUP + count * (LABEL + BAR + GAP)).sum();
     let _ = writeln!(
         output,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"100%\" height=\"{height}\" \
-         aria-labelledby=\"{name}-title {name}-text\">\n<title id=\"{name}-title\">{}</title>\n\
-         <desc id=\"{name}-text\">{}</desc>",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"100%\" height=\"{}\" \
+         aria-labelledby=\"{name}-title {name}-text\">",
+        height(chart)
+    );
+    draw_names(output, chart, name);
+    draw_groups(output, chart);
+    output.push_str("</svg>\n</figure>\n");
+}
+
+/// A chart as a file of its own, for pages that show pictures.
+pub(super) fn picture(chart: &Chart) -> String {
+    let top = MARGIN + TITLE + LEGEND;
+    let whole = top + height(chart) + MARGIN;
+    let mut output = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 {WIDTH} {whole}\" \
+         width=\"{WIDTH}\" height=\"{whole}\" aria-labelledby=\"chart-title chart-text\">\n"
+    );
+    draw_names(&mut output, chart, "chart");
+    let _ = writeln!(
+        output,
+        "<style>\n{STYLE}</style>\n\
+         <rect class=\"paper\" width=\"{WIDTH}\" height=\"{whole}\" rx=\"8\"/>\n\
+         <text class=\"title\" x=\"{MARGIN}\" y=\"{}\">{}</text>\n\
+         <text class=\"range\" x=\"{MARGIN}\" y=\"{}\">{}</text>\n\
+         <svg x=\"{MARGIN}\" y=\"{top}\" width=\"{}\" height=\"{}\">",
+        MARGIN + TITLE - 8,
+        escaped(&chart.title),
+        MARGIN + TITLE + LEGEND - 8,
+        escaped(&chart.legend),
+        WIDTH - 2 * MARGIN,
+        height(chart)
+    );
+    draw_groups(&mut output, chart);
+    output.push_str("</svg>\n</svg>\n");
+    output
+}
+
+fn height(chart: &Chart) -> u32 {
+    let bars = chart.groups.iter().map(|(_, bars)| bars.len() as u32);
+    bars.map(|count| GROUP + count * (LABEL + BAR + GAP)).sum()
+}
+
+/// What a chart is called, and what it says to those who cannot see it.
+fn draw_names(output: &mut String, chart: &Chart, name: &str) {
+    let _ = writeln!(
+        output,
+        "<title id=\"{name}-title\">{}</title>\n<desc id=\"{name}-text\">{}</desc>",
         escaped(&chart.title),
         escaped(&description(chart))
     );
+}
+
+fn draw_groups(output: &mut String, chart: &Chart) {
     let longest = longest(chart);
     let mut top = 0;
     for (title, bars) in &chart.groups {
@@ -47,14 +101,15 @@ pub(super) fn draw(output: &mut String, chart: &Chart, name: &str) {
             top += LABEL + BAR + GAP;
         }
     }
-    output.push_str("</svg>\n</figure>\n");
 }
 
-/// The largest figure of a chart, which is as long as the chart is wide.
+/// The figure that is as long as the chart is wide.
 fn longest(chart: &Chart) -> f64 {
     let bars = chart.groups.iter().flat_map(|(_, bars)| bars);
     let figures = bars.filter_map(|bar| bar.value.as_ref().ok());
-    let longest = figures.map(|summary| summary.max).fold(0.0, f64::max);
+    let longest = figures
+        .map(|summary| summary.max)
+        .fold(chart.whole.unwrap_or(0.0), f64::max);
     if longest > 0.0 { longest } else { 1.0 }
 }
 
@@ -88,6 +143,13 @@ fn draw_bar(output: &mut String, chart: &Chart, bar: &Bar, top: u32, longest: f6
     let share = |value: f64| (value / longest * 100.0).clamp(0.0, 100.0);
     let class = class_of(bar.colour);
     let top = top + LABEL;
+    if let Some(whole) = chart.whole {
+        let _ = writeln!(
+            output,
+            "<rect class=\"none\" x=\"0\" y=\"{top}\" width=\"{:.2}%\" height=\"{BAR}\"/>",
+            share(whole)
+        );
+    }
     let whole = share(summary.median);
     let user = whole * (1.0 - bar.system_share.unwrap_or(0.0));
     let _ = writeln!(
@@ -158,6 +220,7 @@ mod tests {
             legend: "Shorter is better.".into(),
             groups: vec![("group".into(), bars)],
             format: |value| format!("{value:.1}"),
+            whole: None,
         };
         let mut output = String::new();
         draw(&mut output, &chart, "c1");

@@ -6,6 +6,7 @@
 //! | `progress.rs` | progress, time left, and the end by a signal |
 //! | `saved.rs` | the measurements as JSON, from which the page can be made again |
 //! | `published.rs` | the published tables |
+//! | `overview.rs` | everything at a glance |
 //! | `chapters/` | what each chapter says: claims, charts, tables |
 //! | `section.rs` | what those are |
 //! | `page.rs`, `markup.rs`, `chart.rs`, `style.css` | the page as HTML, its charts as SVG |
@@ -13,6 +14,7 @@
 mod chapters;
 mod chart;
 mod markup;
+mod overview;
 mod page;
 mod progress;
 mod published;
@@ -83,9 +85,26 @@ impl Chapter {
     }
 }
 
-/// The page of measurements that were saved.
-pub(crate) fn page_of(file: &Path) -> Result<String, Error> {
-    Ok(page::render(&Saved::read(file)?))
+/// What is made of measurements.
+pub(crate) struct Pages {
+    /// The page.
+    pub(crate) page: String,
+    /// Its chart at a glance as an SVG, if there is one.
+    pub(crate) chart: Option<String>,
+}
+
+impl Pages {
+    /// Those of measurements that were saved.
+    pub(crate) fn of_file(file: &Path) -> Result<Pages, Error> {
+        Ok(Pages::of(&Saved::read(file)?))
+    }
+
+    fn of(saved: &Saved) -> Pages {
+        Pages {
+            page: page::render(saved),
+            chart: overview::chart(saved).as_ref().map(chart::picture),
+        }
+    }
 }
 
 /// Where the measurements of a page are saved: beside it.

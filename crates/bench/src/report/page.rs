@@ -8,6 +8,7 @@ use crate::{
         chapters::{factor_text, section},
         chart,
         markup::{element, escaped},
+        overview,
         saved::{Measured, Recorded, Saved},
         section::{Cell, Claim, Judgement, Section, TOLERANCE, Table},
     },
@@ -23,9 +24,17 @@ pub(super) fn render(saved: &Saved) -> String {
          <title>Sealane, measured on this machine</title>\n<style>\n",
     );
     page += include_str!("style.css");
+    page += chart::STYLE;
     page += "</style>\n</head>\n<body>\n";
-    header(&mut page, saved);
+    let overview = overview::chart(saved);
+    header(&mut page, saved, overview.is_some());
     page += "<main>\n";
+    if let Some(overview) = &overview {
+        page += "<section id=\"overview\" aria-labelledby=\"overview-heading\">\n";
+        element(&mut page, "h2", "id=\"overview-heading\"", "At a glance");
+        chart::draw(&mut page, overview, "overview-chart");
+        page += "</section>\n";
+    }
     for measured in &saved.chapters {
         chapter(&mut page, saved, measured);
     }
@@ -34,7 +43,7 @@ pub(super) fn render(saved: &Saved) -> String {
     page
 }
 
-fn header(page: &mut String, saved: &Saved) {
+fn header(page: &mut String, saved: &Saved, has_overview: bool) {
     page.push_str("<header>\n");
     element(
         page,
@@ -61,6 +70,9 @@ fn header(page: &mut String, saved: &Saved) {
     }
     facts(page, saved);
     page.push_str("<nav aria-label=\"Chapters\"><ul>\n");
+    if has_overview {
+        page.push_str("<li><a href=\"#overview\">At a glance</a></li>\n");
+    }
     for measured in &saved.chapters {
         let (name, title) = (measured.chapter.name(), measured.chapter.title());
         let _ = writeln!(page, "<li><a href=\"#{name}\">{}</a></li>", escaped(title));

@@ -10,7 +10,7 @@ use crate::{
     Error, Kind, Server,
     compare::{Comparison, Turns},
     report::{
-        Chapter, page,
+        Chapter, Pages,
         progress::Progress,
         saved::{Measured, Recorded, SCHEMA, Saved},
     },
@@ -35,7 +35,7 @@ pub(crate) struct Run {
 
 /// A report that was made.
 pub(crate) struct Made {
-    pub(crate) page: String,
+    pub(crate) pages: Pages,
     pub(crate) json: String,
     pub(crate) is_interrupted: bool,
     /// How many measurements have failed.
@@ -121,7 +121,7 @@ impl Run {
             chapters,
         };
         Ok(Made {
-            page: page::render(&saved),
+            pages: Pages::of(&saved),
             json: saved.json(),
             is_interrupted,
             failures: progress.failures(),

@@ -125,8 +125,12 @@ pub(super) struct Chart {
     pub(super) title: String,
     /// What the bars are, and which ones are better.
     pub(super) legend: String,
+    /// Titles with their bars.
     pub(super) groups: Vec<(String, Vec<Bar>)>,
     pub(super) format: fn(f64) -> String,
+    /// The figure that is as long as the chart is wide, unless there is a larger one; without it,
+    /// the largest one is.
+    pub(super) whole: Option<f64>,
 }
 
 #[derive(Debug)]

@@ -263,11 +263,11 @@ fn more_workers_are_compared_with_one() {
     );
 }
 
-#[test]
-fn a_storm_shows_the_bystander() {
+/// A storm with RSA-2048 in which the established connection fares four times as well with Sealane.
+fn storm() -> Value {
     let latency =
         |p99: f64| json!({ "p50_ms": p99 / 2.0, "p99_ms": p99, "max_ms": p99, "count": 9 });
-    let storm = |p99: f64, rate: f64| {
+    let measured = |p99: f64, rate: f64| {
         json!({
             "alone": latency(0.1), "probe": latency(p99), "probe_delay": latency(0.0),
             "is_real_time": false, "connections": 100, "connections_per_s": rate,
@@ -277,7 +277,7 @@ fn a_storm_shows_the_bystander() {
         })
     };
     let whole = saved(&json!([]));
-    let page = page(json!({
+    json!({
         "chapter": "storm", "command": "sealane-bench report storm", "outcome": { "storm": {
             "machine": whole.machine, "servers": whole.servers, "clients": 64, "interval_ms": 2.0,
             "seconds": 1.0, "rounds": 1, "quick": false,
@@ -288,11 +288,16 @@ fn a_storm_shows_the_bystander() {
                     "new_connection_p99_ratio": 1.3, "rate_ratio": 1.0,
                 },
                 "server_cpus": [1], "generator_cpus": [0],
-                "measurements": [[storm(0.25, 5000.0)], [storm(1.0, 2500.0)]],
+                "measurements": [[measured(0.25, 5000.0)], [measured(1.0, 2500.0)]],
                 "failures": [null, null],
             }],
         }},
-    }));
+    })
+}
+
+#[test]
+fn a_storm_shows_the_bystander() {
+    let page = page(storm());
     assert!(
         page.contains("against nginx: 4.00 (4.00–4.00) × measured"),
         "{page}"
@@ -305,6 +310,49 @@ fn a_storm_shows_the_bystander() {
         page.contains("2 %; the probe had no real-time priority"),
         "{page}"
     );
+}
+
+#[test]
+fn the_overview_has_a_line_for_what_was_measured() {
+    let names = ["sealane", "nginx"];
+    let sessions = [case(
+        "tls13-1k",
+        &[rounds(&[7.0, 8.0]), rounds(&[10.0, 10.0])],
+    )];
+    let mut failed = case("tls13-idle", &[rounds(&[4.0]), rounds(&[20.0])]);
+    failed["failures"][1] = json!("it did not start");
+    let whole = saved(&json!([
+        comparison("s3", &names, &sessions),
+        storm(),
+        comparison("memory", &names, &[failed]),
+    ]));
+    let page = page::render(&whole);
+    assert_well_formed(&page);
+    for expected in [
+        "<a href=\"#overview\">At a glance</a>",
+        ">Of nginx 1.31.5, OpenSSL 4.0.3</text>",
+        // 0.7 and 0.8 of nginx, of a width of 1; and a quarter, once.
+        "TLS 1.3, keep-alive</tspan> <tspan class=\"value\">75 %</tspan><tspan class=\"range\"> (70 %–80 %)</tspan>",
+        "width=\"75.00%\"",
+        "RSA-2048</tspan> <tspan class=\"value\">25 %</tspan><tspan class=\"range\"></tspan>",
+        "idle connection, TLS 1.3</tspan> <tspan class=\"missing\">failed: it did not start</tspan>",
+    ] {
+        assert_once(&page, expected);
+    }
+    let chart = Pages::of(&whole).chart.expect("a chart");
+    assert_well_formed(&format!("<!DOCTYPE html>\n{chart}"));
+    assert_once(&chart, "viewBox=\"0 0 800 ");
+    // What was not to be measured has no line: kernel TLS, suites, workers, P-256.
+    assert_eq!(chart.matches("class=\"value\"").count(), 4 - 1, "{chart}");
+}
+
+#[test]
+fn without_others_there_is_no_overview() {
+    let mut whole = saved(&json!([comparison("memory", &["sealane"], &[])]));
+    whole.servers.truncate(1);
+    let pages = Pages::of(&whole);
+    assert!(pages.chart.is_none());
+    assert!(!pages.page.contains("At a glance"), "{}", pages.page);
 }
 
 #[test]

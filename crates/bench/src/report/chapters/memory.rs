@@ -32,6 +32,7 @@ pub(super) fn section(figures: &Figures<'_>) -> Section {
                 .map(|(case, title, _)| ((*title).to_owned(), figures.bars(case, value, false)))
                 .collect(),
             format: number,
+            whole: None,
         }],
         tables: vec![table(figures), figures.details()],
     }

@@ -5,7 +5,7 @@ mod s1;
 mod s2;
 mod s3;
 mod scale;
-mod storm;
+pub(super) mod storm;
 
 use crate::{
     Summary,
@@ -41,9 +41,9 @@ pub(super) fn section(saved: &Saved, measured: &Measured) -> Option<Section> {
 }
 
 /// A comparison, with what is needed to show it.
-struct Figures<'a> {
-    saved: &'a Saved,
-    report: &'a compare::Report,
+pub(super) struct Figures<'a> {
+    pub(super) saved: &'a Saved,
+    pub(super) report: &'a compare::Report,
 }
 
 impl Figures<'_> {
@@ -82,7 +82,11 @@ impl Figures<'_> {
     }
 
     /// How many times better `better` is than `base`, by server CPU per operation, within rounds.
-    fn gain(&self, base: (&str, usize), better: (&str, usize)) -> Result<Summary, String> {
+    pub(super) fn gain(
+        &self,
+        base: (&str, usize),
+        better: (&str, usize),
+    ) -> Result<Summary, String> {
         let measured = |(case, server): (&str, usize)| {
             let case = self.case(case).ok_or_else(|| ENDED.to_owned())?;
             missing(case, server).map_or(Ok(&case.measurements[server]), Err)
@@ -232,7 +236,7 @@ fn median(case: &CaseResult, server: usize, field: fn(&Measurement) -> Option<f6
 }
 
 /// The colour of a server: that of the one of which it is a variant.
-fn colour(saved: &Saved, name: &str) -> Colour {
+pub(super) fn colour(saved: &Saved, name: &str) -> Colour {
     let position = |name: &str| saved.servers.iter().position(|server| server.name == name);
     if let Some(index) = position(name) {
         let is_variant = false;

@@ -120,6 +120,7 @@ fn throughput(figures: &Figures<'_>) -> Chart {
         legend: "Median and range. Longer is faster.".into(),
         groups,
         format: thousands,
+        whole: None,
     }
 }
 
@@ -131,6 +132,7 @@ fn cpu(figures: &Figures<'_>) -> Chart {
             .into(),
         groups: CASES.into_iter().map(group).collect(),
         format: number,
+        whole: None,
     }
 }
 

@@ -64,6 +64,7 @@ fn rates(figures: &Figures<'_>) -> Chart {
         legend: "Median and range. Longer is faster.".into(),
         groups: suites().map(group).collect(),
         format: thousands,
+        whole: None,
     }
 }
 
@@ -75,6 +76,7 @@ fn cpu(figures: &Figures<'_>) -> Chart {
             .into(),
         groups: suites().map(group).collect(),
         format: number,
+        whole: None,
     }
 }
 

@@ -108,6 +108,7 @@ fn rates(figures: &Figures<'_>, title: &str, of: fn(&Tuning) -> (&'static str, f
             .into(),
         groups: S3.iter().map(group).collect(),
         format: thousands,
+        whole: None,
     }
 }
 
@@ -125,6 +126,7 @@ fn cpu(figures: &Figures<'_>) -> Chart {
             .into(),
         groups: published.chain(newer).map(group).collect(),
         format: number,
+        whole: None,
     }
 }
 

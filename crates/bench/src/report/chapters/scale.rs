@@ -35,6 +35,7 @@ pub(super) fn section(figures: &Figures<'_>) -> Section {
             .map(|(case, title)| ((*title).to_owned(), figures.bars(case, value, true)))
             .collect(),
         format: number,
+        whole: None,
     }
     };
     Section {
@@ -142,6 +143,7 @@ fn workers(figures: &Figures<'_>) -> Chart {
         legend: "Median and range. Longer is faster.".into(),
         groups,
         format: thousands,
+        whole: None,
     }
 }
 

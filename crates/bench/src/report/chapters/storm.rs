@@ -35,6 +35,7 @@ pub(super) fn section(saved: &Saved, report: &Report) -> Section {
             .map(|storm| (title_of(storm), bars(saved, report, storm, field)))
             .collect(),
         format,
+        whole: None,
     };
     Section {
         paragraphs: vec![
@@ -80,6 +81,22 @@ fn figure(storm: &StormResult, server: usize, field: Field) -> Result<Summary, S
     storm.summary(server, field).ok_or_else(|| ENDED.into())
 }
 
+/// What the established connection waits with `ours` of what it waits with `theirs`, or why that is
+/// not known.
+pub(in crate::report) fn p99_ratio(
+    storm: &StormResult,
+    ours: usize,
+    theirs: usize,
+) -> Result<Summary, String> {
+    ratio(storm, ours, theirs, P99)
+}
+
+fn ratio(storm: &StormResult, ours: usize, theirs: usize, field: Field) -> Result<Summary, String> {
+    figure(storm, ours, field)?;
+    figure(storm, theirs, field)?;
+    storm.ratio(ours, theirs, field).ok_or_else(|| ENDED.into())
+}
+
 fn bars(saved: &Saved, report: &Report, storm: &StormResult, field: Field) -> Vec<Bar> {
     let servers = report.servers.iter().enumerate();
     servers
@@ -102,11 +119,9 @@ fn claims(report: &Report) -> Vec<Claim> {
                 } else {
                     (0, index)
                 };
-                let measured = figure(storm, 0, field).and(figure(storm, index, field));
-                let ratio = || storm.ratio(better, base, field).ok_or_else(|| ENDED.into());
                 Finding {
                     subject: format!("against {}", peer.name),
-                    factor: measured.and_then(|_| ratio()),
+                    factor: ratio(storm, better, base, field),
                 }
             })
             .collect()

@@ -1,10 +1,11 @@
-// Looks at the page of `console` in Chromium, as somebody would.
+// Looks at the page of `console`, and at that of a benchmark's report, in Chromium, as somebody would.
 //
 //   node client.mjs numbers URL              the numbers are those that the server gave
 //   node client.mjs tables URL               filter, order, pages, keyboard, policy, accessibility
 //   node client.mjs problems URL LIMITED FLAPS   a URL that a limit soon refuses, one with a peer that comes and goes
 //   node client.mjs outage URL               no answer, wrong answers, another run of the server
 //   node client.mjs pictures URL DIRECTORY SECONDS
+//   node client.mjs report URL CHART-URL     the report, also printed and on a phone, and its chart as a picture
 //
 // Each fails as well if the page said anything to the browser's console, or asked for anything
 // but itself.
@@ -269,6 +270,37 @@ const scenarios = {
     // The browser itself reports requests that fail.
     assert.deepEqual(seen.complaints.filter((complaint) => !complaint.startsWith('Failed to load resource')), []);
     assert.deepEqual(seen.strangers, []);
+  },
+
+  async report() {
+    const { page, seen } = await open();
+    const widths = () => page.evaluate(() => [document.documentElement.scrollWidth, document.body.scrollWidth, document.documentElement.clientWidth]);
+    assert.ok(await page.locator('main figure svg').count() > 1, 'charts');
+    for (const colorScheme of ['light', 'dark']) {
+      await page.emulateMedia({ colorScheme });
+      await assertAccessible(page, colorScheme);
+    }
+    await page.setViewportSize(PHONE);
+    assert.deepEqual(await widths(), [360, 360, 360], 'a phone scrolls in one direction');
+    await assertAccessible(page, 'a phone');
+    // On paper (A4 within its margins) there is no scrolling: all of it has to fit.
+    await page.setViewportSize({ width: 720, height: 1020 });
+    await page.emulateMedia({ media: 'print', colorScheme: 'light' });
+    assert.ok(await page.locator('nav').isHidden(), 'links cannot be followed on paper');
+    const [whole, , paper] = await widths();
+    assert.equal(whole, paper, 'nothing is cut off');
+    const cut = await page.locator('.scroll').evaluateAll((all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel));
+    assert.deepEqual(cut, [], 'tables that are too wide for paper');
+    const pages = (await page.pdf({ format: 'A4' })).toString('latin1').match(/\/Type\s*\/Page\b/g).length;
+    assert.ok(pages >= (await page.locator('main > section').count()), `${pages} pages`);
+    assertQuiet(seen);
+
+    const picture = await page.context().newPage();
+    await picture.goto(rest[0]);
+    const [width, height] = await picture.evaluate(() => [document.documentElement.clientWidth, document.documentElement.getBoundingClientRect().height]);
+    assert.ok(width > 700 && height > 100, `${width} x ${height}`);
+    const outside = await picture.evaluate(() => [...document.querySelectorAll('text')].filter((text) => text.getBBox().x + text.getBBox().width > 800).map((text) => text.textContent));
+    assert.deepEqual(outside, [], 'words that do not fit');
   },
 
   async pictures() {
