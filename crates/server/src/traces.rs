@@ -23,11 +23,24 @@ use sealane_http::h1::{Framing, RawHeader, Version};
 use sealane_http::headers::KnownHeader;
 use sealane_http::traceparent::{SpanId, TraceId, TraceParent, trace_state};
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
+
+/// Bytes of a trace's identifier, and of one with a span's.
+const TRACE_ID_BYTES: usize = 16;
+const IDS_BYTES: usize = TRACE_ID_BYTES + 8;
+/// For how many requests a thread asks the kernel at once.
+const REQUESTS_AT_ONCE: usize = 64;
+
+thread_local! {
+    /// Random bytes, and how many of them were used.
+    static RANDOM: RefCell<([u8; IDS_BYTES * REQUESTS_AT_ONCE], usize)> =
+        const { RefCell::new(([0; IDS_BYTES * REQUESTS_AT_ONCE], IDS_BYTES * REQUESTS_AT_ONCE)) };
+}
 
 /// Where spans are exported to, with the contents of the files that it names.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,11 +94,8 @@ impl RequestSpan {
 
     fn new(request: &Request, extracts: bool) -> RequestSpan {
         let parent = extracts.then(|| parent(request)).flatten();
-        let mut random = [0; 24];
-        // The kernel's generator cannot fail once the machine has started. If it did, identifiers
-        // would not be unique.
-        let _ = getrandom::fill(&mut random);
-        let (trace, id) = random.split_at(16);
+        let random = random();
+        let (trace, id) = random.split_at(TRACE_ID_BYTES);
         let trace = trace.try_into().expect("it is cut there");
         let id = id.try_into().expect("it is cut there");
         RequestSpan {
@@ -99,6 +109,23 @@ impl RequestSpan {
             parent,
         }
     }
+}
+
+/// Random bytes for a trace and a span. The kernel is asked for those of many requests at once:
+/// a call for each would cost as much as the rest of a span.
+fn random() -> [u8; IDS_BYTES] {
+    RANDOM.with_borrow_mut(|(bytes, used)| {
+        if *used == bytes.len() {
+            // The kernel's generator cannot fail once the machine has started. If it did,
+            // identifiers would not be unique.
+            let _ = getrandom::fill(bytes);
+            *used = 0;
+        }
+        let mut taken = [0; IDS_BYTES];
+        taken.copy_from_slice(&bytes[*used..*used + IDS_BYTES]);
+        *used += IDS_BYTES;
+        taken
+    })
 }
 
 /// The values of all headers of this name.

@@ -106,7 +106,7 @@ fn bars(saved: &Saved, peer: &ServerLabel) -> Vec<Bar> {
             && let Some(theirs) = report.servers.iter().position(|one| one.name == peer.name)
         {
             let figures = Figures { saved, report };
-            bars.push(bar(label, figures.gain((case, theirs), (case, 0))));
+            bars.push(bar(label, figures.gain((case, 0), (case, theirs))));
         }
     }
     for measured in &saved.chapters {

@@ -342,8 +342,17 @@ fn the_overview_has_a_line_for_what_was_measured() {
     let chart = Pages::of(&whole).chart.expect("a chart");
     assert_well_formed(&format!("<!DOCTYPE html>\n{chart}"));
     assert_once(&chart, "viewBox=\"0 0 800 ");
-    // What was not to be measured has no line: kernel TLS, suites, workers, P-256.
-    assert_eq!(chart.matches("class=\"value\"").count(), 4 - 1, "{chart}");
+    // What was not to be measured has no line: kernel TLS, suites, workers, storms with P-256.
+    assert_eq!(
+        chart.matches("<tspan class=\"value\">").count(),
+        2,
+        "{chart}"
+    );
+    assert_eq!(
+        chart.matches("<tspan class=\"missing\">").count(),
+        4,
+        "{chart}"
+    );
 }
 
 #[test]

@@ -12,7 +12,6 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{self, Registry};
 use sealane_counters::BUCKET_BOUNDS;
 use smallvec::SmallVec;
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,12 +26,9 @@ impl Families<'_> {
     /// # Panics
     /// Never: a string can always be written to.
     pub fn text(self) -> String {
-        let mut text = String::with_capacity(self.present().map(room).sum());
-        // One at a time, so that each uses the memory of the one before.
+        let mut text = String::with_capacity(self.room());
         for family in self.into_present() {
-            let mut registry = Registry::with_prefix(PREFIX);
-            registry.register_collector(Box::new(Exposed::of(family)));
-            text::encode_registry(&mut text, &registry).expect(WRITABLE);
+            write(&mut text, family);
         }
         text::encode_eof(&mut text).expect(WRITABLE);
         text
@@ -41,31 +37,44 @@ impl Families<'_> {
     /// Prometheus' text format 0.0.4, for those who do not ask for OpenMetrics: there `_total` is
     /// a part of a counter's name, and units and the end are not marked.
     pub fn classic_text(self) -> String {
-        let counters = self.present().filter(|family| family.kind == Kind::Counter);
-        let counters: HashSet<String> = counters.map(Family::full_name).collect();
-        let open_metrics = self.text();
-        let mut text = String::with_capacity(open_metrics.len());
-        for line in open_metrics.split_inclusive('\n') {
-            let Some(remark) = line.strip_prefix("# ") else {
-                text.push_str(line);
-                continue;
+        let mut text = String::with_capacity(self.room());
+        let mut lines = String::new();
+        for family in self.into_present() {
+            let ending = match family.kind {
+                Kind::Counter => "_total",
+                Kind::Gauge | Kind::Histogram => "",
             };
-            let mut words = remark.splitn(3, ' ');
-            if let (Some(what @ ("HELP" | "TYPE")), Some(name), Some(rest)) =
-                (words.next(), words.next(), words.next())
-            {
-                let ending = if counters.contains(name) {
-                    "_total"
-                } else {
-                    ""
+            lines.clear();
+            write(&mut lines, family);
+            for line in lines.split_inclusive('\n') {
+                let Some(remark) = line.strip_prefix("# ") else {
+                    text.push_str(line);
+                    continue;
                 };
-                for part in ["# ", what, " ", name, ending, " ", rest] {
-                    text.push_str(part);
+                let mut words = remark.splitn(3, ' ');
+                if let (Some(what @ ("HELP" | "TYPE")), Some(name), Some(rest)) =
+                    (words.next(), words.next(), words.next())
+                {
+                    for part in ["# ", what, " ", name, ending, " ", rest] {
+                        text.push_str(part);
+                    }
                 }
             }
         }
         text
     }
+
+    /// About as much as the text takes.
+    fn room(&self) -> usize {
+        self.present().map(room).sum()
+    }
+}
+
+/// Adds the lines of a metric. Each uses the memory of the one before.
+fn write(text: &mut String, family: Family<'_>) {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(Exposed::of(family)));
+    text::encode_registry(text, &registry).expect(WRITABLE);
 }
 
 /// About as much as the lines of a metric take.
