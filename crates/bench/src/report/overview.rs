@@ -78,7 +78,7 @@ pub(super) fn chart(saved: &Saved) -> Option<Chart> {
     }
     Some(Chart {
         title: "What Sealane takes of what others take".into(),
-        legend: "The whole width is what the other server takes for the same. Median and range of \
+        legend: "The grey bar is what the other server takes for the same. Median and range of \
                  the rounds. Shorter is less."
             .into(),
         groups,
