@@ -413,7 +413,7 @@ _sealane__bench() {
             return 0
             ;;
         sealane__subcmd__bench__subcmd__report)
-            opts="-h --sealane --peer --kind --rounds --seconds --quick --output --from --certificates --work --nice --help s1 s2 s3 storm memory scale all"
+            opts="-h --sealane --peer --kind --rounds --seconds --quick --output --chart --from --certificates --work --nice --help s1 s2 s3 storm memory scale all"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -440,6 +440,10 @@ _sealane__bench() {
                     return 0
                     ;;
                 --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --chart)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -132,6 +132,7 @@ complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l k
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l rounds -d 'Alternating rounds' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l seconds -d 'Length of each measurement' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l output -d 'The page; its measurements are saved beside it, with the ending .json' -r -F
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l chart -d 'Also write the chart at a glance, as an SVG of its own' -r -F
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l from -d 'Measure nothing: make the page of measurements that were saved' -r -F
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l certificates -d 'Directory of the test certificates, which are made if there are none (requires openssl) [default: "certificates" below --work]' -r -F
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l work -d 'Directory for configurations, files (2 GiB on the disk for s1) and logs [default: $XDG_CACHE_HOME/sealane-bench or ~/.cache/sealane-bench]' -r -F
