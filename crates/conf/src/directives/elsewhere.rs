@@ -113,8 +113,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "nginx's commercial edition (status)",
         names: &["session_log*", "status", "status_format", "upstream_conf"],
-        instead: "`stub_status` has the numbers of connections and requests; `access_log` with \
-                  `$upstream_*` variables logs the rest",
+        instead: "`api` answers with connections, zones, upstreams and caches as JSON, `console` \
+                  shows them as a page",
     },
     Elsewhere {
         module: "nginx's commercial edition (servers of upstreams)",
@@ -184,8 +184,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "stream_server_traffic_status*",
             "json_status*",
         ],
-        instead: "`stub_status` has the numbers of connections and requests; `access_log` with a \
-                  custom format provides those of each site",
+        instead: "`status_zone` names what is counted together; `metrics` is for Prometheus, \
+                  `api` answers with JSON, `console` is a page",
     },
     Elsewhere {
         module: "Tengine (upstreams)",
