@@ -31,8 +31,8 @@ pub fn browse(site: &Site, url: &str) -> String {
         .text()
 }
 
-/// Runs the client of `tests/clients/pages`, which looks at the page of `console`. Its modules
-/// are installed at its first use; their checksums are in the repository.
+/// Runs the client of `tests/clients/pages`, which looks at the page of `console` and at reports.
+/// Its modules are installed at its first use; their checksums are in the repository.
 #[track_caller]
 pub fn page_client(arguments: &[&str]) -> Outcome {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();

@@ -250,8 +250,8 @@ fn a_report_shows_servers_and_what_has_failed() {
     let saved = site.path("page.json").display().to_string();
     let again = site.path("again.html").display().to_string();
     let chart = site.path("chart.svg").display().to_string();
-    let arguments = ["bench", "report", "--from", &saved, "--output", &again];
-    let arguments = [&arguments[..], &["--chart", &chart]].concat();
+    let mut arguments = vec!["bench", "report", "--from", &saved];
+    arguments.extend(["--output", &again, "--chart", &chart]);
     command(&sealane_binary().display().to_string(), &arguments, b"").success();
     assert_eq!(fs::read_to_string(&again).expect("a page"), page);
 

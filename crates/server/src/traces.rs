@@ -111,8 +111,8 @@ impl RequestSpan {
     }
 }
 
-/// Random bytes for a trace and a span. The kernel is asked for those of many requests at once:
-/// a call for each would cost as much as the rest of a span.
+/// Random bytes for a trace and a span. The kernel is asked for those of many requests at once,
+/// which saves a system call for each.
 fn random() -> [u8; IDS_BYTES] {
     RANDOM.with_borrow_mut(|(bytes, used)| {
         if *used == bytes.len() {

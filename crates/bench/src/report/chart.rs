@@ -143,11 +143,11 @@ fn draw_bar(output: &mut String, chart: &Chart, bar: &Bar, top: u32, longest: f6
     let share = |value: f64| (value / longest * 100.0).clamp(0.0, 100.0);
     let class = class_of(bar.colour);
     let top = top + LABEL;
-    if let Some(whole) = chart.whole {
+    if let Some(reference) = chart.whole {
         let _ = writeln!(
             output,
             "<rect class=\"none\" x=\"0\" y=\"{top}\" width=\"{:.2}%\" height=\"{BAR}\"/>",
-            share(whole)
+            share(reference)
         );
     }
     let whole = share(summary.median);

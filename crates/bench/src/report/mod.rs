@@ -9,7 +9,7 @@
 //! | `overview.rs` | everything at a glance |
 //! | `chapters/` | what each chapter says: claims, charts, tables |
 //! | `section.rs` | what those are |
-//! | `page.rs`, `markup.rs`, `chart.rs`, `style.css` | the page as HTML, its charts as SVG |
+//! | `page.rs`, `markup.rs`, `chart.rs`, `style.css`, `chart.css` | the page as HTML, its charts as SVG |
 
 mod chapters;
 mod chart;
@@ -100,9 +100,10 @@ impl Pages {
     }
 
     fn of(saved: &Saved) -> Pages {
+        let overview = overview::chart(saved);
         Pages {
-            page: page::render(saved),
-            chart: overview::chart(saved).as_ref().map(chart::picture),
+            page: page::render(saved, overview.as_ref()),
+            chart: overview.as_ref().map(chart::picture),
         }
     }
 }

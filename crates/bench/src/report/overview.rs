@@ -8,7 +8,7 @@ use crate::{
         saved::{Recorded, Saved},
         section::{Bar, Chart},
     },
-    storm::{Report, StormKey},
+    storm::StormKey,
     testbed::ServerLabel,
 };
 
@@ -70,7 +70,8 @@ pub(super) fn chart(saved: &Saved) -> Option<Chart> {
     for peer in saved.servers.iter().skip(1) {
         let bars = bars(saved, peer);
         if !bars.is_empty() {
-            groups.push((title(peer), bars));
+            // Its version has the name of the program in front.
+            groups.push((format!("Of {}", peer.version), bars));
         }
     }
     if groups.is_empty() {
@@ -87,11 +88,6 @@ pub(super) fn chart(saved: &Saved) -> Option<Chart> {
     })
 }
 
-fn title(peer: &ServerLabel) -> String {
-    // Their versions have the name of the program in front.
-    format!("Of {}", peer.version)
-}
-
 fn bars(saved: &Saved, peer: &ServerLabel) -> Vec<Bar> {
     let bar = |label: &str, ratio: Result<Summary, String>| Bar {
         label: label.to_owned(),
@@ -103,7 +99,7 @@ fn bars(saved: &Saved, peer: &ServerLabel) -> Vec<Bar> {
     for (chapter, case, label) in CASES {
         let measured = saved.chapters.iter().find(|one| one.chapter == chapter);
         if let Some(Recorded::Comparison(report)) = measured.map(|one| &one.outcome)
-            && let Some(theirs) = report.servers.iter().position(|one| one.name == peer.name)
+            && let Some(theirs) = place(&report.servers, peer)
         {
             let figures = Figures { saved, report };
             bars.push(bar(label, figures.gain((case, 0), (case, theirs))));
@@ -111,20 +107,18 @@ fn bars(saved: &Saved, peer: &ServerLabel) -> Vec<Bar> {
     }
     for measured in &saved.chapters {
         if let Recorded::Storm(report) = &measured.outcome {
-            bars.extend(storms(report, peer).map(|(label, ratio)| bar(label, ratio)));
+            for (key, label) in STORMS {
+                // The first is the one on the fewest cores.
+                let result = report.storms.iter().find(|result| result.key == key);
+                if let (Some(result), Some(theirs)) = (result, place(&report.servers, peer)) {
+                    bars.push(bar(label, storm::p99_ratio(result, 0, theirs)));
+                }
+            }
         }
     }
     bars
 }
 
-/// Storms on the fewest cores.
-fn storms<'a>(
-    report: &'a Report,
-    peer: &ServerLabel,
-) -> impl Iterator<Item = (&'static str, Result<Summary, String>)> + use<'a> {
-    let theirs = report.servers.iter().position(|one| one.name == peer.name);
-    STORMS.iter().filter_map(move |(key, label)| {
-        let result = report.storms.iter().find(|result| result.key == *key)?;
-        Some((*label, storm::p99_ratio(result, 0, theirs?)))
-    })
+fn place(servers: &[ServerLabel], peer: &ServerLabel) -> Option<usize> {
+    servers.iter().position(|one| one.name == peer.name)
 }

@@ -8,14 +8,13 @@ use crate::{
         chapters::{factor_text, section},
         chart,
         markup::{element, escaped},
-        overview,
         saved::{Measured, Recorded, Saved},
-        section::{Cell, Claim, Judgement, Section, TOLERANCE, Table},
+        section::{Cell, Chart, Claim, Judgement, Section, TOLERANCE, Table},
     },
 };
 
-/// The page about saved measurements.
-pub(super) fn render(saved: &Saved) -> String {
+/// The page about saved measurements, with their chart at a glance.
+pub(super) fn render(saved: &Saved, overview: Option<&Chart>) -> String {
     let mut page = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n\
          <meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
@@ -26,10 +25,9 @@ pub(super) fn render(saved: &Saved) -> String {
     page += include_str!("style.css");
     page += chart::STYLE;
     page += "</style>\n</head>\n<body>\n";
-    let overview = overview::chart(saved);
     header(&mut page, saved, overview.is_some());
     page += "<main>\n";
-    if let Some(overview) = &overview {
+    if let Some(overview) = overview {
         page += "<section id=\"overview\" aria-labelledby=\"overview-heading\">\n";
         element(&mut page, "h2", "id=\"overview-heading\"", "At a glance");
         chart::draw(&mut page, overview, "overview-chart");

@@ -66,7 +66,7 @@ fn comparison(chapter: &str, names: &[&str], cases: &[Value]) -> Value {
 
 /// The page of one chapter.
 fn page(chapter: Value) -> String {
-    let page = page::render(&saved(&json!([chapter])));
+    let page = Pages::of(&saved(&json!([chapter]))).page;
     assert_well_formed(&page);
     page
 }
@@ -326,7 +326,7 @@ fn the_overview_has_a_line_for_what_was_measured() {
         storm(),
         comparison("memory", &names, &[failed]),
     ]));
-    let page = page::render(&whole);
+    let Pages { page, chart } = Pages::of(&whole);
     assert_well_formed(&page);
     for expected in [
         "<a href=\"#overview\">At a glance</a>",
@@ -339,7 +339,7 @@ fn the_overview_has_a_line_for_what_was_measured() {
     ] {
         assert_once(&page, expected);
     }
-    let chart = Pages::of(&whole).chart.expect("a chart");
+    let chart = chart.expect("a chart");
     assert_well_formed(&format!("<!DOCTYPE html>\n{chart}"));
     assert_once(&chart, "viewBox=\"0 0 800 ");
     // What was not to be measured has no line: kernel TLS, suites, workers, storms with P-256.
@@ -371,7 +371,7 @@ fn an_ended_run_says_so() {
     }]));
     whole.is_interrupted = true;
     whole.quick = false;
-    let page = page::render(&whole);
+    let page = Pages::of(&whole).page;
     assert_well_formed(&page);
     assert!(
         page.contains("Nothing was measured: the run was ended before"),

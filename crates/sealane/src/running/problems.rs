@@ -64,6 +64,7 @@ pub(crate) fn standing(answer: &Answer) -> Vec<Problem> {
 fn certificates(answer: &Answer, found: &mut Vec<Problem>) {
     let days = |sample: &Sample| (sample.number().unwrap_or(f64::MAX) - answer.time_s) / DAY_S;
     let (soon, very_soon) = (ENDS_SOON_DAYS.into(), ENDS_VERY_SOON_DAYS.into());
+    let within = |days: u8| format!("ends within {days} days");
     for (level, low, high, what) in [
         (
             Level::Bad,
@@ -92,10 +93,6 @@ fn certificates(answer: &Answer, found: &mut Vec<Problem>) {
             });
         }
     }
-}
-
-fn within(days: u8) -> String {
-    format!("ends within {days} days")
 }
 
 fn staples(answer: &Answer, found: &mut Vec<Problem>) {
