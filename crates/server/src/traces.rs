@@ -234,6 +234,11 @@ pub(crate) fn record(exchange: &Exchange) {
     let Some(span) = span.filter(|span| span.sampled) else {
         return;
     };
+    exchange.snapshot.spans.push(|| finished(exchange, span));
+}
+
+/// The span of a request at its end.
+fn finished(exchange: &Exchange, span: &RequestSpan) -> Span {
     let conf = exchange.conf();
     // As in nginx, the location that has answered decides about name and attributes, whether it
     // records requests or not.
@@ -246,7 +251,7 @@ pub(crate) fn record(exchange: &Exchange) {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let mut attributes = default_attributes(exchange, status);
     attributes.extend(own_attributes(exchange, tracing));
-    exchange.snapshot.spans.push(Span {
+    Span {
         name: match name {
             Some(name) => text_of(&template::evaluate(name, exchange)),
             None => text_of(conf.name.as_bytes()),
@@ -259,7 +264,7 @@ pub(crate) fn record(exchange: &Exchange) {
         end_ns: nanoseconds(end),
         failed: status.is_some_and(|status| status >= 500),
         attributes,
-    });
+    }
 }
 
 /// The status, if there is one.

@@ -57,6 +57,12 @@ pub enum SpanLoss {
     ProcessEnded,
 }
 
+impl QueuedSpans {
+    fn is_full(&self) -> bool {
+        self.spans.len() + self.taken >= self.limit
+    }
+}
+
 impl SpanLoss {
     /// Every reason, with the value of its label in the metrics.
     pub const ALL: [(SpanLoss, &'static str); 4] = [
@@ -115,10 +121,16 @@ impl SpanQueue {
         self.ready.notify_one();
     }
 
-    /// Leaves a span for the exporter, if there is room.
-    pub(crate) fn push(&self, span: Span) {
+    /// Leaves a span for the exporter, if there is room. Without room it is not even made: dropping
+    /// spans must cost less than exporting them.
+    pub(crate) fn push(&self, make: impl FnOnce() -> Span) {
+        if self.lock().is_full() {
+            self.counts.count_dropped(SpanLoss::QueueFull, 1);
+            return;
+        }
+        let span = make(); // not under the lock
         let mut waiting = self.lock();
-        if waiting.spans.len() + waiting.taken >= waiting.limit {
+        if waiting.is_full() {
             drop(waiting);
             self.counts.count_dropped(SpanLoss::QueueFull, 1);
             return;
@@ -206,10 +218,10 @@ mod tests {
     fn spans_come_in_batches_and_in_order() {
         let queue = SpanQueue::default();
         queue.set_limits(2, 4);
-        queue.push(span("a"));
+        queue.push(|| span("a"));
         assert!(queue.take(false).is_empty());
-        queue.push(span("b"));
-        queue.push(span("c"));
+        queue.push(|| span("b"));
+        queue.push(|| span("c"));
         assert_eq!(names(&queue.take(false)), "a b");
         assert!(queue.take(false).is_empty());
         assert_eq!(names(&queue.take(true)), "c");
@@ -219,18 +231,18 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_counted_and_room_comes_back() {
         let queue = SpanQueue::default();
-        queue.push(span("nobody exports"));
+        queue.push(|| span("nobody exports"));
         queue.set_limits(2, 3);
         for name in ["a", "b", "c", "d"] {
-            queue.push(span(name));
+            queue.push(|| span(name));
         }
         assert_eq!(queue.counts().dropped(SpanLoss::QueueFull), 2);
         // Under way, they still take room.
         let taken = queue.take(false);
-        queue.push(span("e"));
+        queue.push(|| span("e"));
         assert_eq!(queue.counts().all_dropped(), 3);
         queue.settle(taken.len());
-        queue.push(span("f"));
+        queue.push(|| span("f"));
         assert_eq!(queue.counts().all_dropped(), 3);
         assert_eq!(names(&queue.take(true)), "c f");
         assert_eq!(queue.held(), 2);
@@ -245,7 +257,7 @@ mod tests {
             value: AttributeValue::Text("a".repeat(MAX_VALUE_BYTES)),
         };
         for _ in 0..512 {
-            queue.push(Span {
+            queue.push(|| Span {
                 attributes: vec![longest.clone(); 4],
                 ..span("long")
             });
