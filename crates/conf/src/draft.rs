@@ -6,6 +6,7 @@ mod body_filters;
 mod browsers;
 mod caching;
 mod compression;
+mod concat;
 mod media_types;
 mod passing;
 mod restricting;
@@ -17,6 +18,7 @@ pub(crate) use body_filters::*;
 pub(crate) use browsers::*;
 pub(crate) use caching::*;
 pub(crate) use compression::*;
+pub(crate) use concat::*;
 pub(crate) use media_types::*;
 pub(crate) use passing::*;
 pub(crate) use restricting::*;
@@ -365,6 +367,7 @@ pub(crate) struct LocationDraft {
     pub(crate) status_zone: Option<Arc<str>>,
     pub(crate) content_handler: Option<ContentHandler>,
     pub(crate) random_index: Option<bool>,
+    pub(crate) concat: ConcatDraft,
     pub(crate) slice: Option<u64>,
     pub(crate) mp4_buffer_size: Option<u64>,
     pub(crate) mp4_max_buffer_size: Option<u64>,

@@ -161,20 +161,17 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     },
     // Tengine.
     Elsewhere {
-        module: "Tengine (concatenated and minified pages)",
+        module: "modules that change pages (Tengine and others)",
         names: &[
-            "concat",
-            "concat_*",
             "trim",
             "trim_*",
-            "footer",
-            "footer_*",
+            "footer_if",
             "strip",
             "slice_header*",
             "slice_footer*",
             "append_header",
         ],
-        instead: "concatenate and minify files when the site is built",
+        instead: "minify files when the site is built",
     },
     Elsewhere {
         module: "modules for status pages (VTS, Tengine)",

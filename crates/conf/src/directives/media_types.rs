@@ -12,9 +12,19 @@ pub(super) fn add(
     c: &Call<'_>,
     slot: fn(&mut LocationDraft) -> &mut Option<MediaTypesDraft>,
 ) {
+    add_to(b, c, b"text/html", slot);
+}
+
+/// The same where lists have another type already.
+pub(super) fn add_to(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    first: &[u8],
+    slot: fn(&mut LocationDraft) -> &mut Option<MediaTypesDraft>,
+) {
     let mut twice = Vec::new();
-    let html: List<Box<[u8]>> = vec![b"text/html"[..].into()].into();
-    let types = slot(b.location()).get_or_insert(MediaTypesDraft::Listed(html));
+    let first: List<Box<[u8]>> = vec![first.into()].into();
+    let types = slot(b.location()).get_or_insert(MediaTypesDraft::Listed(first));
     for (_, name) in c.args() {
         let MediaTypesDraft::Listed(list) = types else {
             break;

@@ -15,12 +15,14 @@ mod browser;
 mod cache_paths;
 mod charset;
 mod compression;
+mod concat;
 mod core;
 mod dav;
 mod elsewhere;
 mod events;
 mod fastcgi;
 mod files;
+mod footer;
 mod geo;
 mod grpc;
 mod gunzip;
@@ -263,6 +265,7 @@ pub const MODULES: &[&Module] = &[
     &http_output::MODULE,
     &files::MODULE,
     &autoindex::MODULE,
+    &concat::MODULE,
     &media::MODULE,
     &status::MODULE,
     &dav::MODULE,
@@ -282,6 +285,7 @@ pub const MODULES: &[&Module] = &[
     &later::HTTP3,
     &gunzip::MODULE,
     &addition::MODULE,
+    &footer::MODULE,
     &sub_filter::MODULE,
     &charset::MODULE,
     &ssi::MODULE,

@@ -1,7 +1,9 @@
 //! Text filters, while a block is read.
 
 use super::MediaTypesDraft;
-use crate::model::{Addition, Charset, CharsetName, Replacements, Ssi, SubFilter, TextFilters};
+use crate::model::{
+    Addition, Charset, CharsetName, Footer, Replacements, Ssi, SubFilter, Template, TextFilters,
+};
 use std::sync::Arc;
 
 /// The directives of [`TextFilters`].
@@ -14,6 +16,8 @@ pub(crate) struct TextFiltersDraft {
     pub(crate) before_body: Option<Arc<[u8]>>,
     pub(crate) after_body: Option<Arc<[u8]>>,
     pub(crate) addition_types: Option<MediaTypesDraft>,
+    pub(crate) footer: Option<Template>,
+    pub(crate) footer_types: Option<MediaTypesDraft>,
     /// `Some(None)`: off.
     pub(crate) charset: Option<Option<CharsetName>>,
     pub(crate) source_charset: Option<CharsetName>,
@@ -52,6 +56,8 @@ impl TextFiltersDraft {
         take(&mut self.before_body, &outer.before_body);
         take(&mut self.after_body, &outer.after_body);
         take(&mut self.addition_types, &outer.addition_types);
+        take(&mut self.footer, &outer.footer);
+        take(&mut self.footer_types, &outer.footer_types);
         take(&mut self.charset, &outer.charset);
         take(&mut self.source_charset, &outer.source_charset);
         take(&mut self.override_charset, &outer.override_charset);
@@ -82,6 +88,13 @@ impl TextFiltersDraft {
                 types: MediaTypesDraft::built(&self.addition_types, HTML),
             })
         });
+        let footer = self.footer.as_ref().filter(|text| !text.is_empty());
+        let footer = footer.map(|text| {
+            Arc::new(Footer {
+                text: text.clone(),
+                types: MediaTypesDraft::built(&self.footer_types, HTML),
+            })
+        });
         let named = self.charset.clone().flatten();
         let charset = (named.is_some() || self.source_charset.is_some()).then(|| {
             Arc::new(Charset {
@@ -102,6 +115,7 @@ impl TextFiltersDraft {
         TextFilters {
             sub,
             addition,
+            footer,
             charset,
             ssi,
         }

@@ -88,6 +88,8 @@ impl LocationDraft {
         let (browsers, outer_browsers) = (&mut self.browsers, &outer.browsers);
         let (tracing, outer_tracing) = (&mut self.tracing, &outer.tracing);
         inherit!(tracing, outer_tracing; trace propagation span_name span_attributes);
+        let (concat, outer_concat) = (&mut self.concat, &outer.concat);
+        inherit!(concat, outer_concat; enabled types unique max_files delimiter ignore_file_error);
         inherit!(browsers, outer_browsers; modern ancient modern_value ancient_value);
         inherit!(self, outer;
             files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
@@ -288,6 +290,7 @@ impl Inherited<'_> {
             mp4: mp4(draft),
             slice_bytes: draft.slice.unwrap_or(0),
             random_index: draft.random_index.unwrap_or(false),
+            concat: draft.concat.finish(),
             dav: dav(draft),
             internal: draft.internal.unwrap_or(false),
             static_codings: draft.body_filters.compression.static_codings(),

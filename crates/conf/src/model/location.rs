@@ -1,7 +1,7 @@
 //! The `location` context: the tree of locations and the settings of each.
 
 use super::{
-    Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, ContentHandler, Dav,
+    Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, Concat, ContentHandler, Dav,
     ErrorLog, GzipClients, LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script,
     SecureLink, SendProxyProtocol, StaticCodings, TempPath, Template, Tracing, UserId,
     ValidReferers,
@@ -107,6 +107,8 @@ pub struct LocationConf {
     pub slice_bytes: u64,
     /// `random_index`; default off.
     pub random_index: bool,
+    /// `concat` and its options; `None` is off.
+    pub concat: Option<Arc<Concat>>,
     /// `dav_methods` and its options; `None` is off.
     pub dav: Option<Arc<Dav>>,
     /// `internal`: reachable by internal redirects only.

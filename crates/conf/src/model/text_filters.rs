@@ -11,6 +11,8 @@ pub struct TextFilters {
     pub sub: Option<Arc<SubFilter>>,
     /// `add_before_body` and `add_after_body`.
     pub addition: Option<Arc<Addition>>,
+    /// `footer`.
+    pub footer: Option<Arc<Footer>>,
     /// `charset` and `source_charset`.
     pub charset: Option<Arc<Charset>>,
     /// `ssi`.
@@ -83,6 +85,15 @@ pub struct Addition {
     /// `add_after_body`; empty: nothing.
     pub after: Arc<[u8]>,
     /// `addition_types`; default `text/html`.
+    pub types: MediaTypes,
+}
+
+/// Text behind a body.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Footer {
+    /// `footer`; never empty.
+    pub text: Template,
+    /// `footer_types`; default `text/html`.
     pub types: MediaTypes,
 }
 

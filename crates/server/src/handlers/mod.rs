@@ -1,6 +1,7 @@
 //! The handlers that answer requests: files, directories, fixed texts, status pages.
 
 pub(crate) mod autoindex;
+pub(crate) mod concat;
 pub(crate) mod dav;
 pub(crate) mod empty_gif;
 pub(crate) mod flv;
@@ -106,6 +107,12 @@ async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Outcome 
 
 /// A URI that ends with a slash: an index file, or a directory listing.
 async fn directory(exchange: &mut Exchange) -> Outcome {
+    if let Some(concat) = exchange.conf().concat.clone() {
+        match concat::answer(exchange, concat).await {
+            Outcome::Declined => {}
+            outcome => return outcome,
+        }
+    }
     if exchange.conf().random_index {
         match random_index::answer(exchange).await {
             Outcome::Declined => {}

@@ -110,6 +110,17 @@ impl FilePath {
         self.bytes.push(0);
     }
 
+    /// The path with something behind it.
+    pub(crate) fn joined(&self, more: &[u8]) -> FilePath {
+        let mut bytes = SmallVec::from_slice(self.as_bytes());
+        bytes.extend_from_slice(more);
+        bytes.push(0);
+        FilePath {
+            bytes,
+            root_bytes: self.root_bytes,
+        }
+    }
+
     /// Cuts the path to a length.
     pub(crate) fn truncate(&mut self, bytes: usize) {
         debug_assert!(bytes < self.bytes.len());

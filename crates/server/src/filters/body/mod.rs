@@ -1,5 +1,5 @@
 //! Filters that change the contents of a body, in nginx's order: decompression, additions,
-//! replacements, character sets, server-side includes, compression.
+//! replacements, character sets, server-side includes, footers, compression.
 //!
 //! Each has a file with two parts. `apply` examines the head, decides whether the filter
 //! applies, changes the head accordingly and wraps the body into its
@@ -12,6 +12,7 @@
 mod addition;
 mod charset;
 mod compress;
+mod footer;
 mod gunzip;
 mod head;
 mod input;
@@ -58,6 +59,9 @@ pub(super) fn apply(exchange: &mut Exchange) {
     }
     if let Some(settings) = added {
         addition::put(exchange, settings);
+    }
+    if let Some(settings) = &texts.footer {
+        footer::apply(exchange, settings);
     }
     // Last: other filters cannot work on compressed data.
     compress::apply(exchange, &filters.compression);
