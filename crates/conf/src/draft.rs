@@ -7,6 +7,7 @@ mod browsers;
 mod caching;
 mod compression;
 mod concat;
+mod health;
 mod media_types;
 mod passing;
 mod restricting;
@@ -19,6 +20,7 @@ pub(crate) use browsers::*;
 pub(crate) use caching::*;
 pub(crate) use compression::*;
 pub(crate) use concat::*;
+pub(crate) use health::*;
 pub(crate) use media_types::*;
 pub(crate) use passing::*;
 pub(crate) use restricting::*;
@@ -31,11 +33,11 @@ use crate::model::{
     Accelerator, AccessLog, AcmeIssuer, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod,
     BodyInFile, CertificateCache, Charsets, ContentHandler, CpuAffinity, DavMethods,
     DisableSymlinks, EnvVar, ErrorLog, ErrorPage, Expires, Family, FrameAllowance, GroupRef,
-    IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List, ListenAddress,
-    ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork, PostAction,
-    RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore,
-    SetVariable, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types, UpstreamServer,
-    UpstreamZone, User, VerifyClient, WorkerCount,
+    HealthCheck, IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List,
+    ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork,
+    PostAction, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens,
+    SessionStore, SetVariable, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types,
+    UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -99,6 +101,8 @@ pub(crate) struct HttpDraft {
     /// Zones of `limit_req` and `limit_conn`; [`crate::model::Http::limit_zones`] keeps their
     /// order.
     pub(crate) limit_zones: Vec<LimitZoneDraft>,
+    /// `match` blocks, in the order in which they are first named.
+    pub(crate) response_matches: Vec<MatchDraft>,
     /// `zone`s of upstreams and their sizes.
     pub(crate) upstream_zones: HashMap<String, u64>,
     /// Zones of `sticky learn`, and the upstream that each belongs to.
@@ -150,6 +154,7 @@ pub(crate) struct UpstreamBlock {
     pub(crate) keepalive_timeout: Option<Duration>,
     pub(crate) zone: Option<UpstreamZone>,
     pub(crate) sticky: Option<Sticky>,
+    pub(crate) check: CheckDraft,
     pub(crate) resolver: Option<Arc<Resolver>>,
     pub(crate) resolver_timeout: Option<Duration>,
 }
@@ -366,6 +371,7 @@ pub(crate) struct LocationDraft {
     pub(crate) stub_status: bool,
     pub(crate) status_zone: Option<Arc<str>>,
     pub(crate) content_handler: Option<ContentHandler>,
+    pub(crate) health_checks: Vec<Arc<HealthCheck>>,
     pub(crate) random_index: Option<bool>,
     pub(crate) concat: ConcatDraft,
     pub(crate) slice: Option<u64>,

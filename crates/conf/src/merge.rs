@@ -6,6 +6,7 @@ mod caching;
 mod certificates;
 mod charsets;
 pub(crate) mod control;
+mod health;
 mod locations;
 mod passes;
 mod restricting;
@@ -59,6 +60,9 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
         return vec![fault];
     }
     if let Err(fault) = status::check_access(&b.http.addresses, &servers) {
+        return vec![fault];
+    }
+    if let Err(fault) = health::check(b, &servers) {
         return vec![fault];
     }
     enable_ssl(b, &level);
@@ -342,6 +346,10 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 limit_zones: std::mem::take(&mut b.http.limit_zones)
                     .into_iter()
                     .filter_map(|zone| zone.zone) // all of them, as was checked
+                    .collect(),
+                response_matches: std::mem::take(&mut b.http.response_matches)
+                    .into_iter()
+                    .filter_map(|named| named.block.map(Arc::new)) // all, as was checked
                     .collect(),
                 charsets: Arc::new(charsets),
                 trace_exporter: std::mem::take(&mut b.http.trace_exporter).finish(),

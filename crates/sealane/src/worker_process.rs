@@ -16,7 +16,7 @@ use sealane_conf::model::{EnvVar, Http, Main};
 use sealane_log::{LogSet, OsError};
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::{self, BoundListener, Command, Event, RunArgs, Update};
-use sealane_server::{CacheDirectories, Snapshot};
+use sealane_server::{CacheDirectories, HealthChecks, KnownVerdict, Snapshot};
 use sealane_sys::crash::Role;
 use sealane_sys::signal::{Signal, SignalQueue};
 use sealane_sys::{poll, process};
@@ -75,6 +75,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         resolver: ResolverThread::default(),
         certificates: CertificateThread::new(link.as_deref(), &server.journal),
         caches: CacheDirectories::default(),
+        health: HealthChecks::default(),
         names: NameServerThread::default(),
         traces: TraceThread::default(),
     };
@@ -95,7 +96,9 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         return FATAL;
     }
     if let Some(before) = before {
-        session_store::learn(before, carried.sessions(), &server.journal);
+        let snapshot = Arc::clone(&server.snapshot);
+        let verdicts = move |known: &KnownVerdict| snapshot.take_over_verdict(known);
+        session_store::learn(before, carried.sessions(), verdicts, &server.journal);
     }
     let http = server.config.http.as_ref();
     let opened = listeners(&server.sockets, http).and_then(|listeners| {
@@ -239,6 +242,8 @@ struct Threads {
     certificates: CertificateThread,
     /// For directories of cached responses.
     caches: CacheDirectories,
+    /// For health checks of upstream servers.
+    health: HealthChecks,
     /// For `dns_listen`.
     names: NameServerThread,
     /// For spans.
@@ -284,6 +289,10 @@ impl Threads {
         self.traces.set(snapshot, journal).map_err(|error| {
             let error = OsError(&error);
             format!("the thread that exports traces cannot be started ({error})")
+        })?;
+        self.health.set(snapshot).map_err(|error| {
+            let error = OsError(&error);
+            format!("the thread for health checks cannot be started ({error})")
         })?;
         self.caches = snapshot.cache_directories();
         self.caches.tend(&snapshot.main_log).map_err(|error| {
@@ -478,9 +487,14 @@ impl Orders {
             }
             Ok(Some(Message::TellSuccessor(line))) => {
                 let sessions = self.carried.sessions();
+                let verdicts = self.threads.health.verdicts();
                 self.telling.retain(|telling| !telling.is_finished());
-                self.telling
-                    .extend(session_store::tell_successor(line, sessions, &self.journal));
+                self.telling.extend(session_store::tell_successor(
+                    line,
+                    sessions,
+                    verdicts,
+                    &self.journal,
+                ));
             }
             Ok(Some(Message::Terminate)) => self.end(Command::Terminate),
             Ok(Some(Message::Reopen(files))) => {

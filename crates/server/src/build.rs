@@ -4,7 +4,7 @@ use crate::h2;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
-use crate::proxying::{Groups, TlsSettings, build_zone};
+use crate::proxying::{GroupRuntime, Groups, HealthTask, TlsSettings, build_zone};
 use crate::router::LocationTree;
 use crate::snapshot::{
     AccessLogRuntime, LimitExcept, ListenerId, ListenerRuntime, LocationId, LocationRuntime,
@@ -16,7 +16,9 @@ use crate::traces::TraceTarget;
 use crate::worker;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
-use sealane_conf::model::{Http, Listener, Location, LocationConf, Server, VerifyClient};
+use sealane_conf::model::{
+    Http, Listener, Location, LocationConf, Pass, Server, Upstream, VerifyClient,
+};
 use sealane_http::Method;
 use sealane_http::h1::Limits;
 use sealane_log::LogSet;
@@ -56,11 +58,14 @@ pub(crate) fn build(
         let zones = http.cache_paths.iter();
         parts.snapshot.cache_zones = zones.map(|path| build_zone(path, before)).collect();
         parts.snapshot.charsets = Arc::clone(&http.charsets);
+        parts.snapshot.health_tasks = checks_of_groups(http, &parts.snapshot.groups);
         for (at, server) in http.servers.iter().enumerate() {
             let before = materials.before().map(|before| &before.zones);
             let zones = &mut parts.snapshot.zones;
             let zone = zones.of_server(server, &http.listeners, at, before);
+            let first = parts.snapshot.locations.len();
             parts.add_server(server, zone, tls_build::offers_http2(http, at))?;
+            parts.add_health_checks(http, ServerId(index(at)), first);
         }
         for listener in &http.listeners {
             parts.add_listener(http, listener)?;
@@ -101,6 +106,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
             worker::thread_count(config.main.worker_processes) as usize,
             materials.before().map(|before| &before.groups),
         ),
+        health_tasks: Vec::new(),
         limit_zones: Vec::new(),
         zones: Zones::new(worker::thread_count(config.main.worker_processes) as usize),
         sessions: Arc::clone(materials.sessions()),
@@ -141,7 +147,34 @@ fn trace_target(config: &Config, materials: &Materials) -> Option<Arc<TraceTarge
     }))
 }
 
+/// `check` of every `upstream` that has one.
+fn checks_of_groups(http: &Http, groups: &Groups) -> Vec<HealthTask> {
+    let all = http.upstreams.iter().zip(groups.all());
+    let task = |(upstream, group): (&Arc<Upstream>, &Arc<GroupRuntime>)| {
+        let check = upstream.check.as_ref()?;
+        Some(HealthTask::of_group(group, check))
+    };
+    all.filter_map(task).collect()
+}
+
 impl Parts<'_> {
+    /// The `health_check`s of a server's locations, from this one on.
+    fn add_health_checks(&mut self, http: &Http, server: ServerId, first: usize) {
+        let snapshot = &mut self.snapshot;
+        for (at, location) in snapshot.locations.iter().enumerate().skip(first) {
+            let reference = location.conf.pass.as_ref().and_then(Pass::group);
+            let group = reference.and_then(|group| Some((group, snapshot.groups.get(group.0)?)));
+            let Some((reference, group)) = group else {
+                continue;
+            };
+            let id = LocationId(index(at));
+            for check in location.conf.health_checks.iter() {
+                let task = HealthTask::of_location(http, reference, group, check, server, id);
+                snapshot.health_tasks.extend(task);
+            }
+        }
+    }
+
     fn add_server(
         &mut self,
         server: &Arc<Server>,

@@ -100,7 +100,7 @@ pub use acme::{AcmeFiles, AcmeId, AcmeState, AcmeTask, DnsAnswer, HttpAnswer, Tl
 pub use client_status::{StatusDesk, StatusRequest};
 pub use handover::moving_format;
 pub use materials::Materials;
-pub use proxying::CacheDirectories;
+pub use proxying::{CacheDirectories, HealthChecks, KnownVerdict};
 pub use snapshot::Snapshot;
 pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers, secrets};
 pub use traces::{

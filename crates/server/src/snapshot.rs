@@ -12,7 +12,9 @@ use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
-use crate::proxying::{CacheDirectories, CacheZone, GroupRuntime, Groups, PassRuntime};
+use crate::proxying::{
+    self, CacheDirectories, CacheZone, GroupRuntime, Groups, HealthTask, KnownVerdict, PassRuntime,
+};
 use crate::router::LocationTree;
 use crate::status::{StatusZone, Zones};
 use crate::tls_build::{HandshakeThreads, SharedRing, StapleTask};
@@ -63,6 +65,8 @@ pub struct Snapshot {
     pub(crate) trace_target: Option<Arc<TraceTarget>>,
     /// Groups of servers, in the order of the configuration.
     pub(crate) groups: Groups,
+    /// Health checks of the groups.
+    pub(crate) health_tasks: Vec<HealthTask>,
     /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
     pub(crate) limit_zones: Vec<LimitZoneRuntime>,
     /// Zones in which requests are counted, which outlive the snapshot.
@@ -305,6 +309,11 @@ impl Snapshot {
     /// Where what was ordered is served from.
     pub fn acme(&self) -> &Arc<AcmeState> {
         &self.acme
+    }
+
+    /// Takes over what the health checks of another process have found out.
+    pub fn take_over_verdict(&self, known: &KnownVerdict) {
+        proxying::take_over_verdict(&self.health_tasks, known);
     }
 
     /// Where finished spans wait to be exported.

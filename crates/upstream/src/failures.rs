@@ -52,12 +52,15 @@ impl Clock {
 impl Peer {
     /// Whether it may be picked.
     pub(super) fn is_available(&self, now_ms: u64) -> bool {
-        !self.down && !self.is_left_out(now_ms) && !self.is_full()
+        !self.down && self.health.is_good() && !self.is_left_out(now_ms) && !self.is_full()
     }
 
     /// Whether it may be picked for a client that belongs to it: also while it is drained.
     pub(super) fn is_available_to_its_own(&self, now_ms: u64) -> bool {
-        (!self.down || self.drain) && !self.is_left_out(now_ms) && !self.is_full()
+        (!self.down || self.drain)
+            && self.health.is_good()
+            && !self.is_left_out(now_ms)
+            && !self.is_full()
     }
 
     pub(super) fn is_left_out(&self, now_ms: u64) -> bool {
@@ -74,6 +77,9 @@ impl Peer {
         let checked_ms = self.checked_ms.load(Ordering::Relaxed);
         if now_ms.saturating_sub(checked_ms) > self.fail_timeout_ms {
             self.checked_ms.store(now_ms, Ordering::Relaxed);
+            if self.max_fails != 0 && self.fails.load(Ordering::Relaxed) >= self.max_fails {
+                self.begin_slowly(now_ms);
+            }
         }
     }
 
@@ -114,8 +120,8 @@ impl Peer {
         }
     }
 
-    /// The effective weight. Restores one if failures have lowered it.
-    pub(super) fn turn_weight(&self) -> i64 {
+    /// The effective weight, in fine parts. Restores one if failures have lowered it.
+    pub(super) fn turn_weight(&self, now_ms: u64) -> i64 {
         let weight = self.effective_weight.load(Ordering::Relaxed);
         if weight < i64::from(self.weight) {
             // If another thread has changed it, that thread has restored or lowered it.
@@ -126,6 +132,7 @@ impl Peer {
                 Ordering::Relaxed,
             );
         }
-        weight
+        let weight = self.present_weight(u64::try_from(weight).unwrap_or(0), now_ms);
+        i64::try_from(weight).unwrap_or(i64::MAX)
     }
 }

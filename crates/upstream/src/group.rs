@@ -2,8 +2,9 @@
 
 use super::balance::{self, Positions};
 use super::failures::Clock;
+use super::health::{CheckSettings, HealthChange, MAX_CHECKS, Verdict};
 use super::peer::{Peer, PeerAddress, PeerState};
-use super::peer_set::{LocalSet, PeerRef, PeerSet, ResolvedAddress, TierName};
+use super::peer_set::{GroupFacts, LocalSet, PeerRef, PeerSet, ResolvedAddress, TierName};
 use super::picked::{NoPeer, Picked};
 use super::settings::{GroupSettings, KeepaliveSettings, Method, ServerSettings};
 use super::times::Stopwatch;
@@ -36,6 +37,7 @@ pub struct PickRequest<'a> {
 pub struct Group {
     name: String,
     method: Method,
+    checks: Arc<[CheckSettings]>,
     keepalive: KeepaliveSettings,
     clock: Clock,
     /// Generation of the newest list of peers.
@@ -77,6 +79,7 @@ impl Group {
             name,
             servers,
             method,
+            checks,
             zone,
             keepalive,
         } = settings;
@@ -85,7 +88,16 @@ impl Group {
             before.tell_addresses(&mut servers);
         }
         let known = before.map(|before| Arc::clone(&before.newest()));
-        let set = Arc::new(PeerSet::build(&name, 0, method, &servers, known.as_deref()));
+        let set = Arc::new(PeerSet::build(
+            GroupFacts {
+                name: &name,
+                checks: &checks,
+            },
+            0,
+            method,
+            &servers,
+            known.as_deref(),
+        ));
         let shared = zone && method.takes_turns();
         let turns = if shared { 1 } else { threads.max(1) };
         let turns = (0..turns).map(|_| Turns(Mutex::new(Turn::new(&set))));
@@ -93,6 +105,7 @@ impl Group {
             without_peer: Placed::named(&format!("without peer {name}")),
             name,
             method,
+            checks,
             keepalive,
             // The clock is shared, so that times of failures mean the same in both.
             clock: before.map_or_else(Clock::new, |before| before.clock),
@@ -133,6 +146,61 @@ impl Group {
             all.extend(peers.map(|peer| (Arc::clone(peer), peer.state(now_ms), is_backup)));
         }
         all
+    }
+
+    /// A check, given by its number in the settings, has found out that a peer is healthy, or that
+    /// it is not.
+    pub fn note_verdict(
+        &self,
+        peer: &Peer,
+        check: usize,
+        healthy: bool,
+        now: Instant,
+    ) -> HealthChange {
+        peer.note_verdict(check, healthy, self.clock.ms(now))
+    }
+
+    /// What its checks have found out about its peers, all of them together.
+    pub fn verdicts(&self) -> Vec<(Arc<Peer>, Verdict)> {
+        let all = self.peers().into_iter();
+        all.map(|peer| {
+            let verdict = peer.health.verdict();
+            (peer, verdict)
+        })
+        .collect()
+    }
+
+    /// Begins with the verdicts of an earlier process of this server. The group may have been built
+    /// before they were found.
+    pub fn recall_verdicts(&self) {
+        self.peers().iter().for_each(|peer| peer.recall_verdict());
+    }
+
+    /// Takes over what another process has found out about its peers.
+    pub fn take_over_verdict(&self, peer: &str, healthy: bool, now: Instant) {
+        let peers = self.peers();
+        for peer in peers.iter().filter(|known| **known.name() == *peer) {
+            for check in 0..self.checks.len().min(MAX_CHECKS) {
+                peer.note_verdict(check, healthy, self.clock.ms(now));
+            }
+        }
+    }
+
+    /// The number of its list of peers, which changes with it.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Its health checks.
+    pub fn checks(&self) -> &[CheckSettings] {
+        &self.checks
+    }
+
+    fn facts(&self) -> GroupFacts<'_> {
+        GroupFacts {
+            name: &self.name,
+            checks: &self.checks,
+        }
     }
 
     /// How many requests found no peer.
@@ -203,7 +271,7 @@ impl Group {
     ) -> Result<Picked, NoPeer> {
         let peer = set.all().next().ok_or(NoPeer)?;
         let is_own = peer.drain && ask.server_id == Some(peer.server_id());
-        if (peer.down && !is_own) || !peer.enter() {
+        if (peer.down && !is_own) || !peer.health.is_good() || !peer.enter() {
             return Err(NoPeer);
         }
         tried.add(0, peer);
@@ -235,7 +303,13 @@ impl Group {
         *current = addresses;
         let before = Arc::clone(&self.newest());
         let generation = before.generation + 1;
-        let set = PeerSet::build(&self.name, generation, self.method, &servers, Some(&before));
+        let set = PeerSet::build(
+            self.facts(),
+            generation,
+            self.method,
+            &servers,
+            Some(&before),
+        );
         before.give_way_to(&set);
         *self.newest() = Arc::new(set);
         // Stored after the list: a thread that sees the number finds the list.

@@ -15,6 +15,7 @@
 //! | [`peer`](Peer), `failures` | one address: what is under way, what failed |
 //! | `peer_set` | the peers of a group at one time, with the index that its method needs |
 //! | `times` | how long peers take, for `least_time` |
+//! | `health` | what active checks say of a peer; slow start |
 //! | `tried`, `picked` | one request's way through the peers |
 //! | `balance` | the methods, one file each |
 //! | [`pool`] | idle connections |
@@ -42,6 +43,7 @@ mod balance;
 mod crc32;
 mod failures;
 mod group;
+mod health;
 mod peer;
 mod peer_set;
 mod picked;
@@ -53,6 +55,7 @@ mod tests;
 
 pub use failures::Failure;
 pub use group::{Group, PickRequest};
+pub use health::{CheckSettings, HealthChange, MAX_CHECKS, Verdict};
 pub use peer::{Peer, PeerAddress, PeerCounts, PeerState};
 pub use peer_set::{PeerRef, ResolvedAddress};
 pub use picked::{NoPeer, Picked};

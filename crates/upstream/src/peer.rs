@@ -1,6 +1,7 @@
 //! One address that requests are passed to.
 
-use super::peer_set::ResolvedAddress;
+use super::health::{CheckSettings, Health, Verdict};
+use super::peer_set::{GroupFacts, ResolvedAddress};
 use super::settings::ServerSettings;
 use super::times::Times;
 use md5::{Digest, Md5};
@@ -10,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The address of a peer.
@@ -46,6 +48,10 @@ fn server_id(server: &ServerSettings, address: &PeerAddress) -> Box<[u8]> {
     let hash = Md5::digest(address.to_string());
     let digits = hash.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| DIGITS[usize::from(digit)]).collect()
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Identifies a peer within its process; unique.
@@ -87,6 +93,14 @@ pub struct Peer {
     /// and the remaining weight.
     pub(super) effective_weight: AtomicI64,
     gone: AtomicBool,
+    /// What active checks say of it,
+    pub(super) health: Health,
+    /// and which ones there are.
+    pub(super) checks: Arc<[CheckSettings]>,
+    /// `slow_start`; 0 is off.
+    pub(super) slow_start_ms: u64,
+    /// When it was last found able to take requests again.
+    pub(super) recovered_ms: AtomicU64,
     /// For `least_time`.
     pub(super) times: Times,
     traffic: Traffic,
@@ -103,6 +117,16 @@ pub struct PeerCounts {
     pub failures: Counter,
     /// How often it was left out for its failures.
     pub unavailable: Counter,
+    /// Health checks of it that have ended.
+    pub checks: Counter,
+    /// Those that failed.
+    pub checks_failed: Counter,
+    /// How often checks have taken it out of use.
+    pub unhealthy: Counter,
+    /// When a check last passed, in seconds since 1970; 0 is never.
+    pub checked_s: Counter,
+    /// The last [`Verdict`], for the next process.
+    pub(super) verdict: Counter,
     /// Bytes sent to it.
     pub sent: Counter,
     /// Bytes received from it.
@@ -126,17 +150,23 @@ pub enum PeerState {
     Draining,
     /// Nothing: it has failed too often (`max_fails`).
     Unavailable,
+    /// Nothing: a health check fails.
+    Unhealthy,
+    /// Nothing: it has not passed its mandatory health check yet.
+    Checking,
     /// Nothing: it has as many requests as it may (`max_conns`).
     Busy,
 }
 
 impl PeerState {
     /// All of them.
-    pub const ALL: [PeerState; 5] = [
+    pub const ALL: [PeerState; 7] = [
         PeerState::Up,
         PeerState::Down,
         PeerState::Draining,
         PeerState::Unavailable,
+        PeerState::Unhealthy,
+        PeerState::Checking,
         PeerState::Busy,
     ];
 
@@ -147,6 +177,8 @@ impl PeerState {
             PeerState::Down => "down",
             PeerState::Draining => "draining",
             PeerState::Unavailable => "unavailable",
+            PeerState::Unhealthy => "unhealthy",
+            PeerState::Checking => "checking",
             PeerState::Busy => "busy",
         }
     }
@@ -166,12 +198,20 @@ struct Traffic {
 impl Peer {
     /// A peer of a `server` line; `weight` is that of the line or of an SRV record.
     pub(super) fn new(
-        group: &str,
+        group: GroupFacts<'_>,
         server: &ServerSettings,
         resolved: &ResolvedAddress,
         weight: u32,
     ) -> Peer {
-        let timeout_ms = u64::try_from(server.fail_timeout.as_millis()).unwrap_or(u64::MAX);
+        let counts: Placed<PeerCounts> = match server.lookup {
+            // Peers that names bring come and go; there would be no end to them.
+            Some(_) => Placed::private(),
+            None => {
+                let GroupFacts { name, .. } = group;
+                Placed::named(&format!("peer {} of {name}", resolved.address))
+            }
+        };
+        let known = Verdict::of_number(counts.verdict.get());
         Peer {
             id: PeerId::next(),
             name: resolved.address.to_string().into(),
@@ -180,7 +220,7 @@ impl Peer {
             weight: weight.max(1),
             max_conns: server.max_conns,
             max_fails: server.max_fails,
-            fail_timeout_ms: timeout_ms,
+            fail_timeout_ms: whole_ms(server.fail_timeout),
             down: server.down || server.drain,
             drain: server.drain,
             server_id: server_id(server, &resolved.address),
@@ -189,13 +229,13 @@ impl Peer {
             checked_ms: AtomicU64::new(0),
             effective_weight: AtomicI64::new(weight.max(1).into()),
             gone: AtomicBool::new(false),
+            health: Health::new(group.checks, known),
+            checks: Arc::clone(group.checks),
+            slow_start_ms: whole_ms(server.slow_start),
+            recovered_ms: AtomicU64::new(0),
             times: Times::default(),
             traffic: Traffic::default(),
-            counts: Arc::new(match server.lookup {
-                // Peers that names bring come and go; there would be no end to them.
-                Some(_) => Placed::private(),
-                None => Placed::named(&format!("peer {} of {group}", resolved.address)),
-            }),
+            counts: Arc::new(counts),
         }
     }
 
@@ -209,8 +249,13 @@ impl Peer {
         self.fails.store(fails, Ordering::Relaxed);
         copy(&self.failed_ms, &before.failed_ms);
         copy(&self.checked_ms, &before.checked_ms);
-        let weight = before.effective_weight.load(Ordering::Relaxed);
-        self.effective_weight.store(weight, Ordering::Relaxed);
+        if self.weight == before.weight {
+            let weight = before.effective_weight.load(Ordering::Relaxed);
+            self.effective_weight.store(weight, Ordering::Relaxed);
+        }
+        self.health
+            .take_over(&self.checks, &before.health, &before.checks);
+        copy(&self.recovered_ms, &before.recovered_ms);
         self.times.take_over(&before.times);
         self
     }
@@ -225,6 +270,11 @@ impl Peer {
         self.weight
     }
 
+    /// Whether it is marked `down`: nobody asks for it.
+    pub fn is_down(&self) -> bool {
+        self.down && !self.drain
+    }
+
     /// `max_conns`; 0 is no limit.
     pub fn max_conns(&self) -> u32 {
         self.max_conns
@@ -235,6 +285,8 @@ impl Peer {
         match self.down {
             true if self.drain => PeerState::Draining,
             true => PeerState::Down,
+            false if self.health.is_failing() => PeerState::Unhealthy,
+            false if !self.health.is_good() => PeerState::Checking,
             false if self.is_left_out(now_ms) => PeerState::Unavailable,
             false if self.is_full() => PeerState::Busy,
             false => PeerState::Up,
@@ -289,17 +341,21 @@ impl Peer {
         resolved: &ResolvedAddress,
         weight: u32,
     ) -> bool {
-        self.address == resolved.address
-            && *self.server == *resolved.server_name(server)
-            && self.weight == weight.max(1)
+        self.is_at(server, resolved) && self.weight == weight.max(1)
     }
 
-    /// Whether the settings of its `server` line are these.
-    pub(super) fn is_set_as(&self, server: &ServerSettings) -> bool {
-        let timeout_ms = u64::try_from(server.fail_timeout.as_millis()).unwrap_or(u64::MAX);
+    /// Whether it is the same server, whatever its weight.
+    pub(super) fn is_at(&self, server: &ServerSettings, resolved: &ResolvedAddress) -> bool {
+        self.address == resolved.address && *self.server == *resolved.server_name(server)
+    }
+
+    /// Whether the settings of its `server` line, and the checks of its group, are these.
+    pub(super) fn is_set_as(&self, group: GroupFacts<'_>, server: &ServerSettings) -> bool {
         self.max_conns == server.max_conns
             && self.max_fails == server.max_fails
-            && self.fail_timeout_ms == timeout_ms
+            && self.fail_timeout_ms == whole_ms(server.fail_timeout)
+            && self.slow_start_ms == whole_ms(server.slow_start)
+            && self.checks == *group.checks
             && self.down == (server.down || server.drain)
             && self.drain == server.drain
             && *self.server_id == *server_id(server, &self.address)

@@ -1,6 +1,7 @@
 //! The peers of a group at one time.
 
 use super::balance::Index;
+use super::health::CheckSettings;
 use super::peer::{Peer, PeerAddress, PeerId};
 use super::settings::{Method, ServerSettings};
 use super::tried::Tried;
@@ -40,6 +41,13 @@ impl From<PeerAddress> for ResolvedAddress {
             backup: false,
         }
     }
+}
+
+/// What the peers of a group have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupFacts<'a> {
+    pub(super) name: &'a str,
+    pub(super) checks: &'a Arc<[CheckSettings]>,
 }
 
 /// Primary peers, or backup peers.
@@ -88,7 +96,7 @@ impl PeerSet {
     /// Builds the peers of these servers. Peers of `before` that would be the same are reused, with
     /// their state.
     pub(super) fn build(
-        group: &str,
+        group: GroupFacts<'_>,
         generation: u64,
         method: Method,
         servers: &[(ServerSettings, Vec<ResolvedAddress>)],
@@ -106,11 +114,20 @@ impl PeerSet {
                     0 | 1 => resolved.weight,
                     weight => weight,
                 };
-                let found = known.iter_mut().find(|peer| {
-                    peer.is_some_and(|peer| peer.is_made_of(server, resolved, weight))
-                });
-                let peer = match found.and_then(Option::take) {
-                    Some(peer) if peer.is_set_as(server) => Arc::clone(peer),
+                let mut take = |is_it: &dyn Fn(&Peer) -> bool| {
+                    let found = known
+                        .iter_mut()
+                        .find(|peer| peer.is_some_and(|peer| is_it(peer)));
+                    found.and_then(Option::take)
+                };
+                let found = take(&|peer| peer.is_made_of(server, resolved, weight));
+                let peer = match found.or_else(|| take(&|peer| peer.is_at(server, resolved))) {
+                    Some(peer)
+                        if peer.is_set_as(group, server)
+                            && peer.is_made_of(server, resolved, weight) =>
+                    {
+                        Arc::clone(peer)
+                    }
                     Some(peer) => {
                         Arc::new(Peer::new(group, server, resolved, weight).known_as(peer))
                     }

@@ -1,6 +1,8 @@
 //! The configuration of a group.
 
+use super::health::CheckSettings;
 use super::peer::PeerAddress;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An `upstream` block, or the group that a literal address in `proxy_pass` implies.
@@ -12,6 +14,8 @@ pub struct GroupSettings {
     pub servers: Vec<ServerSettings>,
     /// How a peer is chosen.
     pub method: Method,
+    /// Active health checks, at most [`MAX_CHECKS`](super::MAX_CHECKS).
+    pub checks: Arc<[CheckSettings]>,
     /// `zone`: all worker threads share their turns.
     pub zone: bool,
     /// Connections to keep.
@@ -34,6 +38,8 @@ pub struct ServerSettings {
     pub max_fails: u32,
     /// `fail_timeout=`.
     pub fail_timeout: Duration,
+    /// `slow_start=`: how long its weight grows once it can be picked again; zero is off.
+    pub slow_start: Duration,
     /// `backup`.
     pub backup: bool,
     /// `down`.
@@ -75,6 +81,7 @@ impl ServerSettings {
             max_conns: 0,
             max_fails: 1,
             fail_timeout: Duration::from_secs(10),
+            slow_start: Duration::ZERO,
             backup: false,
             down: false,
             drain: false,

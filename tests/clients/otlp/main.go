@@ -1,6 +1,7 @@
 // An OpenTelemetry collector for tests: takes spans by OTLP over gRPC and prints each export as a
 // line of JSON. How it answers is said on standard input, a word a line: ok, hang, slow, reject,
-// long_answer, long_header, long_message, or the name of a gRPC status such as UNAVAILABLE. Ends when standard
+// long_answer, long_header, long_message, or the name of a gRPC status such as UNAVAILABLE. It has gRPC's
+// health checking service, which the words serving and not_serving tell what to say. Ends when standard
 // input does.
 package main
 
@@ -24,6 +25,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	_ "google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -167,11 +170,20 @@ func main() {
 	s := &service{}
 	s.behaviour.Store("ok")
 	collector.RegisterTraceServiceServer(server, s)
+	checks := health.NewServer()
+	healthpb.RegisterHealthServer(server, checks)
 	fmt.Println("listening")
 	go server.Serve(listener)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		s.behaviour.Store(strings.TrimSpace(lines.Text()))
+		switch word := strings.TrimSpace(lines.Text()); word {
+		case "serving":
+			checks.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+		case "not_serving":
+			checks.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+		default:
+			s.behaviour.Store(word)
+		}
 		fmt.Println("changed")
 	}
 	server.Stop()

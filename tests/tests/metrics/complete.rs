@@ -24,6 +24,7 @@ const HERE: &[&[Move]] = &[
     requests::LEVELS,
     resolvers::MOVES,
     sessions::MOVES,
+    upstreams::CHECKED,
     upstreams::MOVES,
     upstreams::STATES,
 ];

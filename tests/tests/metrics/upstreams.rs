@@ -64,6 +64,30 @@ pub(super) const MOVES: &[Move] = &[
     ),
 ];
 
+/// A health check fails: one peer is unhealthy, another one never passes a mandatory check.
+pub(super) const CHECKED: &[Move] = &[
+    (
+        "sealane_upstream_health_checks_total{upstream=\"checked\"}",
+        Up,
+    ),
+    (
+        "sealane_upstream_health_checks_failed_total{upstream=\"checked\"}",
+        Up,
+    ),
+    (
+        "sealane_upstream_unhealthy_total{upstream=\"checked\"}",
+        By(1),
+    ),
+    (
+        "sealane_upstream_peer_state{upstream=\"checked\",state=\"unhealthy\"}",
+        To(1.0),
+    ),
+    (
+        "sealane_upstream_peer_state{upstream=\"awaited\",state=\"checking\"}",
+        To(1.0),
+    ),
+];
+
 /// While a peer that may have one request has one.
 pub(super) const STATES: &[Move] = &[
     (
@@ -105,6 +129,9 @@ fn what_peers_do_moves_their_numbers() {
         "upstream live {{ server 127.0.0.1:{port}; keepalive 4; }}
          upstream silent {{ zone silent 64k; server 127.0.0.1:{port} max_conns=1; server 127.0.0.2:{port} down;
              server 127.0.0.3:{port} drain; sticky route $arg_route; }}
+         upstream checked {{ server 127.0.0.1:{port}; check interval=50 fall=3 default_down=false type=http;
+             check_http_send \"GET /wrong HTTP/1.1\r\nHost: a\r\nX-Check: 1\r\n\r\n\"; }}
+         upstream awaited {{ server 127.0.0.1:{port}; check interval=3600000; }}
          upstream dead {{ server 127.0.0.1:%nobody% max_fails=1; server 127.0.0.1:%nowhere% max_fails=1; }}
          proxy_http_version 1.1; proxy_set_header Connection '';
          server {{ listen 127.0.0.1:%plain%; location / {{ proxy_pass http://live; }}
@@ -127,6 +154,7 @@ fn what_peers_do_moves_their_numbers() {
     let asked: usize = origin
         .take_asked()
         .iter()
+        .filter(|asked| asked.headers("X-Check").is_empty())
         .map(|asked| asked.head.len())
         .sum();
     let sent = watch.growth("sealane_upstream_sent_bytes_total{upstream=\"live\"}");
@@ -136,6 +164,8 @@ fn what_peers_do_moves_their_numbers() {
     let mut waits = Connection::open(port);
     waits.send("GET /silent HTTP/1.1\r\nHost: a\r\n\r\n");
     watch.saw(STATES);
+    server.wait_for_log("of \"checked\" is unhealthy");
+    watch.saw(CHECKED);
     drop(waits);
     watch.saw(&[(
         "sealane_upstream_requests_active{upstream=\"silent\"}",

@@ -27,6 +27,7 @@ mod geo;
 mod grpc;
 mod gunzip;
 mod headers;
+mod health;
 mod http2;
 mod http_core;
 mod http_limits;
@@ -308,6 +309,7 @@ pub const MODULES: &[&Module] = &[
     &grpc::MODULE,
     &memcached::MODULE,
     &upstream::MODULE,
+    &health::MODULE,
     &subrequests::MODULE,
     &tuning::MODULE,
     &absent::GEOIP_MODULE,

@@ -1,10 +1,10 @@
 //! ngx_http_upstream_module and the modules of its balancing methods, and
 //! Tengine's VNSWRR.
 
-use super::{Arity, HSL, HTTP, LOCATION, Module, ONE, Row, UPSTREAM, resolver, sticky, zones};
+use super::{Arity, HTTP, Module, ONE, Row, UPSTREAM, resolver, sticky, zones};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
-use crate::draft::{UpstreamBlock, ZoneUse};
+use crate::draft::{CheckDraft, UpstreamBlock, ZoneUse};
 use crate::input::addresses_of;
 use crate::model::{
     BalanceMethod, MAX_WEIGHT, PeerAddress, UpstreamPeers, UpstreamServer, UpstreamZone,
@@ -28,9 +28,6 @@ const NONE: Arity = Arity::Between(0, 0);
 const COMMERCIAL: &str = "it is only part of nginx's commercial edition";
 const STICKY: &str = "session affinity by cookie is not supported in Tengine's words yet; nginx's \
                       \"sticky cookie NAME\" is";
-const CHECKS: &str = "active health checks are not supported yet; \"max_fails\" and \
-                      \"fail_timeout\" of \"server\" are passive checks";
-
 pub(super) const MODULE: Module = Module {
     title: "Upstreams",
     doc: "Groups of servers that requests are passed to, and load balancing. `include` works \
@@ -56,7 +53,8 @@ const ROWS: &[Row] = &[
          resolves to several addresses defines several servers. Parameters: `weight=` (1 to \
          1000000, default 1); `max_fails=` (default 1, 0 disables it) failures within \
          `fail_timeout=` (default 10s) make the server unavailable for that time; `max_conns=` \
-         limits connections of all workers; `backup` servers are used when no other is available; \
+         limits connections of all workers; `slow_start=` is the time in which the weight grows \
+         once the server can be used again (0); `backup` servers are used when no other is available; \
          `down`; `drain` admits only clients that \
          belong to the server; `route=` is its name in `sticky`, at most 32 bytes; `resolve` monitors changes of the name's addresses, which requires `zone` and \
          `resolver`; `service=` uses SRV records.",
@@ -200,28 +198,7 @@ const ROWS: &[Row] = &[
     Row::unsupported("ntlm", UPSTREAM, NONE, COMMERCIAL),
     Row::unsupported("queue", UPSTREAM, Arity::Between(1, 2), COMMERCIAL),
     Row::unsupported("state", UPSTREAM, ONE, COMMERCIAL),
-    Row::unsupported("health_check", LOCATION, Arity::AtLeast(0), COMMERCIAL),
-    Row::unsupported_block("match", HTTP, ONE, COMMERCIAL),
     Row::unsupported("session_sticky", UPSTREAM, Arity::AtLeast(0), STICKY).own(),
-    Row::unsupported("check", UPSTREAM, Arity::AtLeast(1), CHECKS).own(),
-    Row::unsupported("check_http_send", UPSTREAM, ONE, CHECKS).own(),
-    Row::unsupported(
-        "check_http_expect_alive",
-        UPSTREAM,
-        Arity::AtLeast(1),
-        CHECKS,
-    )
-    .own(),
-    Row::unsupported(
-        "check_fastcgi_param",
-        UPSTREAM,
-        Arity::Between(2, 2),
-        CHECKS,
-    )
-    .own(),
-    Row::unsupported("check_keepalive_requests", UPSTREAM, ONE, CHECKS).own(),
-    Row::unsupported("check_shm_size", HTTP, ONE, CHECKS).own(),
-    Row::unsupported("check_status", HSL, Arity::Between(0, 1), CHECKS).own(),
 ];
 
 fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
@@ -240,6 +217,7 @@ fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         keepalive_timeout: None,
         zone: None,
         sticky: None,
+        check: CheckDraft::default(),
         resolver: None,
         resolver_timeout: None,
     })));
@@ -270,6 +248,7 @@ fn stand_in() -> UpstreamServer {
         max_fails: 1,
         fail_timeout: Duration::from_secs(10),
         max_conns: None,
+        slow_start: Duration::ZERO,
         backup: false,
         down: true,
         drain: false,
@@ -283,6 +262,7 @@ struct Parameters<'a> {
     max_fails: u32,
     fail_timeout: Duration,
     max_conns: u32,
+    slow_start: Duration,
     backup: bool,
     down: bool,
     drain: bool,
@@ -301,6 +281,7 @@ fn server(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         max_fails: parameters.max_fails,
         fail_timeout: parameters.fail_timeout,
         max_conns: Some(parameters.max_conns).filter(|limit| *limit > 0),
+        slow_start: parameters.slow_start,
         backup: parameters.backup,
         down: parameters.down,
         drain: parameters.drain,
@@ -315,6 +296,7 @@ fn parameters<'a>(b: &mut Build<'_>, c: &Call<'a>) -> Result<Parameters<'a>, Fau
         max_fails: 1,
         fail_timeout: Duration::from_secs(10),
         max_conns: 0,
+        slow_start: Duration::ZERO,
         backup: false,
         down: false,
         drain: false,
@@ -367,7 +349,18 @@ fn parameters<'a>(b: &mut Build<'_>, c: &Call<'a>) -> Result<Parameters<'a>, Fau
             b"resolve" => parameters.resolve = true,
             b"service=" if value.is_empty() => return Err(Fault::at(index, "service is empty")),
             b"service=" => parameters.service = Some(value),
-            b"slow_start=" => return Err(invalid().help(COMMERCIAL)),
+            b"slow_start=" => {
+                // The method that is written so far, as for "backup".
+                let method = &b.upstream().method;
+                if !method.as_ref().is_none_or(BalanceMethod::allows_slow_start) {
+                    let message = format!(
+                        "balancing method does not support parameter \"{}\"",
+                        shown(word)
+                    );
+                    return Err(Fault::at(index, message));
+                }
+                parameters.slow_start = values::time(value).ok_or_else(invalid)?;
+            }
             b"sid=" => {
                 let message = format!("the \"{}\" parameter is not supported yet", shown(word));
                 return Err(Fault::at(index, message).help(STICKY).not_yet());

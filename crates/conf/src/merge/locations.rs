@@ -287,6 +287,7 @@ impl Inherited<'_> {
             stub_status: draft.stub_status,
             status_zone: draft.status_zone.clone(),
             content_handler: draft.content_handler,
+            health_checks: draft.health_checks.clone().into(),
             mp4: mp4(draft),
             slice_bytes: draft.slice.unwrap_or(0),
             random_index: draft.random_index.unwrap_or(false),

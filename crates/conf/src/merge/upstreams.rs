@@ -77,6 +77,7 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
             timeout: block.keepalive_timeout.unwrap_or(default.timeout),
         },
         zone: block.zone,
+        check: block.check.finish().map(Arc::new),
         sticky: block.sticky,
         resolver,
         resolver_timeout: block
@@ -120,6 +121,7 @@ fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
             max_fails: 1,
             fail_timeout: Duration::from_secs(10),
             max_conns: None,
+            slow_start: Duration::ZERO,
             backup: false,
             down: false,
             drain: false,
@@ -131,6 +133,7 @@ fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
             ..UpstreamKeepalive::default()
         },
         zone: None,
+        check: None,
         sticky: None,
         resolver: None,
         resolver_timeout: RESOLVER_TIMEOUT,

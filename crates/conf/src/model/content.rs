@@ -2,6 +2,8 @@
 //! ngx_http_empty_gif_module, ngx_http_flv_module, ngx_http_mp4_module and
 //! ngx_http_dav_module.
 
+use super::CheckFormat;
+
 /// A module that answers every request of its location, in place of plain files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentHandler {
@@ -24,6 +26,8 @@ pub enum StatusView {
     Api,
     /// `console`: a page.
     Console,
+    /// `check_status`: what health checks know.
+    Checks(CheckFormat),
 }
 
 impl StatusView {
@@ -33,6 +37,7 @@ impl StatusView {
             StatusView::Metrics => "metrics",
             StatusView::Api => "api",
             StatusView::Console => "console",
+            StatusView::Checks(_) => "check_status",
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{
     AcmeCertificate, AcmeDns, CachePath, Charsets, HandshakeLimits, Http2, LimitZone, List,
-    LocationConf, Locations, Script, Template, Tls, TraceExporter, Upstream, UserVariable,
-    VerifyClient,
+    LocationConf, Locations, ResponseMatch, Script, Template, Tls, TraceExporter, Upstream,
+    UserVariable, VerifyClient,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -34,6 +34,8 @@ pub struct Http {
     /// `ssl_certificate_reload`: how often certificates and keys are looked at for changes;
     /// default 10 s. `None` if never.
     pub certificate_reload: Option<Duration>,
+    /// `match` blocks; [`super::HealthCheck::expect`] is an index into it.
+    pub response_matches: Vec<Arc<ResponseMatch>>,
     /// Every group of servers that requests can be passed to;
     /// [`super::GroupRef`] is an index into it.
     pub upstreams: Vec<Arc<Upstream>>,

@@ -2,8 +2,8 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, Concat, ContentHandler, Dav,
-    ErrorLog, GzipClients, LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script,
-    SecureLink, SendProxyProtocol, StaticCodings, TempPath, Template, Tracing, UserId,
+    ErrorLog, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver,
+    Script, SecureLink, SendProxyProtocol, StaticCodings, TempPath, Template, Tracing, UserId,
     ValidReferers,
 };
 use crate::regex::Regex;
@@ -101,6 +101,8 @@ pub struct LocationConf {
     pub status_zone: Option<Arc<str>>,
     /// The module that answers in place of plain files.
     pub content_handler: Option<ContentHandler>,
+    /// `health_check`: how the servers are checked that requests are passed to.
+    pub health_checks: List<Arc<HealthCheck>>,
     /// The options of `mp4`, where it answers.
     pub mp4: Option<Arc<Mp4>>,
     /// `slice`: bytes of a piece; 0 is off.

@@ -1,7 +1,7 @@
 //! Groups of servers to pass requests to: `upstream` blocks, and those that
 //! `proxy_pass` and the like define by naming an address or a host.
 
-use super::{Origin, Resolver, Sticky, Template};
+use super::{Check, Origin, Resolver, Sticky, Template};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct Upstream {
     pub method: BalanceMethod,
     /// `sticky`: how clients belong to servers.
     pub sticky: Option<Sticky>,
+    /// `check`: Tengine's health check.
+    pub check: Option<Arc<Check>>,
     /// `keepalive` and its limits.
     pub keepalive: UpstreamKeepalive,
     /// `zone`: counters and positions are shared by all workers.
@@ -56,6 +58,8 @@ pub struct UpstreamServer {
     pub fail_timeout: Duration,
     /// `max_conns=`; `None` means no limit.
     pub max_conns: Option<u32>,
+    /// `slow_start=`: how long its weight grows once it can be used again; default 0.
+    pub slow_start: Duration,
     /// `backup`: picked when no other server can be.
     pub backup: bool,
     /// `down`: never picked.
@@ -142,6 +146,19 @@ pub enum BalanceMethod {
 }
 
 impl BalanceMethod {
+    /// Whether servers may have `slow_start`: their weights can change at any time.
+    pub fn allows_slow_start(&self) -> bool {
+        match self {
+            BalanceMethod::RoundRobin
+            | BalanceMethod::LeastConn
+            | BalanceMethod::LeastTime { .. } => true,
+            BalanceMethod::Vnswrr { .. }
+            | BalanceMethod::IpHash
+            | BalanceMethod::Hash { .. }
+            | BalanceMethod::Random { .. } => false,
+        }
+    }
+
     /// Whether servers may be marked `backup`.
     pub fn allows_backup(&self) -> bool {
         match self {

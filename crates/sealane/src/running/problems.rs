@@ -127,7 +127,8 @@ pub(crate) fn states_of_peers(answer: &Answer) -> BTreeMap<&str, Vec<(&str, &str
 
 fn peers(answer: &Answer, found: &mut Vec<Problem>) {
     for (group, peers) in states_of_peers(answer) {
-        let failed = peers.iter().filter(|(_, state)| *state == "unavailable");
+        let has_failed = |state: &str| matches!(state, "unavailable" | "unhealthy" | "checking");
+        let failed = peers.iter().filter(|(_, state)| has_failed(state));
         let failed: Vec<&str> = failed.map(|(peer, _)| *peer).collect();
         let is_live = |state: &str| matches!(state, "up" | "draining" | "busy");
         let live = peers.iter().filter(|(_, state)| is_live(state)).count();

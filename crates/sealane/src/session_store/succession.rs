@@ -1,10 +1,11 @@
-//! Passes sessions and ticket keys from a worker process to its successor: the second
-//! process of a reload, or that of another binary.
+//! Passes sessions, ticket keys and verdicts of health checks from a worker process to its
+//! successor: the second process of a reload, or that of another binary.
 //!
 //! ```text
 //! worker of before                             worker that takes its place
 //!   format                        ───────────>   closes the line if it is another one
 //!   keys, all sessions by zone    ───────────>   takes over what it does not have
+//!   verdicts of health checks     ───────────>   begins with them
 //!   end of what there was         ───────────>   begins to accept connections
 //!   every further session and key ───────────>   takes it over, too
 //! ```
@@ -16,6 +17,7 @@
 //! "K" | keys as in the state file
 //! "S" | size of the zone (8) | length (2) | zone
 //!     | n x [ length (1) | id | end (8) | length (2) | session ]
+//! "H" | n x [ healthy (1) | length (2) | group | length (2) | server ]
 //! "E"
 //! ```
 //!
@@ -27,6 +29,7 @@ use super::now_s;
 use super::state::{self, MAX_STATE_BYTES};
 use crate::journal::{Journal, note};
 use sealane_log::OsError;
+use sealane_server::KnownVerdict;
 use sealane_sys::{poll, socket};
 use sealane_tls::{SessionCache, SessionState};
 use std::io;
@@ -39,11 +42,12 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 /// Raised when a message changes.
-const FORMAT: &str = "sealane sessions 1";
+const FORMAT: &str = "sealane sessions 2";
 
 const VERSION: u8 = b'V';
 const KEYS: u8 = b'K';
 const SESSIONS: u8 = b'S';
+const HEALTH: u8 = b'H';
 const END: u8 = b'E';
 
 /// Longest message but that of keys, in bytes.
@@ -91,6 +95,7 @@ fn format() -> String {
 pub(crate) fn tell_successor(
     line: OwnedFd,
     sessions: &Arc<SessionState>,
+    verdicts: Vec<KnownVerdict>,
     journal: &Journal,
 ) -> Option<Telling> {
     let sessions = Arc::clone(sessions);
@@ -102,7 +107,7 @@ pub(crate) fn tell_successor(
             let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
             let followed = Followed::new(&sessions);
             // The other process is gone: what it lacks is not needed.
-            let _ = followed.tell(&line, &sessions, &told_last);
+            let _ = followed.tell(&line, &sessions, &verdicts, &told_last);
         });
     match spawned {
         Ok(thread) => Some(Telling { thread, is_last }),
@@ -167,9 +172,11 @@ impl Followed {
         &self,
         line: &OwnedFd,
         sessions: &SessionState,
+        verdicts: &[KnownVerdict],
         is_last: &AtomicBool,
     ) -> io::Result<()> {
         send(line, &[&[VERSION], format().as_bytes()].concat())?;
+        tell_verdicts(line, verdicts)?;
         let mut keys = Keys::default();
         keys.tell(line, sessions)?;
         let now_s = now_s();
@@ -231,6 +238,56 @@ impl Drop for Followed {
             cache.set_follower(None);
         }
     }
+}
+
+/// Servers whose names are longer than a message are checked anew.
+fn tell_verdicts(line: &OwnedFd, verdicts: &[KnownVerdict]) -> io::Result<()> {
+    let mut message = vec![HEALTH];
+    for known in verdicts {
+        let lengths = (
+            u16::try_from(known.group.len()),
+            u16::try_from(known.peer.len()),
+        );
+        let (Ok(group_bytes), Ok(peer_bytes)) = lengths else {
+            continue;
+        };
+        let size = 5 + known.group.len() + known.peer.len();
+        if message.len() + size > MAX_MESSAGE_BYTES {
+            send(line, &message)?;
+            message.truncate(1);
+        }
+        if size < MAX_MESSAGE_BYTES {
+            message.push(u8::from(known.healthy));
+            message.extend_from_slice(&group_bytes.to_le_bytes());
+            message.extend_from_slice(known.group.as_bytes());
+            message.extend_from_slice(&peer_bytes.to_le_bytes());
+            message.extend_from_slice(known.peer.as_bytes());
+        }
+    }
+    match message.len() {
+        1 => Ok(()),
+        _ => send(line, &message),
+    }
+}
+
+/// The verdicts of a message.
+fn verdicts_of(message: &[u8]) -> Option<Vec<KnownVerdict>> {
+    let mut rest = message;
+    let mut all = Vec::new();
+    let text = |rest: &mut &[u8]| {
+        let length = u16::from_le_bytes(take(rest)?);
+        let text = rest.split_off(..usize::from(length))?;
+        Some(std::str::from_utf8(text).ok()?.to_owned())
+    };
+    while !rest.is_empty() {
+        let [healthy] = take(&mut rest)?;
+        all.push(KnownVerdict {
+            healthy: healthy == 1,
+            group: text(&mut rest)?,
+            peer: text(&mut rest)?,
+        });
+    }
+    Some(all)
 }
 
 fn follower(sender: SyncSender<Made>, zone: Arc<Zone>) -> sealane_tls::Follower {
@@ -327,10 +384,16 @@ fn send(line: &OwnedFd, message: &[u8]) -> io::Result<()> {
 
 /// Takes over what the previous process has, at the other end of `line`, before the first client
 /// connects; and what it adds, as long as it lives.
-pub(crate) fn learn(line: OwnedFd, sessions: &Arc<SessionState>, journal: &Journal) {
+pub(crate) fn learn(
+    line: OwnedFd,
+    sessions: &Arc<SessionState>,
+    verdicts: impl Fn(&KnownVerdict) + Send + 'static,
+    journal: &Journal,
+) {
     let mut learner = Learner {
         line,
         sessions: Arc::clone(sessions),
+        verdicts: Box::new(verdicts),
         buffer: Zeroizing::new(vec![0; 1 + MAX_STATE_BYTES]),
         learned: 0,
         is_same_format: false,
@@ -373,6 +436,8 @@ pub(crate) fn learn(line: OwnedFd, sessions: &Arc<SessionState>, journal: &Journ
 struct Learner {
     line: OwnedFd,
     sessions: Arc<SessionState>,
+    /// Told what health checks have found out.
+    verdicts: Box<dyn Fn(&KnownVerdict) + Send>,
     buffer: Zeroizing<Vec<u8>>,
     /// Sessions taken over.
     learned: usize,
@@ -413,6 +478,10 @@ impl Learner {
                 }
                 [SESSIONS, rest @ ..] => {
                     self.learned += keep(rest, &self.sessions).ok_or_else(nonsense)?;
+                }
+                [HEALTH, rest @ ..] => {
+                    let all = verdicts_of(rest).ok_or_else(nonsense)?;
+                    all.iter().for_each(&self.verdicts);
                 }
                 _ => return Err(nonsense()),
             }

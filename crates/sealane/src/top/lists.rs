@@ -92,7 +92,7 @@ pub(super) fn peers(gains: &Gains) -> Vec<Vec<Cell>> {
         let state = state.map_or("", |(_, state)| *state);
         let tone = match state {
             "up" => Tone::Good,
-            "unavailable" => Tone::Bad,
+            "unavailable" | "unhealthy" => Tone::Bad,
             "" | "down" => Tone::Quiet,
             _ => Tone::Warn,
         };

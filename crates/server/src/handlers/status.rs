@@ -1,9 +1,10 @@
-//! `metrics`, `api` and `console`: what is counted.
+//! `metrics`, `api` and `console`: what is counted; `check_status`: what health checks know.
 //!
 //! The numbers are read, and the response is made, on a disk thread: with a thousand servers it
 //! takes milliseconds, which a worker thread does not have.
 
 mod api;
+mod checks;
 
 use super::Outcome;
 use crate::exchange::{ContentType, Exchange};
@@ -82,6 +83,13 @@ pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome
             let text =
                 disk::run(move || metrics::show(&process, |families| families.json(now_s))).await;
             respond(exchange, JSON, text);
+        }
+        StatusView::Checks(format) => {
+            let asked = checks::ChecksQuery::of(exchange.request.args(), format);
+            let generation = exchange.worker.current.generation();
+            let snapshot = exchange.snapshot.clone();
+            let text = disk::run(move || asked.show(&snapshot, generation)).await;
+            respond(exchange, asked.media_type(), text);
         }
         StatusView::Api => {
             let path = path_below(exchange);

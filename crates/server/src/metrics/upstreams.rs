@@ -33,6 +33,21 @@ const ROWS: &[Row<Peer>] = &[
         "How often the peer was left out after failures (max_fails)",
         |peer| peer.counts().unavailable.get(),
     ),
+    Row::counter(
+        "upstream_health_checks",
+        "Health checks of the peer that have ended",
+        |peer| peer.counts().checks.get(),
+    ),
+    Row::counter(
+        "upstream_health_checks_failed",
+        "Health checks of the peer that failed",
+        |peer| peer.counts().checks_failed.get(),
+    ),
+    Row::counter(
+        "upstream_unhealthy",
+        "How often health checks have taken the peer out of use",
+        |peer| peer.counts().unhealthy.get(),
+    ),
     Row::bytes("upstream_sent", "Bytes sent to the peer", |peer| {
         peer.counts().sent.get()
     }),

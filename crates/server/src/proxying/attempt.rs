@@ -446,7 +446,7 @@ async fn connect(
 ) -> Result<PeerConnection, AttemptError> {
     let settings = pass.settings();
     let peer = lease.picked().peer().clone();
-    let opening = peer_connection::open(exchange, pass, secured, &peer);
+    let opening = peer_connection::open(exchange, pass, secured, &peer, peer.address());
     let watches = !settings.ignore_client_abort;
     let client = exchange.client.clone();
     let mut opening = std::pin::pin!(opening);

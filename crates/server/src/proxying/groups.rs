@@ -1,16 +1,18 @@
 //! Groups of servers at run time, built from the configuration.
 
+use super::health;
 use super::peer_connection::{self, PeerConnection};
 use super::sticky::StickyRuntime;
 use super::{GroupRuntime, PassRuntime};
 use crate::materials::Materials;
 use sealane_conf::Config;
 use sealane_conf::model::{
-    self, BalanceMethod, LocationConf, Upstream, UpstreamKeepalive, UpstreamPeers, UpstreamServer,
+    self, BalanceMethod, GroupRef, LocationConf, Upstream, UpstreamKeepalive, UpstreamPeers,
+    UpstreamServer,
 };
 use sealane_upstream::{
-    Group, GroupSettings, IdlePool, KeepaliveSettings, LeastTime, LookupName, Method, PeerAddress,
-    ServerSettings, TimeUntil,
+    CheckSettings, Group, GroupSettings, IdlePool, KeepaliveSettings, LeastTime, LookupName,
+    Method, PeerAddress, ServerSettings, TimeUntil,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +36,8 @@ impl Groups {
         let Some(http) = &config.http else {
             return groups;
         };
-        for upstream in &http.upstreams {
+        for (at, upstream) in http.upstreams.iter().enumerate() {
+            let checks = health::settings(http, GroupRef(at), upstream);
             let port = implied_port(upstream);
             if upstream.explicit || port.is_some() {
                 let name = upstream.name.to_ascii_lowercase();
@@ -44,7 +47,7 @@ impl Groups {
             let before = before.and_then(|before| before.like(upstream));
             groups
                 .all
-                .push(Arc::new(runtime(upstream, threads, before)));
+                .push(Arc::new(runtime(upstream, checks, threads, before)));
         }
         groups
     }
@@ -127,12 +130,18 @@ fn implied_port(upstream: &Upstream) -> Option<u16> {
     }
 }
 
-fn runtime(upstream: &Upstream, threads: usize, before: Option<&GroupRuntime>) -> GroupRuntime {
+fn runtime(
+    upstream: &Upstream,
+    checks: Arc<[CheckSettings]>,
+    threads: usize,
+    before: Option<&GroupRuntime>,
+) -> GroupRuntime {
     let (method, hash_key) = method(&upstream.method);
     let settings = GroupSettings {
         name: upstream.name.to_string(),
         servers: upstream.servers.iter().map(server).collect(),
         method,
+        checks,
         zone: upstream.zone.is_some(),
         keepalive: keepalive(&upstream.keepalive),
     };
@@ -193,6 +202,7 @@ fn server(server: &UpstreamServer) -> ServerSettings {
         max_conns: server.max_conns.unwrap_or(0),
         max_fails: server.max_fails,
         fail_timeout: server.fail_timeout,
+        slow_start: server.slow_start,
         backup: server.backup,
         down: server.down,
         drain: server.drain,

@@ -24,6 +24,7 @@
 //! | `cache/` | responses that are kept, and served again |
 //! | `store` | responses that become files |
 //! | `states` | the attempts, for variables and logs |
+//! | `health/` | active health checks |
 //! | `failure`, `pause` | errors and time-outs |
 
 mod accel;
@@ -34,6 +35,7 @@ mod conversation;
 mod failure;
 mod gateway;
 mod groups;
+mod health;
 mod identity;
 mod lease;
 mod memcached;
@@ -82,6 +84,8 @@ pub(crate) use cache::{
     CacheState, CacheZone, UpdateState, build_zone, settings as cache_settings,
 };
 pub(crate) use groups::Groups;
+pub use health::{HealthChecks, KnownVerdict};
+pub(crate) use health::{HealthTask, take_over as take_over_verdict};
 pub(crate) use lease::GroupRuntime;
 pub(crate) use request::BodyPlan;
 pub(crate) use runtime::PassRuntime;

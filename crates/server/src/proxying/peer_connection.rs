@@ -11,6 +11,7 @@ use sealane_conf::model::UpstreamSettings;
 use sealane_io::chain::OutputChain;
 use sealane_io::runtime::timeout_at;
 use sealane_io::socket::Socket;
+use sealane_io::stream::Sealed;
 use sealane_io::{Endpoint, OutboundMessage, Received, Stream, StreamError};
 use sealane_sys::socket::set_transparent;
 use sealane_tls::Ktls;
@@ -93,6 +94,16 @@ impl PeerConnection {
         Ok(())
     }
 
+    /// Begins TLS.
+    pub(super) fn start_tls(&mut self, tls: Sealed<TlsConnection>) {
+        self.stream.start_tls(tls);
+    }
+
+    /// Continues the handshake. Ready once, when it is done.
+    pub(super) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), PeerError>> {
+        self.stream.poll_handshake(cx, true).map_ok(|_| ())
+    }
+
     /// Appends up to `max` received bytes.
     pub(crate) fn poll_receive(
         &mut self,
@@ -164,13 +175,15 @@ impl PeerConnection {
     }
 }
 
-/// Opens a connection to a peer, and whatever has to stand before the request. As in
+/// Opens a connection to a peer at this address, which is its own or, for a health check, one with
+/// another port; and whatever has to stand before the request. As in
 /// nginx one `proxy_connect_timeout` is for all of it.
 pub(crate) async fn open(
     exchange: &Exchange,
     pass: &PassRuntime,
     secured: Option<&Secured>,
     peer: &Peer,
+    address: &PeerAddress,
 ) -> Result<PeerConnection, Failure> {
     let settings = pass.settings();
     let tls = match secured {
@@ -178,11 +191,11 @@ pub(crate) async fn open(
         None => None,
     };
     let deadline = Instant::now() + settings.connect_timeout;
-    let socket = timeout_at(deadline, connect(exchange, settings, peer.address()))
+    let socket = timeout_at(deadline, connect(exchange, settings, address))
         .await
         .map_err(|_| Failure::TimedOut(Doing::Connecting))?
         .map_err(|error| {
-            let is_unix = matches!(peer.address(), PeerAddress::Unix(_));
+            let is_unix = matches!(address, PeerAddress::Unix(_));
             Failure::Connect(error, is_unix.then(|| (**peer.name()).into()))
         })?;
     let mut connection = PeerConnection::new(socket);
@@ -200,13 +213,34 @@ pub(crate) async fn open(
     };
     let sessions = &exchange.worker.process.upstream_sessions;
     let tls = secured.begin(&client, peer, sessions)?;
-    connection.stream.start_tls(tls);
-    let handshake = poll_fn(|cx| connection.stream.poll_handshake(cx, true));
+    connection.start_tls(tls);
+    let handshake = poll_fn(|cx| connection.poll_handshake(cx));
     timeout_at(deadline, handshake)
         .await
         .map_err(|_| Failure::TimedOut(Doing::Handshaking))?
         .map_err(|error| Failure::broken(error, Doing::Handshaking))?;
     Ok(connection)
+}
+
+/// Opens a connection with nothing that a location could say about it.
+///
+/// # Errors
+/// What the system says.
+pub(super) async fn connect_plainly(address: &PeerAddress) -> io::Result<PeerConnection> {
+    let socket = match address {
+        PeerAddress::Ip(address) => {
+            let domain = socket2::Domain::for_address(*address);
+            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+            socket.set_tcp_nodelay(true)?;
+            Socket::connect_tcp(socket, *address).await?
+        }
+        PeerAddress::Unix(path) => {
+            let domain = socket2::Domain::UNIX;
+            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+            Socket::connect_unix(socket, Path::new(path)).await?
+        }
+    };
+    Ok(PeerConnection::new(socket))
 }
 
 async fn connect(

@@ -147,6 +147,7 @@ impl GroupRuntime {
             name: name.to_owned(),
             servers: vec![ServerSettings::new(name, addresses)],
             method: Method::RoundRobin,
+            checks: Arc::default(),
             zone: false,
             keepalive: KeepaliveSettings::OFF,
         };

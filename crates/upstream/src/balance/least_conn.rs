@@ -17,7 +17,7 @@ pub(super) fn pick(
         if !is_eligible(tier, place, tried, now_ms) {
             continue;
         }
-        let load = Load::of(tier, place);
+        let load = Load::of(tier, place, now_ms);
         match best {
             Some(least) if least.equals(load) => several = true,
             Some(least) if least.less_than(load) => {}
@@ -30,7 +30,8 @@ pub(super) fn pick(
     }
     // Other threads keep counting meanwhile: peers are compared with the current load of the peer
     // found. If none is equal any more, that peer is picked.
-    let equal = (least.place..tier.peers.len()).filter(|at| least.equals(Load::of(tier, *at)));
+    let equal =
+        (least.place..tier.peers.len()).filter(|at| least.equals(Load::of(tier, *at, now_ms)));
     let turn = round_robin::turn_among(tier, positions, equal, tried, now_ms);
     turn.or(Some(least.place))
 }
@@ -44,12 +45,12 @@ struct Load {
 }
 
 impl Load {
-    fn of(tier: &Tier, place: usize) -> Load {
+    fn of(tier: &Tier, place: usize, now_ms: u64) -> Load {
         let peer = &tier.peers[place];
         Load {
             place,
             conns: peer.conns().into(),
-            weight: peer.weight.into(),
+            weight: peer.present_weight(peer.weight.into(), now_ms),
         }
     }
 
@@ -63,8 +64,8 @@ impl Load {
 }
 
 /// The peer with the smaller load relative to its weight; the second if they are equal.
-pub(super) fn less_loaded(tier: &Tier, first: usize, second: usize) -> usize {
-    if Load::of(tier, first).less_than(Load::of(tier, second)) {
+pub(super) fn less_loaded(tier: &Tier, first: usize, second: usize, now_ms: u64) -> usize {
+    if Load::of(tier, first, now_ms).less_than(Load::of(tier, second, now_ms)) {
         first
     } else {
         second

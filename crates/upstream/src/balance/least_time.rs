@@ -59,7 +59,7 @@ impl Estimate {
         };
         Estimate {
             time_ms: peer.times.estimate(rule, peer.conns(), timeouts, now_ms),
-            weight: peer.weight.into(),
+            weight: peer.present_weight(peer.weight.into(), now_ms),
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) fn pick_of_two(
     let mut next = |first| draw(tier, positions, tried, now_ms, first);
     let first = next(None);
     match (first, first.and_then(|_| next(first))) {
-        (Some(first), Some(second)) => Choice::Peer(less_loaded(tier, first, second)),
+        (Some(first), Some(second)) => Choice::Peer(less_loaded(tier, first, second, now_ms)),
         _ => Choice::RoundRobin,
     }
 }

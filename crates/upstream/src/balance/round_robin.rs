@@ -32,7 +32,7 @@ pub(super) fn turn_among(
         if !is_eligible(tier, place, tried, now_ms) {
             continue;
         }
-        let weight = tier.peers[place].turn_weight();
+        let weight = tier.peers[place].turn_weight(now_ms);
         weights[place] += weight;
         total += weight;
         if best.is_none_or(|(_, greatest)| weights[place] > greatest) {

@@ -5,6 +5,7 @@ mod affinity;
 mod distribution;
 mod failing;
 mod following;
+mod health;
 mod pool;
 mod properties;
 mod replacing;
@@ -26,6 +27,7 @@ pub(super) fn weighted(method: Method, weights: &[u32]) -> GroupSettings {
         name: "backend".to_owned(),
         servers: (1..).zip(weights).map(server).collect(),
         method,
+        checks: Arc::default(),
         zone: false,
         keepalive: KeepaliveSettings::OFF,
     }

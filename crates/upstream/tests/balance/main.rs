@@ -81,6 +81,7 @@ fn compare(directive: &str, method: Method, lines: &[Line], asks: &[Ask]) {
             .map(|(line, address)| line.to_settings(*address))
             .collect(),
         method,
+        checks: std::sync::Arc::default(),
         zone: false,
         keepalive: KeepaliveSettings::OFF,
     };

@@ -24,6 +24,7 @@ fn keep(server: &NameServer, host: &str, srv: Option<&str>, timeout: Duration) -
         name: "backend".to_owned(),
         servers: vec![ServerSettings::new(format!("{host}:8080"), Vec::new())],
         method: Method::RoundRobin,
+        checks: Arc::default(),
         zone: true,
         keepalive: KeepaliveSettings::OFF,
     };

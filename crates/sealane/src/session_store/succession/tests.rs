@@ -1,6 +1,7 @@
 use super::*;
 use sealane_log::Logger;
 use sealane_tls::RingSettings;
+use std::sync::Mutex;
 
 const SETTINGS: RingSettings = RingSettings {
     rotation_s: 10,
@@ -32,6 +33,15 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
     }
 }
 
+fn verdicts(count: usize) -> Vec<KnownVerdict> {
+    let known = |at: usize| KnownVerdict {
+        group: "backend".to_owned(),
+        peer: format!("192.0.2.1:{at}"),
+        healthy: at % 3 == 0,
+    };
+    (0..count).map(known).collect()
+}
+
 #[test]
 fn what_there_is_and_what_follows_arrives() {
     let (ours, theirs) = (SessionState::new(), SessionState::new());
@@ -53,8 +63,12 @@ fn what_there_is_and_what_follows_arrives() {
     let copied = theirs.ring("ring", SETTINGS, now_s()).expect("memory");
 
     let (line, far) = socket::seqpacket_pair().expect("a pair");
-    let telling = tell_successor(line, &ours, &journal()).expect("a thread");
-    learn(far, &theirs, &journal());
+    let telling = tell_successor(line, &ours, verdicts(3000), &journal()).expect("a thread");
+    let learnt: Arc<Mutex<Vec<KnownVerdict>>> = Arc::default();
+    let told = Arc::clone(&learnt);
+    let note = move |known: &KnownVerdict| told.lock().expect("ours").push(known.clone());
+    learn(far, &theirs, note, &journal());
+    assert_eq!(*learnt.lock().expect("ours"), verdicts(3000));
     // From here on connections are accepted.
     assert_eq!(kept.len(), 5000);
     assert!((0..5000).all(|n| has(&kept, n)));
@@ -81,11 +95,11 @@ fn what_there_is_and_what_follows_arrives() {
 fn who_has_nothing_says_so_and_who_is_gone_is_not_waited_for() {
     let (line, far) = socket::seqpacket_pair().expect("a pair");
     let began = Instant::now();
-    let _telling = tell_successor(line, &SessionState::new(), &journal());
-    learn(far, &SessionState::new(), &journal());
+    let _telling = tell_successor(line, &SessionState::new(), Vec::new(), &journal());
+    learn(far, &SessionState::new(), |_| {}, &journal());
     let (line, far) = socket::seqpacket_pair().expect("a pair");
     drop(line);
-    learn(far, &SessionState::new(), &journal());
+    learn(far, &SessionState::new(), |_| {}, &journal());
     assert!(began.elapsed() < LEARN_TIMEOUT);
 
     // A successor that does not come up leaves no follower behind.
@@ -93,7 +107,7 @@ fn who_has_nothing_says_so_and_who_is_gone_is_not_waited_for() {
     let cache = state.cache("zone", 1 << 20);
     let (line, far) = socket::seqpacket_pair().expect("a pair");
     drop(far);
-    let _telling = tell_successor(line, &state, &journal());
+    let _telling = tell_successor(line, &state, Vec::new(), &journal());
     wait_for("end of the line", || Arc::strong_count(&cache) == 2);
 }
 
@@ -114,7 +128,7 @@ fn what_no_worker_says_is_refused_and_what_another_version_says_ignored() {
     };
     let version = [&[VERSION], format().as_bytes()].concat();
     let good = session(b"zone", b"session");
-    let cases: [(&[&[u8]], Option<usize>); 10] = [
+    let cases: [(&[&[u8]], Option<usize>); 13] = [
         (&[&version, &good, b"E"], Some(1)),
         (&[&version, &session(b"other", b"session"), b"E"], Some(0)),
         (&[b"Vsomething else", &good, b"E"], Some(0)),
@@ -125,6 +139,9 @@ fn what_no_worker_says_is_refused_and_what_another_version_says_ignored() {
         (&[&version, &session(b"zone", b"sessio")], None),
         (&[&version, &session(b"\xff", b"session")], None),
         (&[&version, b"S\0\0"], None),
+        (&[&version, b"H\x01\x01\0g\x01\0p"], Some(0)),
+        (&[&version, b"H\x01\x01\0g\x02\0p"], None),
+        (&[&version, b"H\x01\x01\0\xff\x01\0p"], None),
     ];
     for (at, (messages, expected)) in cases.into_iter().enumerate() {
         let sessions = SessionState::new();
@@ -137,6 +154,7 @@ fn what_no_worker_says_is_refused_and_what_another_version_says_ignored() {
         let mut learner = Learner {
             line: far,
             sessions,
+            verdicts: Box::new(|_| {}),
             buffer: Zeroizing::new(vec![0; 1 + MAX_STATE_BYTES]),
             learned: 0,
             is_same_format: false,
