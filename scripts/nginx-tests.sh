@@ -63,6 +63,9 @@ done
 exec "$binary" "\$@"
 EOF
   chmod 755 "$server"
+  # The suite's tunnels lead to this machine.
+  allow="tunnel_allow_ports all; tunnel_allow_addresses all;"
+  export TEST_NGINX_GLOBALS_HTTP="$allow ${TEST_NGINX_GLOBALS_HTTP:-}"
 else
   ln -sfn "$binary" "$server"
 fi

@@ -13,6 +13,7 @@ mod passing;
 mod restricting;
 mod text_filters;
 mod tracing;
+mod tunnel;
 
 pub(crate) use acme::*;
 pub(crate) use body_filters::*;
@@ -26,6 +27,7 @@ pub(crate) use passing::*;
 pub(crate) use restricting::*;
 pub(crate) use text_filters::*;
 pub(crate) use tracing::*;
+pub(crate) use tunnel::*;
 
 use crate::directives::ThreadPools;
 use crate::groups::Groups;
@@ -246,6 +248,7 @@ pub(crate) struct ServerDraft {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Http2Draft {
     pub(crate) enabled: Option<bool>,
+    pub(crate) extended_connect: Option<bool>,
     pub(crate) max_concurrent_streams: Option<u64>,
     pub(crate) body_preread_size: Option<u64>,
     pub(crate) max_stream_window: Option<u64>,

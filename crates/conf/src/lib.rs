@@ -43,6 +43,7 @@ pub mod model;
 mod parser;
 pub mod patterns;
 pub mod regex;
+mod special_addresses;
 mod store_url;
 pub mod survey;
 mod template;

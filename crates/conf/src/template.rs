@@ -88,7 +88,9 @@ impl Names {
     /// `otherwise` until something is assigned to it.
     pub(crate) fn settable(&mut self, name: &str, otherwise: Getter) -> Result<Settable, Fault> {
         let existing = lookup_changeable(name)?;
-        if let Some(Variable::Builtin(builtin @ (Builtin::Args | Builtin::LimitRate))) = existing {
+        if let Some(Variable::Builtin(builtin)) = existing
+            && is_assigned(builtin)
+        {
             return Ok(Settable::Builtin(builtin));
         }
         let index = self.intern_new(name)?;
@@ -174,16 +176,38 @@ fn lookup_changeable(name: &str) -> Result<Option<Variable>, Fault> {
     }
 }
 
+/// Whether `set` changes what the server does with the request, and not only a text.
+fn is_assigned(builtin: Builtin) -> bool {
+    matches!(
+        builtin,
+        Builtin::Args
+            | Builtin::LimitRate
+            | Builtin::ProxyConnectConnectTimeout
+            | Builtin::ProxyConnectDataTimeout
+            | Builtin::ProxyConnectReadTimeout
+            | Builtin::ProxyConnectSendTimeout
+            | Builtin::ProxyConnectResponse
+    )
+}
+
 /// Whether nginx lets a configuration define the variable again.
 fn changeable(name: &str, variable: &Variable) -> bool {
     match variable {
-        Variable::Builtin(Builtin::Args | Builtin::LimitRate) => true,
+        Variable::Builtin(builtin) if is_assigned(*builtin) => true,
         Variable::Builtin(Builtin::ProxyHost | Builtin::ProxyPort) => true,
         Variable::Builtin(Builtin::InvalidReferer | Builtin::UidReset) => true,
         Variable::Builtin(Builtin::ModernBrowser | Builtin::AncientBrowser | Builtin::Msie) => true,
         // nginx's free edition has none of these names: a file may have made its own.
         Variable::Builtin(Builtin::UpstreamCacheAge | Builtin::UpstreamLastServerName) => true,
         Variable::Builtin(Builtin::BrotliRatio | Builtin::ZstdRatio) => true,
+        Variable::Builtin(
+            Builtin::ConnectHost
+            | Builtin::ConnectPort
+            | Builtin::ConnectAddr
+            | Builtin::ProxyConnectResolveTime
+            | Builtin::ProxyConnectConnectTime
+            | Builtin::ProxyConnectFirstByteTime,
+        ) => true,
         Variable::Builtin(_) => name.starts_with("ssl_"),
         _ => !FIXED.contains(&name),
     }

@@ -110,6 +110,23 @@ builtins! {
         cookie; empty"
     Pipe "pipe" "`p` for a pipelined request, else `.`"
 
+    // Tunnels.
+    ConnectHost "connect_host" "the host that CONNECT names"
+    ConnectPort "connect_port" "the port that CONNECT names"
+    ConnectAddr "connect_addr" "address and port that a tunnel leads to"
+    ProxyConnectConnectTimeout "proxy_connect_connect_timeout" "the time-out in force, in \
+        milliseconds; may be set"
+    ProxyConnectDataTimeout "proxy_connect_data_timeout" "the time-out in force, in milliseconds; \
+        may be set"
+    ProxyConnectReadTimeout "proxy_connect_read_timeout" "the same as `$proxy_connect_data_timeout`"
+    ProxyConnectSendTimeout "proxy_connect_send_timeout" "without effect; may be set"
+    ProxyConnectResolveTime "proxy_connect_resolve_time" "seconds that the look-up of the host of \
+        a tunnel took, with milliseconds; `-` if it failed"
+    ProxyConnectConnectTime "proxy_connect_connect_time" "the same for the connection"
+    ProxyConnectFirstByteTime "proxy_connect_first_byte_time" "the same until the first byte from \
+        the other end"
+    ProxyConnectResponse "proxy_connect_response" "the response of an open tunnel; may be set"
+
     // Time and process.
     Msec "msec" "the time in seconds, with milliseconds"
     DateGmt "date_gmt" "the time in UTC, in the format of the SSI command `config timefmt`, or as \

@@ -101,6 +101,14 @@ impl Socket {
         self.is_tcp
     }
 
+    /// Ends this side's direction of the connection: the peer receives the end of the stream.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn end_sending(&self) -> io::Result<()> {
+        socket::shutdown(self.fd.as_fd(), std::net::Shutdown::Write)
+    }
+
     /// The same socket, registered with the event loop of the calling thread.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::certificates::acme::state_directories;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
-use sealane_conf::model::{Family, LocationConf};
+use sealane_conf::model::{Family, LocationConf, Pass};
 use sealane_log::OsError;
 use sealane_sys::guard::Guard;
 use std::collections::BTreeMap;
@@ -133,6 +133,9 @@ fn add_location(wanted: &mut BTreeMap<PathBuf, &'static str>, conf: &LocationCon
         }
         return;
     };
+    if let Pass::Tunnel(_) = pass {
+        return; // nothing waits on a disk
+    }
     wanted.insert(conf.client_body_temp_path.path.clone(), CLIENT_BODY);
     let settings = pass.upstream();
     // gRPC has no such directive: its responses are never buffered.

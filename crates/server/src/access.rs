@@ -67,14 +67,16 @@ pub(crate) async fn check(exchange: &mut Exchange) -> Outcome {
             AccessVerdict::Declined => {}
             AccessVerdict::Granted if any => {
                 // The client need not be told how to authenticate.
-                while exchange.response.headers.remove(b"WWW-Authenticate") {}
+                for challenge in [&b"WWW-Authenticate"[..], b"Proxy-Authenticate"] {
+                    while exchange.response.headers.remove(challenge) {}
+                }
                 return granted(exchange);
             }
             AccessVerdict::Granted => is_granted = true,
-            AccessVerdict::Refused(status @ (StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED))
-                if any =>
+            AccessVerdict::Refused(status)
+                if any && (status == StatusCode::FORBIDDEN || asks(status)) =>
             {
-                if refused != Some(StatusCode::UNAUTHORIZED) {
+                if !refused.is_some_and(asks) {
                     refused = Some(status);
                 }
             }
@@ -155,9 +157,17 @@ fn by_address(exchange: &Exchange, rules: &AddressRules, satisfy: Satisfy) -> Ac
     }
 }
 
-/// `auth_delay` before a 401.
+/// Whether the client is asked for a password.
+fn asks(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTH_REQUIRED
+    )
+}
+
+/// `auth_delay` before a 401 or 407.
 async fn refuse(exchange: &mut Exchange, access: &Access, status: StatusCode) -> Outcome {
-    if status != StatusCode::UNAUTHORIZED || access.auth_delay.is_zero() {
+    if !asks(status) || access.auth_delay.is_zero() {
         return Outcome::Status(status);
     }
     log_request!(exchange, Info, "delaying unauthorized request");

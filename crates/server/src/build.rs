@@ -199,6 +199,7 @@ impl Parts<'_> {
             conf: server.clone(),
             zone,
             default_location,
+            accepts_connect: server.accepts_connect(),
             tree,
             tls,
             status_resolver: self.status_resolver(server),

@@ -263,12 +263,13 @@ impl ClientLink {
         flow.interim.push_back(interim);
     }
 
-    /// Makes [`ClientLink::poll_body`] return everything that the client sends.
-    pub(crate) fn open_tunnel(&self) {
+    /// Makes [`ClientLink::poll_body`] return everything that the client sends. `is_stream`: all
+    /// that arrives on a stream was part of it from the beginning, its end included.
+    pub(crate) fn open_tunnel(&self, is_stream: bool) {
         let mut flow = self.flow();
         let flow = flow.get_or_insert_default();
         flow.tunnel = true;
-        flow.ended = false;
+        flow.ended &= is_stream;
         flow.max_bytes = None;
     }
 

@@ -145,6 +145,8 @@ pub struct Response {
     pub source: Option<PendingBody>,
     /// Close the connection without answering (`return 444`).
     pub drop_connection: bool,
+    /// Its body is a tunnel: whatever both sides say.
+    pub(crate) is_tunnel: bool,
     /// Set by a handler or by the protocol: no further request on this connection.
     pub close: bool,
 }
@@ -261,6 +263,7 @@ impl Response {
             body: OutputChain::new(),
             source: None,
             drop_connection: false,
+            is_tunnel: false,
             close: false,
         }
     }

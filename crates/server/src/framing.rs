@@ -14,6 +14,7 @@ pub(crate) fn is_chunked(exchange: &Exchange) -> bool {
         && exchange.request.head.version == Version::Http11
         // As in nginx: there is nothing to divide.
         && exchange.request.head.method != Method::Head
+        && !exchange.response.is_tunnel
         && exchange.conf().chunked_transfer_encoding
         && !exchange.response.status.is_bodiless()
 }

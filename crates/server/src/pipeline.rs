@@ -42,7 +42,10 @@ pub(crate) struct PhaseState {
 pub(crate) async fn handle(exchange: &mut Exchange) {
     let outcome = match exchange.request.head.method {
         Method::Trace => refuse_method(exchange, "TRACE"),
-        Method::Connect => refuse_method(exchange, "CONNECT"),
+        Method::Connect => return Box::pin(tunnels::handle(exchange)).await,
+        _ if exchange.request.head.extended_connect => {
+            return Box::pin(tunnels::handle(exchange)).await;
+        }
         _ => begin(exchange).await,
     };
     finish(exchange, outcome).await;
@@ -311,6 +314,10 @@ async fn rewrite_until_found(exchange: &mut Exchange) -> Outcome {
 
 /// NGX_HTTP_FIND_CONFIG_PHASE: the location, and what follows from it alone.
 fn find_config(exchange: &mut Exchange) -> Outcome {
+    if tunnels::stays_outside_locations(exchange) {
+        enter(exchange);
+        return Outcome::Declined;
+    }
     let lacks_slash = match locate(exchange) {
         Ok(lacks_slash) => lacks_slash,
         Err(status) => return Outcome::Status(status),
@@ -426,6 +433,8 @@ fn refuse_body(exchange: &mut Exchange) -> Option<StatusCode> {
     );
     Some(StatusCode::CONTENT_TOO_LARGE)
 }
+
+mod tunnels;
 
 #[cfg(test)]
 mod tests;

@@ -118,6 +118,8 @@ pub struct ServerRuntime {
     pub(crate) zone: Option<Arc<StatusZone>>,
     /// Settings before a location is chosen.
     pub default_location: LocationId,
+    /// CONNECT is not refused at once: the server or a location of it opens tunnels.
+    pub(crate) accepts_connect: bool,
     /// Its locations.
     pub tree: LocationTree,
     /// The TLS settings, if one of its `listen` lines has `ssl`.

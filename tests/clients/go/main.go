@@ -2,6 +2,7 @@
 // shares no code with the server. Standard library only.
 //
 //	client get  -address HOST:PORT -ca FILE [-range R] [-parallel N] [-http2] PATH...
+//	client connect -address HOST:PORT -ca FILE TARGET TEXT...
 //	client ech  -address HOST:PORT -ca FILE -name NAME -configs BASE64 PATH
 //	client idle -address HOST:PORT -ca FILE -count N PATH
 //	client halves -address HOST:PORT [-ca FILE] -count N PATH
@@ -38,7 +39,7 @@ const limit = 150 * time.Second
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("usage: client get|ech|halves|idle|load|resume|staple ...")
+		fail("usage: client get|connect|ech|halves|idle|load|resume|staple ...")
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	address := flags.String("address", "", "host:port to connect to")
@@ -69,6 +70,8 @@ func main() {
 	switch os.Args[1] {
 	case "get":
 		get(*address, configuration, *ranges, *parallel, *http2, flags.Args())
+	case "connect":
+		connect(*address, configuration, flags.Arg(0), flags.Args()[1:])
 	case "ech":
 		ech(*address, configuration, *name, *configs, flags.Arg(0))
 	case "idle":

@@ -99,11 +99,6 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: "traces are exported as nginx's own module does it: see `otel_exporter` and \
                   `otel_trace`",
     },
-    Elsewhere {
-        module: "nginx's proxy for CONNECT",
-        names: &["tunnel_*", "proxy_connect*"],
-        instead: "requests with CONNECT are not tunnelled yet",
-    },
     // The commercial edition.
     Elsewhere {
         module: "nginx's commercial edition (authentication)",
@@ -115,6 +110,11 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         names: &["session_log*", "status", "status_format", "upstream_conf"],
         instead: "`api` answers with connections, zones, upstreams and caches as JSON, `console` \
                   shows them as a page",
+    },
+    Elsewhere {
+        module: "nginx's commercial edition (tunnels)",
+        names: &["tunnel_allow_upstream", "tunnel_bind_dynamic"],
+        instead: "`tunnel_allow_ports` and `tunnel_allow_addresses` say where tunnels may lead",
     },
     Elsewhere {
         module: "nginx's commercial edition (servers of upstreams)",

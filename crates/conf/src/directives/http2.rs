@@ -59,6 +59,17 @@ const ROWS: &[Row] = &[
         chunk_size,
     ),
     Row::new(
+        "http2_extended_connect",
+        HS,
+        ONE,
+        "on",
+        "Whether clients may open WebSockets on streams of HTTP/2 (RFC 8441). It is announced to \
+         them where a location with `proxy_pass` passes `Upgrade` on with `proxy_set_header`, as \
+         for WebSockets over HTTP/1.1, which is what the server behind it gets.",
+        |b, c| c.flag(&mut b.server().http2.extended_connect),
+    )
+    .own(),
+    Row::new(
         "http2_max_concurrent_streams",
         HS,
         ONE,

@@ -68,6 +68,7 @@ mod subrequests;
 mod syslog;
 mod thread_pools;
 mod tuning;
+mod tunnel;
 mod upstream;
 mod userid;
 mod uwsgi;
@@ -308,6 +309,8 @@ pub const MODULES: &[&Module] = &[
     &scgi::MODULE,
     &grpc::MODULE,
     &memcached::MODULE,
+    &tunnel::MODULE,
+    &tunnel::CONNECT,
     &upstream::MODULE,
     &health::MODULE,
     &subrequests::MODULE,

@@ -390,7 +390,9 @@ pub(super) fn causes(
             b"off" => N::Off,
             b"invalid_response" if family == Family::Memcached => N::InvalidHeader,
             b"not_found" if family == Family::Memcached => N::Http404,
-            _ if family == Family::Memcached => return Err(c.invalid(index)),
+            _ if matches!(family, Family::Memcached | Family::Tunnel) => {
+                return Err(c.invalid(index));
+            }
             b"invalid_header" => N::InvalidHeader,
             b"non_idempotent" => N::NonIdempotent,
             b"http_500" => N::Http500,
@@ -434,9 +436,14 @@ pub(super) fn ignore_headers(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Faul
 }
 
 pub(super) fn bind(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    c.once(&upstream(b, c).bind)?;
+    bind_of(b, c, family(c))
+}
+
+/// The same for one of the families.
+pub(super) fn bind_of(b: &mut Build<'_>, c: &Call<'_>, family: Family) -> Result<(), Fault> {
+    c.once(&b.location().passing.of(family).bind)?;
     if c.count() == 1 && c.arg(1) == b"off" {
-        upstream(b, c).bind = Some(None);
+        b.location().passing.of_mut(family).bind = Some(None);
         return Ok(());
     }
     let value = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
@@ -451,7 +458,7 @@ pub(super) fn bind(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     if transparent && c.arg(2) != b"transparent" {
         return Err(c.invalid_parameter(2));
     }
-    upstream(b, c).bind = Some(Some(Bind {
+    b.location().passing.of_mut(family).bind = Some(Some(Bind {
         address,
         transparent,
     }));
@@ -537,13 +544,27 @@ pub(super) fn pass(
     schemes: &[Scheme],
     needs_scheme: bool,
 ) -> Result<(), Fault> {
-    let family = family(c);
-    c.once(&upstream(b, c).target)?;
-    let written = c.arg(1);
+    pass_to(b, c, family(c), c.arg(1), schemes, needs_scheme)
+}
+
+/// The same for the target `written` of one of the families.
+pub(super) fn pass_to(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    family: Family,
+    written: &[u8],
+    schemes: &[Scheme],
+    needs_scheme: bool,
+) -> Result<(), Fault> {
+    c.once(&b.location().passing.of(family).target)?;
     let (location, prefix) = location_prefix(b);
     // nginx's uwsgi_pass and scgi_pass forget the redirect when there are variables.
     let variables = written.contains(&b'$');
-    let redirects = !variables || !matches!(family, Family::Uwsgi | Family::Scgi);
+    let redirects = match family {
+        Family::Uwsgi | Family::Scgi => !variables,
+        Family::Tunnel | Family::ProxyConnect => false,
+        _ => true,
+    };
     let target = if variables {
         TargetDraft::Evaluated(template::compile(&mut b.names, written, 1, &c.origin)?)
     } else {

@@ -1,6 +1,6 @@
 //! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*` and `grpc_*` as written on a level.
 
-use super::CacheDraft;
+use super::{CacheDraft, ProxyConnectDraft, TunnelRulesDraft};
 use crate::model::{
     Bind, CertificateCache, CookieFlagsRule, CookieRewrite, Family, GroupRef, IgnoreHeaders, List,
     NextUpstream, Param, ProxyHttpVersion, RedirectRewrite, SetHeader, TempPath, Template,
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The settings of the five families on a level.
+/// The settings of the families on a level.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct PassingDraft {
     /// What they have in common, in the order of [`Family::ALL`].
@@ -24,6 +24,9 @@ pub(crate) struct PassingDraft {
     pub(crate) fastcgi: FastCgiDraft,
     pub(crate) uwsgi: UwsgiDraft,
     pub(crate) memcached: MemcachedDraft,
+    /// `tunnel_allow_*`.
+    pub(crate) tunnel: TunnelRulesDraft,
+    pub(crate) connect: ProxyConnectDraft,
 }
 
 impl PassingDraft {

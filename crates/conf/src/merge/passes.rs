@@ -13,9 +13,10 @@ use crate::draft::{
 use crate::input::Options;
 use crate::model::{
     CertificateFiles, Family, FastCgiPass, GrpcPass, HiddenHeaders, List, MemcachedPass,
-    NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget, ProxyHttpVersion,
-    ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, Store, TempPath, Template,
-    TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart, UwsgiPass, Variable,
+    NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget, ProxyConnect,
+    ProxyHttpVersion, ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, Store,
+    TempPath, Template, TlsProtocols, TunnelPass, UpstreamCertificate, UpstreamSettings,
+    UpstreamTls, UriPart, UwsgiPass, Variable,
 };
 use crate::variables::Builtin;
 use std::sync::Arc;
@@ -39,6 +40,12 @@ impl PassingDraft {
         self.proxy.inherit(&outer.proxy);
         self.fastcgi.inherit(&outer.fastcgi);
         self.uwsgi.inherit(&outer.uwsgi);
+        let (tunnel, outer_tunnel) = (&mut self.tunnel, &outer.tunnel);
+        inherit!(tunnel, outer_tunnel; ports addresses);
+        let (connect, outer_connect) = (&mut self.connect, &outer.connect);
+        inherit!(connect, outer_connect; address response);
+        let (rules, outer_rules) = (&mut self.connect.rules, &outer.connect.rules);
+        inherit!(rules, outer_rules; ports addresses);
         let flag = &mut self.memcached.gzip_flag;
         *flag = flag.or(outer.memcached.gzip_flag);
         // Not left to the end: locations within inherit what is the default here.
@@ -135,11 +142,17 @@ impl<T> RulesDraft<T> {
 /// What nginx refuses on any level, whether requests are passed on there or not.
 pub(super) fn check(draft: &PassingDraft) -> Result<(), Fault> {
     for family in Family::ALL {
-        if !matches!(family, Family::Grpc | Family::Memcached) {
+        if has_buffers(family) {
             check_buffers(family, &Buffers::new(draft.of(family)))?;
         }
     }
     Ok(())
+}
+
+/// Whether responses wait in `*_buffers`.
+fn has_buffers(family: Family) -> bool {
+    use Family as F;
+    matches!(family, F::Proxy | F::FastCgi | F::Uwsgi | F::Scgi)
 }
 
 /// Sizes of buffers with their defaults.
@@ -262,7 +275,47 @@ pub(super) fn pass(inherited: &Inherited<'_>, draft: &PassingDraft) -> Result<Op
             key: draft.memcached.key.clone().expect("set with the target"),
             gzip_flag: draft.memcached.gzip_flag.unwrap_or(0),
         })),
+        Family::Tunnel | Family::ProxyConnect => {
+            Pass::Tunnel(Arc::new(tunnel(draft, family, target, upstream)))
+        }
     }))
+}
+
+/// `tunnel_pass` or `proxy_connect`.
+fn tunnel(
+    draft: &PassingDraft,
+    family: Family,
+    target: &TargetDraft,
+    upstream: UpstreamSettings,
+) -> TunnelPass {
+    // Nothing waits in a tunnel.
+    let upstream = UpstreamSettings {
+        buffering: false,
+        ..upstream
+    };
+    if family == Family::Tunnel {
+        return TunnelPass {
+            target: pass_target(target),
+            upstream,
+            allows: draft.tunnel.finish(),
+            connect: None,
+        };
+    }
+    let draft = &draft.connect;
+    let address = draft.address.as_ref().and_then(Option::as_ref);
+    TunnelPass {
+        target: pass_target(target),
+        upstream: UpstreamSettings {
+            // `proxy_connect_data_timeout`
+            send_timeout: upstream.read_timeout,
+            ..upstream
+        },
+        allows: draft.rules.finish(),
+        connect: Some(ProxyConnect {
+            address: address.cloned(),
+            response: draft.response.clone(),
+        }),
+    }
 }
 
 fn pass_target(target: &TargetDraft) -> PassTarget {
@@ -388,7 +441,7 @@ fn settings(
         pass_trailers: match family {
             Family::Proxy => draft.proxy.pass_trailers.unwrap_or(false),
             Family::Grpc => true,
-            Family::FastCgi | Family::Uwsgi | Family::Scgi | Family::Memcached => false,
+            _ => false,
         },
     })
 }
@@ -407,7 +460,7 @@ fn hidden_by_default(family: Family) -> &'static [&'static str] {
         Family::Proxy => &["Date", "Server", "X-Pad"],
         Family::Grpc => &["Date", "Server"],
         Family::FastCgi | Family::Scgi => &["Status"],
-        Family::Uwsgi | Family::Memcached => &[],
+        Family::Uwsgi | Family::Memcached | Family::Tunnel | Family::ProxyConnect => &[],
     }
 }
 

@@ -18,8 +18,8 @@ use crate::model::{
     Accelerator, AcmeCertificate, AcmeIssuer, AsyncMode, CertificateFiles, CertificateSource,
     ClientCertificates, ClientOcsp, DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES,
     EarlyData, EvaluatedCertificates, EvaluatedPair, Http2, Http2Limits, Ktls, ListenAddress,
-    Locations, MIN_TICKET_ROTATION, Server, ServerCertificates, ServerName, SessionCache, Stapling,
-    Tls, TlsProtocols, VerifyClient,
+    LocationConf, Locations, MIN_TICKET_ROTATION, Server, ServerCertificates, ServerName,
+    SessionCache, Stapling, Tls, TlsProtocols, VerifyClient,
 };
 use crate::parser::path_of;
 use std::collections::HashSet;
@@ -76,7 +76,10 @@ pub(super) fn server(
         script: super::locations::server_script(&block.script),
         verify_client: draft.tls.verify_client.unwrap_or_default(),
         locations: Locations::default(),
-        conf: Arc::new(inherited.finish(&location, "")),
+        conf: Arc::new(LocationConf {
+            pass: passes::pass(inherited, &location.passing)?,
+            ..inherited.finish(&location, "")
+        }),
         client_header_timeout: draft
             .client_header_timeout
             .unwrap_or(Duration::from_secs(60)),
@@ -165,6 +168,7 @@ fn http2(draft: &Http2Draft) -> Http2 {
     let default = Http2Limits::DEFAULT;
     Http2 {
         enabled: draft.enabled.unwrap_or(false),
+        extended_connect: draft.extended_connect.unwrap_or(true),
         max_concurrent_streams: number(draft.max_concurrent_streams, 128),
         body_preread_bytes,
         max_stream_window_bytes: stream_window,

@@ -2,8 +2,8 @@
 
 use super::{
     AcmeCertificate, AcmeDns, CachePath, Charsets, HandshakeLimits, Http2, LimitZone, List,
-    LocationConf, Locations, ResponseMatch, Script, Template, Tls, TraceExporter, Upstream,
-    UserVariable, VerifyClient,
+    LocationConf, Locations, Pass, ProxyHttpVersion, ResponseMatch, Script, Template, Tls,
+    TraceExporter, Upstream, UserVariable, VerifyClient, locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -203,6 +203,31 @@ pub struct Server {
     pub acme_certificate: Option<Arc<AcmeCertificate>>,
     /// File and line of the `server` block, for messages.
     pub origin: Origin,
+}
+
+impl Server {
+    /// Whether a location of the server opens tunnels for CONNECT, or the server itself does.
+    pub fn accepts_connect(&self) -> bool {
+        self.passes().any(|pass| matches!(pass, Pass::Tunnel(_)))
+    }
+
+    /// Whether a location passes the `Upgrade` of a WebSocket handshake on.
+    pub fn passes_upgrades(&self) -> bool {
+        self.passes().any(|pass| match pass {
+            Pass::Proxy(proxy) => {
+                let mut fields = proxy.set_headers.fields.iter();
+                proxy.http_version == ProxyHttpVersion::Http11
+                    && fields.any(|field| field.name.eq_ignore_ascii_case(b"Upgrade"))
+            }
+            _ => false,
+        })
+    }
+
+    fn passes(&self) -> impl Iterator<Item = &Pass> {
+        let locations = locations_of([self]).into_iter();
+        let all = locations.chain([&self.conf]);
+        all.filter_map(|conf| conf.pass.as_ref())
+    }
 }
 
 /// A place in the configuration.

@@ -9,6 +9,9 @@ pub struct Http2 {
     /// The parameter of `listen` ([`super::ListenOptions::http2`]) switches it
     /// on for an address instead.
     pub enabled: bool,
+    /// `http2_extended_connect`: clients may open WebSockets on streams (RFC 8441), where a
+    /// location passes them on; default on.
+    pub extended_connect: bool,
     /// `http2_max_concurrent_streams`; default 128.
     pub max_concurrent_streams: u32,
     /// `http2_body_preread_size`: the window of a stream before its body

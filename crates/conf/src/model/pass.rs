@@ -1,5 +1,6 @@
 //! Passing requests to other servers: what answers in a location with
-//! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`, `grpc_pass` or `memcached_pass`.
+//! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`, `grpc_pass` or `memcached_pass`; tunnels
+//! (`tunnel_pass`) are in `tunnel.rs`.
 //!
 //! What they have in common is [`UpstreamSettings`]; the rest of each is
 //! here. A pass applies to the location where it is written and is not inherited by
@@ -7,7 +8,7 @@
 
 use super::{
     CookieFlagsRule, CookieRewrite, Http, List, LocationConf, Locations, RedirectRewrite, Server,
-    Template, UpstreamSettings, UpstreamTls, Variable,
+    Template, TunnelPass, UpstreamSettings, UpstreamTls, Variable,
 };
 use crate::regex::Regex;
 use std::fmt;
@@ -32,6 +33,8 @@ pub enum Pass {
     Grpc(Arc<GrpcPass>),
     /// `memcached_pass`.
     Memcached(Arc<MemcachedPass>),
+    /// `tunnel_pass`, `proxy_connect`.
+    Tunnel(Arc<TunnelPass>),
 }
 
 /// The families of directives, one for each protocol.
@@ -49,6 +52,10 @@ pub enum Family {
     Grpc,
     /// `memcached_*`.
     Memcached,
+    /// `tunnel_*`.
+    Tunnel,
+    /// `proxy_connect_*`.
+    ProxyConnect,
 }
 
 /// The target of `fastcgi_pass` and `scgi_pass`, and with its TLS of `uwsgi_pass` and
@@ -306,6 +313,7 @@ impl Pass {
             Pass::Scgi(pass) => &pass.upstream,
             Pass::Grpc(pass) => &pass.upstream,
             Pass::Memcached(pass) => &pass.upstream,
+            Pass::Tunnel(pass) => &pass.upstream,
         }
     }
 
@@ -326,6 +334,7 @@ impl Pass {
             Pass::Scgi(pass) => &pass.target,
             Pass::Grpc(pass) => &pass.target,
             Pass::Memcached(pass) => &pass.target,
+            Pass::Tunnel(pass) => &pass.target,
         };
         match target {
             PassTarget::Group(group) => Some(*group),
@@ -335,9 +344,11 @@ impl Pass {
 }
 
 impl Http {
-    /// Every pass directive of every location, to prepare what they need.
+    /// Every pass directive of every server and location, to prepare what they need.
     pub fn passes(&self) -> impl Iterator<Item = &Pass> {
-        self.locations().filter_map(|conf| conf.pass.as_ref())
+        let servers = self.servers.iter().map(|server| &server.conf);
+        let all = servers.chain(self.locations());
+        all.filter_map(|conf| conf.pass.as_ref())
     }
 
     /// The settings of every location and of every `if` in one, nested ones included.
@@ -373,13 +384,15 @@ fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Arc<LocationConf>>)
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 6] = [
+    pub const ALL: [Family; 8] = [
         Family::Proxy,
         Family::FastCgi,
         Family::Uwsgi,
         Family::Scgi,
         Family::Grpc,
         Family::Memcached,
+        Family::Tunnel,
+        Family::ProxyConnect,
     ];
 
     /// What its directives begin with.
@@ -391,6 +404,8 @@ impl Family {
             Family::Scgi => "scgi",
             Family::Grpc => "grpc",
             Family::Memcached => "memcached",
+            Family::Tunnel => "tunnel",
+            Family::ProxyConnect => "proxy_connect",
         }
     }
 }

@@ -151,6 +151,9 @@ pub struct RequestHead {
     pub expect_continue: bool,
     /// `Connection` lists `upgrade`.
     pub connection_upgrade: bool,
+    /// It is an extended CONNECT (RFC 8441) for a WebSocket, in the form of the request that opens
+    /// one over HTTP/1.1: GET with `Upgrade`. Only in HTTP/2.
+    pub extended_connect: bool,
     /// The host that the request is for: from the target if that has one, otherwise from `Host`;
     /// without port and trailing dot, in the case sent. `None` only before HTTP/1.1.
     pub host: Option<Span>,
@@ -180,6 +183,7 @@ impl Default for RequestHead {
             framing: Framing::None,
             expect_continue: false,
             connection_upgrade: false,
+            extended_connect: false,
             host: None,
             port: None,
             ignored_header: None,
@@ -201,7 +205,7 @@ impl RequestHead {
     }
 
     /// Adds a header parsed by another codec; returns whether one of its name existed.
-    pub(crate) fn push_header(&mut self, header: RawHeader) -> bool {
+    pub fn push_header(&mut self, header: RawHeader) -> bool {
         self.headers.push(header);
         let Some(known) = header.known else {
             return false;

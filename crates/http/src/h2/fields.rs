@@ -26,6 +26,8 @@ pub(super) enum Kind {
     Path,
     /// `:status`.
     Status,
+    /// `:protocol` (RFC 8441).
+    Protocol,
     /// A pseudo-header that does not exist.
     UnknownPseudo,
     /// `cookie`, which may be split into several fields (section 8.2.3).
@@ -48,13 +50,14 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 15] = [
+    const ALL: [Kind; 16] = [
         Kind::Plain,
         Kind::Method,
         Kind::Scheme,
         Kind::Authority,
         Kind::Path,
         Kind::Status,
+        Kind::Protocol,
         Kind::UnknownPseudo,
         Kind::Cookie,
         Kind::Host,
@@ -74,6 +77,7 @@ impl Kind {
                 | Kind::Authority
                 | Kind::Path
                 | Kind::Status
+                | Kind::Protocol
                 | Kind::UnknownPseudo
         )
     }
@@ -146,7 +150,7 @@ impl Class {
     }
 
     fn from_note(note: Note) -> Option<Class> {
-        let kind = usize::from(note >> KIND_SHIFT & 0xf).checked_sub(1)?;
+        let kind = usize::from(note >> KIND_SHIFT & 0x1f).checked_sub(1)?;
         let known = usize::from(note & 0xff).checked_sub(1);
         Some(Class {
             kind: *Kind::ALL.get(kind)?,
@@ -201,6 +205,7 @@ fn kind_of_unknown(name: &[u8]) -> Kind {
         b":authority" => return Kind::Authority,
         b":path" => return Kind::Path,
         b":status" => return Kind::Status,
+        b":protocol" => return Kind::Protocol,
         [] => return Kind::Invalid,
         [b':', rest @ ..] if is_lower_token(rest) => return Kind::UnknownPseudo,
         _ => {}
@@ -288,7 +293,18 @@ mod tests {
             .map(|known| known.name().to_ascii_lowercase().into_bytes())
             .collect();
         for name in [
-            ":path", ":x", "x-y", "x_y", "x y", "X", "", "x!", "a:b", ":", ":A",
+            ":path",
+            ":protocol",
+            ":x",
+            "x-y",
+            "x_y",
+            "x y",
+            "X",
+            "",
+            "x!",
+            "a:b",
+            ":",
+            ":A",
         ] {
             names.push(name.as_bytes().to_vec());
         }

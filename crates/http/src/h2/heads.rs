@@ -250,7 +250,7 @@ impl Connection {
         &mut self,
         block: &Block<'_>,
     ) -> Result<(Request, Option<RequestError>), Fault> {
-        let mut sink = RequestSink::new(self.settings.head);
+        let mut sink = RequestSink::new(self.settings.head, self.settings.extended_connect);
         let (text, exceeded) = self.decode(block, &mut sink)?;
         let (mut request, error) = sink.finish(text, exceeded, block.end_stream);
         request.head.head_bytes = block.bytes.len();

@@ -26,6 +26,9 @@ pub(super) struct RequestSink {
     scheme: Pseudo,
     authority: Pseudo,
     path: Pseudo,
+    protocol: Pseudo,
+    /// Extended CONNECT has been announced.
+    extended_connect: bool,
     /// Where the first line after the pseudo-headers begins.
     regular_start: Option<usize>,
     /// Length of the authority's host.
@@ -40,7 +43,7 @@ pub(super) struct RequestSink {
 const HOST_NAME: &[u8] = b"host";
 
 impl RequestSink {
-    pub(super) fn new(limits: h1::Limits) -> RequestSink {
+    pub(super) fn new(limits: h1::Limits, extended_connect: bool) -> RequestSink {
         RequestSink {
             limits,
             head: RequestHead::default(),
@@ -48,6 +51,8 @@ impl RequestSink {
             scheme: None,
             authority: None,
             path: None,
+            protocol: None,
+            extended_connect,
             regular_start: None,
             authority_host_bytes: 0,
             cookies: 0,
@@ -89,6 +94,12 @@ impl RequestSink {
                 &mut self.path,
                 "client sent duplicate :path header",
                 "client sent empty :path header",
+            ),
+            // Section 4 of RFC 8441: not before it has been announced.
+            Kind::Protocol if self.extended_connect => (
+                &mut self.protocol,
+                "client sent duplicate :protocol header",
+                "client sent empty :protocol header",
             ),
             _ => return self.malformed("client sent unknown pseudo header"),
         };
@@ -269,6 +280,9 @@ impl RequestSink {
         if self.malformed.is_none() {
             self.judge_target(&text);
         }
+        if self.head.extended_connect {
+            self.add_upgrade(&mut text);
+        }
         self.write_first_lines(&mut text);
         if self.malformed.is_some() {
             // Whatever follows the head is ignored.
@@ -312,8 +326,11 @@ impl RequestSink {
         } else if !self.head.has(KnownHeader::Host) {
             self.refuse(RequestError::MissingHost);
         }
-        if self.head.method == Method::Connect {
-            return self.judge_connect(text);
+        match (self.head.method, self.protocol) {
+            (Method::Connect, None) => return self.judge_connect(text),
+            (Method::Connect, Some(_)) => self.judge_extended_connect(),
+            (_, None) => {}
+            (_, Some(_)) => return self.malformed("client sent :protocol header without CONNECT"),
         }
         let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
         match self.scheme {
@@ -344,6 +361,51 @@ impl RequestSink {
             Ok(form) => self.head.form = form,
             Err(_) => self.refuse(RequestError::InvalidHost { value: authority }),
         }
+        self.refuse_length();
+    }
+
+    /// Extended CONNECT (RFC 8441 section 4) has the pseudo-headers of other requests, too. It
+    /// becomes what opens a WebSocket over HTTP/1.1.
+    fn judge_extended_connect(&mut self) {
+        if self.authority.is_none() {
+            return self.malformed("client sent CONNECT without :authority header");
+        }
+        self.head.method = Method::Get;
+        self.head.extended_connect = true;
+        self.head.connection_upgrade = true;
+        self.refuse_length();
+    }
+
+    /// The DATA frames of CONNECT are those of a tunnel, and no content with a length.
+    fn refuse_length(&mut self) {
+        if matches!(self.head.framing, Framing::Length(_)) {
+            self.malformed("client sent CONNECT with content-length header");
+        }
+    }
+
+    /// The fields that open a WebSocket over HTTP/1.1, except for its key.
+    fn add_upgrade(&mut self, text: &mut Vec<u8>) {
+        let protocol = self.protocol.unwrap_or_default();
+        for (name, known) in [
+            (&b"connection"[..], KnownHeader::Connection),
+            (b"upgrade", KnownHeader::Upgrade),
+        ] {
+            let name_start = text.len();
+            text.extend_from_slice(name);
+            text.extend_from_slice(b": ");
+            let value_start = text.len();
+            match known {
+                KnownHeader::Connection => text.extend_from_slice(b"upgrade"),
+                _ => text.extend_from_within(protocol.range()),
+            }
+            let value = Span::new(value_start, text.len());
+            text.extend_from_slice(b"\r\n");
+            self.head.push_header(RawHeader {
+                name: Span::new(name_start, name_start + name.len()),
+                value,
+                known: Some(known),
+            });
+        }
     }
 
     /// Writes the request line and the host line over the pseudo-headers, directly before the first
@@ -360,7 +422,11 @@ impl RequestSink {
         let target = target.unwrap_or_default();
         // They are built after everything else, where there is room, and then moved.
         let lines_start = text.len();
-        text.extend_from_within(method.range());
+        match self.head.extended_connect {
+            true => text.extend_from_slice(b"GET"),
+            false => text.extend_from_within(method.range()),
+        }
+        let method_bytes = text.len() - lines_start;
         text.push(b' ');
         text.extend_from_within(target.range());
         text.extend_from_slice(b" HTTP/2.0\r\n");
@@ -379,7 +445,7 @@ impl RequestSink {
         let start = regular_start + missing - lines_bytes;
         text.copy_within(lines_start + missing.., start);
         text.truncate(lines_start + missing);
-        self.place_first_lines(start, method.len(), target.len());
+        self.place_first_lines(start, method_bytes, target.len());
     }
 
     /// Moves everything after the pseudo-headers towards the end by `by` bytes.
@@ -446,7 +512,8 @@ impl RequestSink {
                 self.refuse(RequestError::PrematureEnd);
             }
             Framing::Length(_) => {}
-            _ if end => self.head.framing = Framing::None,
+            // What follows belongs to the tunnel.
+            _ if end || self.head.extended_connect => self.head.framing = Framing::None,
             _ => self.head.framing = Framing::Chunked,
         }
     }

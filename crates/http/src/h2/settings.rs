@@ -5,6 +5,7 @@ use super::flow::{DEFAULT_WINDOW, MAX_WINDOW};
 use super::frame::{self, DEFAULT_MAX_FRAME_BYTES, FrameType, LARGEST_FRAME_BYTES};
 use super::limits::Limits;
 use crate::h1;
+use smallvec::SmallVec;
 
 /// Identifiers of settings.
 mod id {
@@ -14,6 +15,8 @@ mod id {
     pub(super) const INITIAL_WINDOW_SIZE: u16 = 0x4;
     pub(super) const MAX_FRAME_SIZE: u16 = 0x5;
     pub(super) const MAX_HEADER_LIST_SIZE: u16 = 0x6;
+    /// RFC 8441 section 3.
+    pub(super) const ENABLE_CONNECT_PROTOCOL: u16 = 0x8;
     /// RFC 9218 section 2.1.
     pub(super) const NO_RFC7540_PRIORITIES: u16 = 0x9;
 }
@@ -38,6 +41,9 @@ pub struct Settings {
     /// `SETTINGS_MAX_FRAME_SIZE`: the largest frame that the peer may send. DATA of any size is
     /// taken as it arrives, without being kept.
     pub max_frame_bytes: u32,
+    /// `SETTINGS_ENABLE_CONNECT_PROTOCOL`: clients may open WebSockets on streams (RFC 8441). Only
+    /// a server announces it.
+    pub extended_connect: bool,
     /// Limits of heads: `client_header_buffer_size`, `large_client_header_buffers`,
     /// `max_headers`, `ignore_invalid_headers`, `underscores_in_headers`.
     pub head: h1::Limits,
@@ -56,6 +62,7 @@ impl Default for Settings {
             max_connection_window_bytes: 16 << 20,
             data_frame_bytes: DEFAULT_MAX_FRAME_BYTES,
             max_frame_bytes: DEFAULT_MAX_FRAME_BYTES,
+            extended_connect: false,
             head: h1::Limits::default(),
             limits: Limits::default(),
         }
@@ -75,11 +82,14 @@ impl Settings {
             (id::ENABLE_PUSH, 0)
         };
         let frame_size = (id::MAX_FRAME_SIZE, self.max_frame_bytes);
-        let entries = [streams, window, (id::NO_RFC7540_PRIORITIES, 1), frame_size];
         let is_default = self.max_frame_bytes == DEFAULT_MAX_FRAME_BYTES;
-        let entries = &entries[..entries.len() - usize::from(is_default)];
+        let mut entries: SmallVec<[(u16, u32); 5]> = SmallVec::new();
+        entries.extend([streams, window, (id::NO_RFC7540_PRIORITIES, 1)]);
+        entries.extend((!is_default).then_some(frame_size));
+        let extended_connect = is_server && self.extended_connect;
+        entries.extend(extended_connect.then_some((id::ENABLE_CONNECT_PROTOCOL, 1)));
         frame::push_header(out, FrameType::Settings, 0, 0, 6 * entries.len() as u32);
-        for &(identifier, value) in entries {
+        for (identifier, value) in entries {
             out.extend_from_slice(&identifier.to_be_bytes());
             out.extend_from_slice(&value.to_be_bytes());
         }

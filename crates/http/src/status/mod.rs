@@ -31,6 +31,7 @@ impl StatusCode {
     pub const FORBIDDEN: StatusCode = StatusCode(403);
     pub const NOT_FOUND: StatusCode = StatusCode(404);
     pub const NOT_ALLOWED: StatusCode = StatusCode(405);
+    pub const PROXY_AUTH_REQUIRED: StatusCode = StatusCode(407);
     pub const REQUEST_TIMEOUT: StatusCode = StatusCode(408);
     pub const LENGTH_REQUIRED: StatusCode = StatusCode(411);
     pub const CONFLICT: StatusCode = StatusCode(409);
@@ -95,6 +96,7 @@ impl StatusCode {
             404 => "Not Found",
             405 => "Not Allowed",
             406 => "Not Acceptable",
+            407 => "Proxy Authentication Required",
             408 => "Request Time-out",
             409 => "Conflict",
             410 => "Gone",

@@ -134,6 +134,7 @@ fn heading(status: StatusCode) -> Option<&'static str> {
         404 => "404 Not Found",
         405 => "405 Not Allowed",
         406 => "406 Not Acceptable",
+        407 => "407 Proxy Authentication Required",
         408 => "408 Request Time-out",
         409 => "409 Conflict",
         410 => "410 Gone",

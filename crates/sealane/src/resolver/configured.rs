@@ -15,11 +15,13 @@ pub(crate) fn prepare(
 ) -> Resolvers {
     let mut resolvers = Resolvers::after(known);
     let locations = http.iter().flat_map(|http| http.locations());
-    // OCSP responders are asked on behalf of servers.
+    // OCSP responders are asked on behalf of servers, and servers may open tunnels themselves.
     let servers = http.iter().flat_map(|http| &http.servers);
     let asking = |server: &&Arc<Server>| {
         let tls = server.tls.as_ref();
-        tls.is_some_and(|tls| tls.stapling.is_some() || tls.client_certificates.ocsp.is_some())
+        server.conf.pass.is_some()
+            || tls
+                .is_some_and(|tls| tls.stapling.is_some() || tls.client_certificates.ocsp.is_some())
     };
     let servers = servers.filter(asking).map(|server| &server.conf);
     for conf in locations.chain(servers) {

@@ -6,7 +6,7 @@ use crate::open_file_cache::Errno;
 use crate::request_log::{Text, log_request};
 use crate::template;
 use sealane_conf::model::AuthBasic;
-use sealane_http::StatusCode;
+use sealane_http::{Method, StatusCode};
 use sealane_io::disk;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -124,12 +124,16 @@ fn user_file_path(exchange: &Exchange, basic: &AuthBasic) -> Vec<u8> {
     }
 }
 
-/// A 401 with a challenge.
+/// A 401 with a challenge; a 407 from a proxy.
 fn ask_client(exchange: &mut Exchange, realm: &[u8]) -> AccessVerdict {
     let value = [b"Basic realm=\"", realm, b"\""].concat();
     // A realm that a header cannot carry, such as one with a line end from a variable, is left out.
-    let _ = exchange.response.headers.push(b"WWW-Authenticate", &value);
-    AccessVerdict::Refused(StatusCode::UNAUTHORIZED)
+    let (name, status) = match exchange.request.head.method {
+        Method::Connect => (&b"Proxy-Authenticate"[..], StatusCode::PROXY_AUTH_REQUIRED),
+        _ => (&b"WWW-Authenticate"[..], StatusCode::UNAUTHORIZED),
+    };
+    let _ = exchange.response.headers.push(name, &value);
+    AccessVerdict::Refused(status)
 }
 
 fn compare(path: &[u8], credentials: &Credentials) -> Compared {

@@ -4,6 +4,7 @@ use crate::exchange::Exchange;
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use sealane_http::Method;
 use sealane_http::headers::KnownHeader;
 use std::fmt;
 use zeroize::Zeroizing;
@@ -16,7 +17,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The contents of an `Authorization` header.
+/// The contents of an `Authorization` header, or of `Proxy-Authorization` with CONNECT.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     decoded: Zeroizing<Vec<u8>>,
@@ -27,7 +28,13 @@ pub(crate) struct Credentials {
 impl Credentials {
     /// The credentials of a request; `None` if there are none, or none that can be read.
     pub(crate) fn of(exchange: &Exchange) -> Option<Credentials> {
-        let span = exchange.request.head.get(KnownHeader::Authorization)?;
+        let head = &exchange.request.head;
+        let name = match head.method {
+            // A proxy is not the server that the client wants to reach (RFC 9110 section 11.7).
+            Method::Connect => KnownHeader::ProxyAuthorization,
+            _ => KnownHeader::Authorization,
+        };
+        let span = head.get(name)?;
         Credentials::parse(span.of(&exchange.request.buffer))
     }
 

@@ -65,6 +65,9 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if exchange.conf().userid.is_some() {
         userid::apply(exchange);
     }
+    if exchange.response.is_tunnel {
+        return Ok(()); // what it carries is nobody's business
+    }
     body::apply(exchange);
     if let Err(status) = ranges::apply(exchange) {
         // Headers that were added stay, `Content-Range` among them; those of the file and of the

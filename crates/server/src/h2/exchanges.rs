@@ -8,6 +8,7 @@ use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::framing;
 use crate::prologue::Arrival;
+use crate::proxying::add_websocket_key;
 use bytes::Bytes;
 use sealane_conf::model::LogLevel;
 use sealane_http::h1::{Framing, RequestError};
@@ -157,7 +158,10 @@ impl Serving {
     }
 
     fn arrival(&self, connection: &Connection, request: h2::Request, end: bool) -> Arrival {
-        let h2::Request { text, mut head } = request;
+        let h2::Request { mut text, mut head } = request;
+        if head.extended_connect {
+            add_websocket_key(&mut text, &mut head);
+        }
         if end {
             head.framing = Framing::None;
         }

@@ -23,6 +23,7 @@ pub(crate) fn codec_settings(server: &Server, head: h1::Limits) -> Arc<Settings>
         max_stream_window_bytes: http2.max_stream_window_bytes,
         max_frame_bytes: MAX_FRAME_BYTES,
         max_connection_window_bytes: http2.max_connection_window_bytes,
+        extended_connect: http2.extended_connect && server.passes_upgrades(),
         head,
         // `http2_chunk_size` of the location and the client's setting limit it.
         data_frame_bytes: u32::MAX,

@@ -242,7 +242,11 @@ impl StreamResponse {
 
     /// The source has failed.
     fn cut(&mut self) {
-        self.reset_behind.get_or_insert(ErrorCode::INTERNAL_ERROR);
+        let code = match self.exchange.response.is_tunnel {
+            true => ErrorCode::CONNECT_ERROR, // RFC 9113 section 8.5
+            false => ErrorCode::INTERNAL_ERROR,
+        };
+        self.reset_behind.get_or_insert(code);
         self.trailers.clear();
         if let Some(source) = self.source.take() {
             source.conclude(&mut self.exchange, false);

@@ -235,8 +235,8 @@ impl Serving {
                 }
                 _ => None,
             };
-            let body_ms = stream
-                .awaits_body
+            // The silence of a tunnel is limited by `proxy_read_timeout` and the like.
+            let body_ms = (stream.awaits_body && !stream.feed.is_tunnel())
                 .then(|| stream.feed.body_timeout().map_or(body_timeout_ms, ms));
             let Some(limit_ms) = send_ms.or(body_ms) else {
                 continue;

@@ -61,7 +61,10 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Outcome {
         return stub_status::answer(exchange);
     }
     if passes {
-        return Box::pin(proxying::answer(exchange)).await;
+        match Box::pin(proxying::answer(exchange)).await {
+            Outcome::Declined => {} // `proxy_connect` is for one method
+            outcome => return outcome,
+        }
     }
     if let Some(handler) = exchange.conf().content_handler {
         match Box::pin(by_module(exchange, handler)).await {

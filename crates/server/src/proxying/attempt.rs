@@ -1,6 +1,6 @@
 //! Tries peers one after the other until one responds (`proxy_next_upstream`).
 
-use super::conversation::{Conversation, Timeouts, Upload};
+use super::conversation::{Conversation, Upload};
 use super::failure::{Doing, Failure};
 use super::identity;
 use super::lease::Leased;
@@ -11,7 +11,7 @@ use super::states::{Attempt, UpstreamStates};
 use super::sticky::Affinity;
 use super::tls_settings::Secured;
 use super::wire::{UpstreamHead, Wire, WireEvent};
-use super::{PassRuntime, Target};
+use super::{PassRuntime, Target, tunnel};
 use crate::client_link::Interim;
 use crate::debug_log::{self, debug_request};
 use crate::exchange::Exchange;
@@ -276,10 +276,7 @@ async fn ask_peer(
         true => Upload::Streamed(exchange.client.clone()),
         false => Upload::Done,
     };
-    let timeouts = Timeouts {
-        send: settings.send_timeout,
-        read: settings.read_timeout,
-    };
+    let timeouts = tunnel::timeouts(exchange, settings);
     let chain = outbound.chain.clone();
     let mut wire = (outbound.wire)();
     if !delivery.kept.is_empty() {
@@ -380,7 +377,8 @@ async fn await_head(
     }
 }
 
-/// 101 without `Upgrade` in the client's request, or where it does not exist: in HTTP/2, HTTP/1.0,
+/// 101 without `Upgrade` in the client's request, or where it does not exist: in HTTP/2 (except for
+/// extended CONNECT), HTTP/1.0,
 /// and from gateway programs. If it were passed on, the client's next request might be taken for
 /// part of a tunnel, or the other way round.
 fn is_unasked_upgrade(
@@ -389,9 +387,9 @@ fn is_unasked_upgrade(
     head: &UpstreamHead,
 ) -> bool {
     let request = &exchange.request.head;
-    let was_asked = request.version == Version::Http11
-        && request.get(KnownHeader::Upgrade).is_some()
-        && conversation.can_upgrade();
+    let may_ask = request.version == Version::Http11 || request.extended_connect;
+    let was_asked =
+        may_ask && request.get(KnownHeader::Upgrade).is_some() && conversation.can_upgrade();
     head.parsed.kind() == ResponseKind::SwitchingProtocols && !was_asked
 }
 

@@ -12,6 +12,7 @@ use super::lease::Leased;
 use super::response;
 use super::response_buffer::{Limits, Moved, ResponseBuffer};
 use super::store::{Progress, StoredBody};
+use super::tunnel::Step;
 use super::wire::{ResponseEnd, WireEvent};
 use crate::body_source::{BodySource, Filled, SourceError};
 use crate::exchange::Exchange;
@@ -53,6 +54,8 @@ pub(crate) struct ProxiedBody {
     /// A problem of a complete response, to be logged.
     complaint: Option<&'static str>,
     is_tunnel: bool,
+    /// When the first byte of a tunnel came.
+    first_byte: Option<Instant>,
     /// `proxy_buffering off`.
     is_prompt: bool,
     ignores_client: bool,
@@ -130,6 +133,7 @@ impl ProxiedBody {
             remarks: Vec::new(),
             complaint: None,
             is_tunnel: false,
+            first_byte: None,
             is_prompt: !is_on,
             ignores_client,
             response_length: 0,
@@ -192,6 +196,9 @@ impl ProxiedBody {
     }
 
     fn hold(&mut self, piece: Bytes) {
+        if self.is_tunnel && self.response_length == 0 {
+            self.first_byte.get_or_insert_with(Instant::now);
+        }
         self.response_length += piece.len() as u64;
         if let Some(store) = &mut self.store {
             store.push(piece.clone());
@@ -271,8 +278,10 @@ impl ProxiedBody {
         };
         match conversation.poll_send(cx) {
             Poll::Ready(Ok(())) if self.is_tunnel => {
-                // The client has closed its side; nginx ends the tunnel then.
-                self.finish(ResponseEnd::default());
+                // The client has closed its side; as in nginx, the tunnel of HTTP/1 ends then.
+                if !conversation.end_sending() {
+                    self.finish(ResponseEnd::default());
+                }
             }
             Poll::Ready(Err(failure)) => self.fail(failure),
             _ => {}
@@ -451,6 +460,12 @@ impl BodySource for ProxiedBody {
             return;
         };
         if let Some(attempt) = states.attempts.last_mut() {
+            if let Some(tunnel) = &mut states.tunnel {
+                let took = |at: Instant| at.saturating_duration_since(attempt.started);
+                tunnel.first_byte = self
+                    .first_byte
+                    .map_or(Step::Begun, |at| Step::Took(took(at)));
+            }
             attempt.end();
             attempt.response_length = self.response_length;
             attempt.bytes_sent = self.bytes_sent;

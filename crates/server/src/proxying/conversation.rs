@@ -46,6 +46,10 @@ pub(crate) struct Conversation {
     /// The rest of the request will not be sent.
     gave_up_sending: bool,
     timeouts: Timeouts,
+    /// The directions of a tunnel end one by one.
+    has_halves: bool,
+    /// This side has ended its direction.
+    has_ended: bool,
     /// Bytes received from it.
     pub(crate) bytes_received: u64,
 }
@@ -95,6 +99,8 @@ impl Conversation {
             send_error: None,
             gave_up_sending: false,
             timeouts,
+            has_halves: false,
+            has_ended: false,
             bytes_received: 0,
         }
     }
@@ -146,11 +152,26 @@ impl Conversation {
     }
 
     /// Makes the connection a tunnel (101); the client's bytes come from `client`.
-    pub(crate) fn become_tunnel(&mut self, client: ClientLink) {
+    /// With `has_halves` its two directions end one by one.
+    pub(crate) fn become_tunnel(&mut self, client: ClientLink, has_halves: bool) {
+        self.has_halves = has_halves;
         self.wire.upgrade();
         // A tunnel has an end of its own, or none.
         self.until_close = false;
         self.upload = Upload::Streamed(client);
+    }
+
+    /// The client will send no more through the tunnel, and all that it has sent has left. Returns
+    /// whether the other direction goes on.
+    pub(crate) fn end_sending(&mut self) -> bool {
+        if !self.has_halves || self.gave_up_sending {
+            return false;
+        }
+        if !self.has_ended {
+            self.has_ended = true;
+            return self.connection.end_sending();
+        }
+        true
     }
 
     /// Sends what is there of the request. Ready when everything has been sent, or nothing more

@@ -36,6 +36,8 @@ pub(crate) enum Failure {
     Unprocessed(String, Doing),
     /// The rest of the request body could not be read from the client.
     Client(BodyError),
+    /// The client must not have a tunnel there; a sentence that says why.
+    Refused(String),
     /// A temporary file could not be written or read.
     TempFile(String),
 }
@@ -87,6 +89,7 @@ impl Failure {
         match self {
             Failure::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT,
             Failure::Client(error) => error.status(),
+            Failure::Refused(_) => StatusCode::FORBIDDEN,
             Failure::TempFile(_) | Failure::TlsSetup(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_GATEWAY,
         }
@@ -95,7 +98,7 @@ impl Failure {
     /// What was being done.
     pub(crate) fn doing(&self) -> Doing {
         match self {
-            Failure::Connect(..) | Failure::TlsSetup(_) => Doing::Connecting,
+            Failure::Connect(..) | Failure::TlsSetup(_) | Failure::Refused(_) => Doing::Connecting,
             Failure::TimedOut(doing)
             | Failure::Io(_, doing)
             | Failure::Tls(_, doing)
@@ -117,7 +120,7 @@ impl Failure {
     pub(crate) fn is_of_peer(&self) -> bool {
         !matches!(
             self,
-            Failure::Client(_) | Failure::TempFile(_) | Failure::TlsSetup(_)
+            Failure::Client(_) | Failure::TempFile(_) | Failure::TlsSetup(_) | Failure::Refused(_)
         )
     }
 }
@@ -190,7 +193,7 @@ impl fmt::Display for Failure {
                 write!(f, "upstream prematurely closed connection {doing}")
             }
             Failure::Client(error) => write!(f, "{error} while reading client request body"),
-            Failure::TempFile(text) => f.write_str(text),
+            Failure::TempFile(text) | Failure::Refused(text) => f.write_str(text),
             Failure::TlsSetup(text) => write!(f, "{text} {}", Doing::Connecting),
         }
     }

@@ -16,6 +16,8 @@
 //! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it |
 //! | `tls_settings` | TLS on such connections |
 //! | `memcached` | the key of a value |
+//! | `tunnel` | tunnels for CONNECT: where they may lead |
+//! | `websocket` | WebSockets on streams of HTTP/2 |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | from the peer's response head to the client's |
@@ -52,6 +54,8 @@ mod sticky;
 mod store;
 mod target;
 mod tls_settings;
+mod tunnel;
+mod websocket;
 mod wire;
 
 use crate::body_source::{BodySource, PendingBody};
@@ -64,6 +68,7 @@ use attempt::{NoAnswer, Outbound, PeerResponse};
 use body::{Buffering, ProxiedBody};
 use cache::Looked;
 use conversation::Conversation;
+use failure::Doing;
 use lease::Leased;
 use peer_connection::PeerConnection;
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
@@ -93,6 +98,8 @@ pub(crate) use states::{Attempt, UpstreamStates, count};
 pub(crate) use sticky::add_cookies as add_sticky_cookies;
 pub(crate) use target::Target;
 pub(crate) use tls_settings::TlsSettings;
+pub(crate) use tunnel::{Step, state_of as tunnel_state, state_to_set as tunnel_to_set};
+pub(crate) use websocket::add_key as add_websocket_key;
 pub(crate) use wire::UpstreamHead;
 
 /// Responds with a peer's response.
@@ -101,6 +108,15 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     let Some(pass) = &snapshot.location(exchange.location).pass else {
         return Outcome::Declined;
     };
+    let is_connect = exchange.request.head.method == Method::Connect;
+    match &pass.pass {
+        Pass::Tunnel(_) if is_connect => {}
+        // `proxy_connect` leaves the other methods to the server.
+        Pass::Tunnel(tunnel) if tunnel.connect.is_some() => return Outcome::Declined,
+        Pass::Tunnel(_) => return Outcome::Status(StatusCode::NOT_ALLOWED),
+        _ if is_connect => return Outcome::Status(StatusCode::NOT_ALLOWED),
+        _ => {}
+    }
     // Lines about peers contain it already.
     exchange.features.request_log.doing = "";
     match hand_on(exchange, pass).await {
@@ -189,7 +205,7 @@ async fn prepare_body(
         chain: OutputChain::new(),
         streamed: false,
     };
-    if let Pass::Memcached(_) = &pass.pass {
+    if let Pass::Memcached(_) | Pass::Tunnel(_) = &pass.pass {
         return Ok(nothing); // and whoever comes next may read it
     }
     if let Some(template) = pass.replacing_body() {
@@ -271,7 +287,7 @@ fn outbound(
             };
             gateway::encode_scgi(exchange, scgi, body_bytes, &mut head)
         }
-        Pass::Grpc(_) => Ok(()),
+        Pass::Grpc(_) | Pass::Tunnel(_) => Ok(()),
         Pass::Memcached(memcached) => memcached::encode(exchange, memcached, &mut head),
     };
     let wire = encoded.and_then(|()| {
@@ -358,6 +374,7 @@ fn wire_maker(
                 Wire::Memcached(Box::new(wire))
             })
         }
+        Pass::Tunnel(_) => Box::new(|| Wire::Tunnel(Some(tunnel::established()))),
         Pass::Proxy(_) | Pass::Grpc(_) => Box::new(move || {
             Wire::Http1(Http1::new(method, chunked, keeps_trailers, max_head_bytes))
         }),
@@ -366,6 +383,9 @@ fn wire_maker(
 
 /// Turns a peer's response into the client's.
 fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) -> Outcome {
+    if let Pass::Tunnel(tunnel) = &pass.pass {
+        return tunnel::open(exchange, pass, tunnel, answer);
+    }
     let PeerResponse {
         head,
         mut conversation,
@@ -397,6 +417,13 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     if is_tunnel && exchange.request.is_subrequest {
         // No client is connected to it.
         log_request!(exchange, Error, "connection upgrade in subrequest");
+        finish_unread(exchange, head, lease);
+        return Outcome::Status(StatusCode::BAD_GATEWAY);
+    }
+    if exchange.request.head.extended_connect
+        && let Err(why) = websocket::check(exchange, &head)
+    {
+        log_request!(exchange, Error, "{why} {}", Doing::ReadingHead);
         finish_unread(exchange, head, lease);
         return Outcome::Status(StatusCode::BAD_GATEWAY);
     }
@@ -440,8 +467,10 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
         return Outcome::Answered;
     }
     if is_tunnel {
-        exchange.client.open_tunnel();
-        conversation.become_tunnel(exchange.client.clone());
+        tunnel::become_tunnel(exchange, &mut conversation);
+        if exchange.request.head.extended_connect {
+            websocket::accept(exchange);
+        }
     }
     let mut body = ProxiedBody::new(
         conversation,

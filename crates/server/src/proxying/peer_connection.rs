@@ -5,6 +5,7 @@ use super::failure::{Doing, Failure};
 use super::identity;
 use super::pause::Pause;
 use super::tls_settings::Secured;
+use super::tunnel;
 use super::wire::http2::Session;
 use crate::exchange::Exchange;
 use sealane_conf::model::UpstreamSettings;
@@ -128,6 +129,12 @@ impl PeerConnection {
         self.stream.poll_send(cx, message)
     }
 
+    /// Ends this side's direction of a plain connection. False if the connection cannot do that
+    /// without its other direction: TLS may close for both.
+    pub(crate) fn end_sending(&mut self) -> bool {
+        self.stream.tls().is_none() && self.stream.endpoint_mut().socket().end_sending().is_ok()
+    }
+
     /// Whether something of a message has not left yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.stream.has_unsent()
@@ -186,11 +193,14 @@ pub(crate) async fn open(
     address: &PeerAddress,
 ) -> Result<PeerConnection, Failure> {
     let settings = pass.settings();
+    if let Some(refusal) = tunnel::refusal(pass, address) {
+        return Err(refusal);
+    }
     let tls = match secured {
         Some(secured) => Some((secured, secured.client().await?)),
         None => None,
     };
-    let deadline = Instant::now() + settings.connect_timeout;
+    let deadline = Instant::now() + tunnel::connect_timeout(exchange, settings);
     let socket = timeout_at(deadline, connect(exchange, settings, address))
         .await
         .map_err(|_| Failure::TimedOut(Doing::Connecting))?

@@ -51,7 +51,9 @@ impl PassRuntime {
             },
             Pass::Uwsgi(uwsgi) => ("", "", uwsgi.secure),
             Pass::Grpc(grpc) => (&*grpc.host, "", grpc.secure),
-            Pass::FastCgi(_) | Pass::Scgi(_) | Pass::Memcached(_) => ("", "", false),
+            Pass::FastCgi(_) | Pass::Scgi(_) | Pass::Memcached(_) | Pass::Tunnel(_) => {
+                ("", "", false)
+            }
         };
         let family = match &pass {
             // A connection has one protocol for its whole life.
@@ -92,7 +94,7 @@ impl PassRuntime {
         match &self.pass {
             Pass::Grpc(_) => true,
             Pass::Proxy(proxy) => proxy.http_version == ProxyHttpVersion::Http2,
-            Pass::FastCgi(_) | Pass::Uwsgi(_) | Pass::Scgi(_) | Pass::Memcached(_) => false,
+            _ => false,
         }
     }
 
@@ -122,7 +124,7 @@ impl PassRuntime {
             Pass::FastCgi(_) | Pass::Grpc(_) => true,
             Pass::Uwsgi(_) | Pass::Scgi(_) => has_length,
             // Nothing is sent of it.
-            Pass::Memcached(_) => false,
+            Pass::Memcached(_) | Pass::Tunnel(_) => false,
         }
     }
 

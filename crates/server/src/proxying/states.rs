@@ -2,6 +2,7 @@
 
 use super::cache::CacheState;
 use super::request::BodyPlan;
+use super::tunnel::TunnelState;
 use super::wire::UpstreamHead;
 use crate::exchange::Exchange;
 use crate::request_log::Text;
@@ -32,6 +33,8 @@ pub(crate) struct UpstreamStates {
     pub(crate) scheme: &'static str,
     /// Its URI, as sent; empty for the gateway protocols.
     pub(crate) uri: Vec<u8>,
+    /// The tunnel, if it is to be one.
+    pub(crate) tunnel: Option<Box<TunnelState>>,
     /// `sticky cookie`: the values of `Set-Cookie`, one for each group that the request came to.
     pub(crate) sticky_cookies: Vec<Vec<u8>>,
 }
@@ -76,6 +79,7 @@ impl Default for UpstreamStates {
             port: None,
             scheme: "",
             uri: Vec::new(),
+            tunnel: None,
             sticky_cookies: Vec::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! The target of a request: a group of servers, and the URI to request from them.
 
 use super::request;
-use super::{GroupRuntime, PassRuntime};
+use super::{GroupRuntime, PassRuntime, tunnel};
 use crate::exchange::Exchange;
 use crate::request_log::log_request;
 use crate::template;
@@ -32,7 +32,10 @@ impl Target {
     /// # Errors
     /// A status when the variables of the directive make no sense, or the name that
     /// they make cannot be resolved; the reason is logged.
-    pub(crate) async fn of(exchange: &Exchange, pass: &PassRuntime) -> Result<Target, StatusCode> {
+    pub(crate) async fn of(
+        exchange: &mut Exchange,
+        pass: &PassRuntime,
+    ) -> Result<Target, StatusCode> {
         if let Some(group) = &pass.group {
             let uri = match &pass.pass {
                 Pass::Proxy(proxy) => match &proxy.target {
@@ -61,6 +64,7 @@ impl Target {
             Pass::Scgi(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
             Pass::Grpc(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
             Pass::Memcached(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
+            Pass::Tunnel(tunnel) => Box::pin(tunnel::evaluated(exchange, pass, tunnel)).await,
         }
     }
 }
@@ -78,6 +82,7 @@ impl Target {
             (Pass::Grpc(_), false) => "grpc://",
             (Pass::Grpc(_), true) => "grpcs://",
             (Pass::Memcached(_), _) => "memcached://",
+            (Pass::Tunnel(_), _) => "",
         }
     }
 }
@@ -166,7 +171,7 @@ fn without_scheme<'t>(text: &'t [u8], plain: &[u8], secure: &[u8]) -> (&'t [u8],
     (strip_scheme(text, plain).unwrap_or(text), false)
 }
 
-fn parse<'t>(
+pub(super) fn parse<'t>(
     exchange: &Exchange,
     text: &'t [u8],
     default_port: u16,
@@ -181,7 +186,7 @@ fn parse<'t>(
 
 /// The group for a URL: a block of that name, a host that was resolved at start, the address
 /// itself, or what the name resolves to.
-async fn group_of(
+pub(super) async fn group_of(
     exchange: &Exchange,
     pass: &PassRuntime,
     url: &UpstreamUrl<'_>,
@@ -206,6 +211,7 @@ async fn group_of(
             addresses.iter().map(peer).collect()
         }
     };
+    let addresses = tunnel::allowed(exchange, pass, addresses)?;
     Ok(Arc::new(GroupRuntime::for_one_request(url.host, addresses)))
 }
 

@@ -87,7 +87,7 @@ impl<'m> TlsSettings<'m> {
         let http2 = match pass {
             Pass::Grpc(_) => true,
             Pass::Proxy(proxy) => proxy.http_version == ProxyHttpVersion::Http2,
-            Pass::FastCgi(_) | Pass::Uwsgi(_) | Pass::Scgi(_) | Pass::Memcached(_) => false,
+            _ => false,
         };
         let same = |built: &&Built| built.http2 == http2 && built.conf == *conf;
         if let Some(built) = self.built.iter().find(same) {
@@ -230,6 +230,8 @@ fn directives(family: Family) -> &'static str {
         Family::FastCgi => "fastcgi_ssl",
         Family::Scgi => "scgi_ssl",
         Family::Memcached => "memcached_ssl",
+        Family::Tunnel => "tunnel_ssl",
+        Family::ProxyConnect => "proxy_connect_ssl",
     }
 }
 

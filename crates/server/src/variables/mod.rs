@@ -11,6 +11,7 @@ mod process;
 mod request;
 mod response;
 mod tls;
+mod tunnel;
 mod upstream;
 mod user;
 
@@ -106,6 +107,17 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         B::OtelTraceId | B::OtelSpanId | B::OtelParentId | B::OtelParentSampled => {
             crate::traces::append(exchange, builtin, out)
         }
+        B::ConnectHost
+        | B::ConnectPort
+        | B::ConnectAddr
+        | B::ProxyConnectConnectTimeout
+        | B::ProxyConnectDataTimeout
+        | B::ProxyConnectReadTimeout
+        | B::ProxyConnectSendTimeout
+        | B::ProxyConnectResolveTime
+        | B::ProxyConnectConnectTime
+        | B::ProxyConnectFirstByteTime
+        | B::ProxyConnectResponse => tunnel::append(exchange, builtin, out),
         B::SliceRange => crate::filters::slice::append_range(exchange, out),
         B::Status | B::BodyBytesSent | B::BytesSent => response::append(exchange, builtin, out),
         B::DocumentRoot

@@ -30,9 +30,14 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             }
             _ => put(sent(head.method_name), out),
         },
-        // `GET http://host` has a path as in nginx, so that `$host$request_uri` is one.
+        // `GET http://host` has a path as in nginx, so that `$host$request_uri` is one, and so does
+        // `CONNECT host:port`.
         Builtin::RequestUri
-            if head.path.is_empty() && matches!(head.form, TargetForm::Absolute { .. }) =>
+            if head.path.is_empty()
+                && matches!(
+                    head.form,
+                    TargetForm::Absolute { .. } | TargetForm::Authority { .. }
+                ) =>
         {
             text("/", out)
         }
@@ -48,7 +53,10 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::ServerProtocol => text(protocol(head, &request.buffer), out),
         Builtin::Host if !request.host.is_empty() => text(&request.host, out),
         Builtin::Host => text(&exchange.server().conf.primary_name, out),
-        Builtin::RequestPort => head.port.is_some_and(|port| number(port, out)),
+        Builtin::RequestPort => match head.port {
+            Some(port) => number(port, out),
+            None => text("", out),
+        },
         Builtin::IsRequestPort => text(if head.port.is_some() { ":" } else { "" }, out),
         Builtin::DocumentRoot => match &exchange.conf().files_at {
             FilesAt::Root(path) | FilesAt::Alias(path) => {

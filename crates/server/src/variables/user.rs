@@ -1,5 +1,6 @@
 //! Variables that the configuration defines.
 
+use super::tunnel;
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
 use crate::real_ip;
@@ -171,6 +172,13 @@ pub(crate) fn assign(exchange: &mut Exchange, variable: &Variable, value: Vec<u8
                 log_request!(exchange, Error, "invalid $limit_rate \"{value}\"");
             }
         },
+        Variable::Builtin(
+            builtin @ (Builtin::ProxyConnectConnectTimeout
+            | Builtin::ProxyConnectDataTimeout
+            | Builtin::ProxyConnectReadTimeout
+            | Builtin::ProxyConnectSendTimeout
+            | Builtin::ProxyConnectResponse),
+        ) => tunnel::assign(exchange, *builtin, value),
         // The configuration allows no others.
         _ => {}
     }

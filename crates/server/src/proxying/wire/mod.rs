@@ -36,6 +36,8 @@ pub(crate) enum Wire {
     Http2(Box<Http2>),
     /// memcached.
     Memcached(Box<Memcached>),
+    /// A connection that is to become a tunnel: the head that says that it stands.
+    Tunnel(Option<Arc<UpstreamHead>>),
     /// Whatever both sides send (after 101).
     Raw,
 }
@@ -112,6 +114,7 @@ impl Wire {
             Wire::FastCgi(wire) => wire.method,
             Wire::Gateway(wire) => wire.method,
             Wire::Http2(wire) => wire.method(),
+            Wire::Tunnel(_) => Method::Connect,
             Wire::Memcached(_) | Wire::Raw => Method::Get,
         }
     }
@@ -122,7 +125,7 @@ impl Wire {
             Wire::Http1(wire) => wire.frame_body(piece, out),
             Wire::FastCgi(wire) => wire.frame_body(piece, out),
             Wire::Http2(wire) => wire.frame_body(piece),
-            Wire::Gateway(_) | Wire::Memcached(_) | Wire::Raw => out.push(piece),
+            Wire::Gateway(_) | Wire::Memcached(_) | Wire::Tunnel(_) | Wire::Raw => out.push(piece),
         }
     }
 
@@ -132,7 +135,7 @@ impl Wire {
             Wire::Http1(wire) => wire.end_body(out),
             Wire::FastCgi(wire) => wire.end_body(out),
             Wire::Http2(wire) => wire.end_body(),
-            Wire::Gateway(_) | Wire::Memcached(_) | Wire::Raw => {}
+            Wire::Gateway(_) | Wire::Memcached(_) | Wire::Tunnel(_) | Wire::Raw => {}
         }
     }
 
@@ -152,6 +155,7 @@ impl Wire {
             Wire::Gateway(wire) => wire.next_event(input, closed),
             Wire::Http2(wire) => wire.next_event(input, closed),
             Wire::Memcached(wire) => wire.next_event(input, closed),
+            Wire::Tunnel(established) => Ok(established.take().map(WireEvent::Head)),
             Wire::Raw if !input.is_empty() => {
                 Ok(Some(WireEvent::Data(Bytes::from(std::mem::take(input)))))
             }
@@ -183,7 +187,11 @@ impl Wire {
         match self {
             Wire::FastCgi(wire) => wire.take_remarks(),
             Wire::Http2(wire) => wire.take_remark().into_iter().collect(),
-            Wire::Http1(_) | Wire::Gateway(_) | Wire::Memcached(_) | Wire::Raw => Vec::new(),
+            Wire::Http1(_)
+            | Wire::Gateway(_)
+            | Wire::Memcached(_)
+            | Wire::Tunnel(_)
+            | Wire::Raw => Vec::new(),
         }
     }
 
@@ -210,7 +218,7 @@ impl Wire {
             Wire::Gateway(wire) => wire.known_left(),
             Wire::Http2(wire) => wire.known_left(),
             Wire::Memcached(wire) => wire.known_left(),
-            Wire::Raw => 0,
+            Wire::Tunnel(_) | Wire::Raw => 0,
         }
     }
 }

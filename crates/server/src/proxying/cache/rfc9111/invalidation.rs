@@ -124,7 +124,7 @@ async fn purge_other(exchange: &Exchange, target: &[u8]) {
         return;
     };
     // The error is logged.
-    if let Ok(target) = Target::of(&other, pass).await {
+    if let Ok(target) = Target::of(&mut other, pass).await {
         purge(&mut other, pass, &target).await;
     }
 }
