@@ -344,6 +344,7 @@ impl Subrequest<'_> {
         let request = &exchange.request;
         let mut head = request.head.clone();
         head.method = self.method;
+        head.extended_connect = false; // the tunnel is the client's
         Exchange {
             worker: exchange.worker.clone(),
             snapshot: exchange.snapshot.clone(),

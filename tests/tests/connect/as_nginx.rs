@@ -7,10 +7,10 @@ fn configuration(far: &Far, is_nginx: bool) -> String {
     let allow = if is_nginx { "" } else { ALLOW };
     format!(
         r#"{allow}
-        log_format x '$request|$request_uri|$uri|$host|$request_port|$status|$request_method|$upstream_addr|$remote_user|$http_host';
+        log_format x '$request|$request_uri|$uri|$host|$request_port|$status|$upstream_addr|$remote_user|$http_host';
         access_log logs/access.log x;
         tunnel_read_timeout 1s; tunnel_connect_timeout 1s;
-        upstream behind {{ server 127.0.0.1:%dead%; server 127.0.0.1:{far}; }}
+        upstream behind {{ server 127.0.0.1:%dead% max_fails=0; server 127.0.0.1:{far}; }}
         server {{ listen 127.0.0.1:%open%; tunnel_pass; add_header X-A b;
                   location /x {{ return 200 x; }} location /t {{ tunnel_pass; }} }}
         server {{ listen 127.0.0.1:%password%; auth_basic realm; tunnel_pass;
@@ -93,7 +93,7 @@ fn requests(far: u16, dead: u16) -> Vec<(&'static str, String)> {
     all.push(("open", format!("CONNECT {target} HTTP/1.1\r\n\r\n")));
     all.push((
         "open",
-        format!("CONNECT  {target} HTTP/1.1\r\nHost: a\r\n\r\n"),
+        format!("CONNECT  {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"),
     ));
     all.push(("open", connect(&target, "Content-Length: 5\r\n") + "hello"));
     all.push(("open", connect(&target, "Content-Length: 0\r\n")));

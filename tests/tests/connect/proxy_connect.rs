@@ -52,7 +52,7 @@ fn ports_and_addresses_are_limited() {
     // The address is the configuration's, and the port is still the client's.
     assert_eq!(status(server.port("fixed"), "name.example:563"), 200);
     assert_eq!(status(server.port("fixed"), "name.example:443"), 403);
-    assert_eq!(far.accepted(), 2);
+    wait_for("both", || (far.accepted() == 2).then_some(()));
     let head = read_head(&mut ask(
         server.port("chosen"),
         "a:1",

@@ -159,6 +159,7 @@ fn only_an_open_web_socket_is_a_success() {
         let target = asked.target();
         let answer = match target.as_str() {
             "/page" => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
+            "/teapot" => "HTTP/1.1 418 Teapot\r\nContent-Length: 2\r\n\r\nno",
             "/refused" => "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno",
             "/wrong" => {
                 "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -173,8 +174,10 @@ fn only_an_open_web_socket_is_a_success() {
     let server = site.serve(&format!(
         "{MAP} server {{ listen 127.0.0.1:%plain%; http2 on; location /text {{ return 200 text; }}
            location /files/ {{ alias html/; }}
-           location / {{ proxy_pass http://127.0.0.1:{}; {PASS_ON} }} }}",
-        origin.port()
+           location = /checked {{ auth_request /auth; proxy_pass http://127.0.0.1:{port}/teapot; {PASS_ON} }}
+           location = /auth {{ proxy_pass http://127.0.0.1:{port}/page; }}
+           location / {{ proxy_pass http://127.0.0.1:{port}; {PASS_ON} }} }}",
+        port = origin.port()
     ));
     for (path, protocol, status) in [
         ("/page", "websocket", 502),
@@ -185,6 +188,7 @@ fn only_an_open_web_socket_is_a_success() {
         ("/files/index.html", "websocket", 501),
         ("/files/none", "websocket", 404),
         ("/page", "connect-udp", 501),
+        ("/checked", "websocket", 418),
     ] {
         let mut client = Client::open(server.port("plain"), &[]);
         let stream = ask(&mut client, path, protocol);
@@ -196,9 +200,10 @@ fn only_an_open_web_socket_is_a_success() {
     let asked = origin.take_asked();
     let keys: Vec<String> = asked
         .iter()
+        .filter(|asked| asked.headers("upgrade") == ["websocket"])
         .flat_map(|asked| asked.headers("sec-websocket-key"))
         .collect();
-    assert_eq!(keys.len(), 4, "{keys:?}");
+    assert_eq!(keys.len(), 5, "{keys:?}");
     assert!(keys.iter().all(|key| key.len() == 24), "{keys:?}");
     assert_ne!(keys[0], keys[1]);
     assert_eq!(asked[0].headers("upgrade"), ["websocket"]);

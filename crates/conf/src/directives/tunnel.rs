@@ -133,8 +133,8 @@ const TUNNEL: &[Row] = &[
         HSL,
         ONE,
         "4k",
-        "How much of what a server has sent waits for the client, which is read no faster than \
-         this is passed on.",
+        "How much of what a server has sent may wait for the client. A busy tunnel may use 32k even \
+         if this is less; an idle one uses nothing.",
         |b, c| c.size(&mut upstream(b, c).buffer_size),
     ),
     Row::new(
@@ -361,3 +361,6 @@ fn response(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     b.location().passing.connect.response = Some(response);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

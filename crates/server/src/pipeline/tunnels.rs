@@ -137,7 +137,8 @@ fn check_protocol(exchange: &mut Exchange) -> Result<(), StatusCode> {
 
 /// `proxy_connect` is about the server, whatever locations it has.
 pub(super) fn stays_outside_locations(exchange: &Exchange) -> bool {
-    if exchange.request.head.method != Method::Connect {
+    let request = &exchange.request;
+    if request.head.method != Method::Connect || request.is_subrequest {
         return false;
     }
     let server = exchange.server().default_location;

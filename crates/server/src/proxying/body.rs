@@ -107,6 +107,14 @@ impl Buffering {
     }
 }
 
+impl Buffering {
+    /// The same with room for at least so much.
+    pub(super) fn with_room(mut self, bytes: u64) -> Buffering {
+        self.limits.memory_bytes = self.limits.memory_bytes.max(bytes);
+        self
+    }
+}
+
 impl ProxiedBody {
     pub(crate) fn new(
         conversation: Box<Conversation>,

@@ -111,7 +111,7 @@ pub(super) fn log_repeated(exchange: &Exchange, head: &UpstreamHead) {
 
 /// The reason phrase of a status line that begins with the code. An origin may leave it
 /// out; a gateway may leave out the line.
-fn reason(status_line: &[u8]) -> Option<&[u8]> {
+pub(super) fn reason(status_line: &[u8]) -> Option<&[u8]> {
     match status_line {
         [] => None,
         line => Some(line.get(4..).unwrap_or_default()),

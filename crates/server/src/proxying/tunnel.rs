@@ -10,6 +10,7 @@ use super::attempt::PeerResponse;
 use super::body::ProxiedBody;
 use super::conversation::Timeouts;
 use super::failure::Failure;
+use super::response;
 use super::target::{self, Target};
 use super::wire::UpstreamHead;
 use super::{PassRuntime, buffering_of};
@@ -60,6 +61,10 @@ const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection Established\r\nProxy-agent:
 
 /// The most that a configured response may have: `add_header` has room for as much.
 const MAX_RESPONSE_BYTES: usize = 8 << 10;
+
+/// Room of a busy tunnel where `tunnel_buffer_size` is less. Memory is only taken while something is
+/// on its way, and reads begin small; page by page, a tunnel would take a third more time.
+const BUSY_BYTES: u64 = 32 << 10;
 
 /// The target of a tunnel whose directive has variables.
 ///
@@ -262,7 +267,7 @@ pub(super) fn open(
     }
     become_tunnel(exchange, &mut conversation);
     let settings = pass.settings();
-    let buffering = buffering_of(exchange, settings, false);
+    let buffering = buffering_of(exchange, settings, false).with_room(BUSY_BYTES);
     let body = ProxiedBody::new(conversation, lease, buffering, false).tunnel();
     exchange.response.source = Some(PendingBody::new(body));
     Outcome::Answered
@@ -301,8 +306,7 @@ fn respond(exchange: &mut Exchange, tunnel: &TunnelPass) -> Result<(), String> {
             head.parsed.status.0
         ));
     }
-    let line = head.parsed.status_line.of(&head.buffer);
-    let reason = line.splitn(3, |byte| *byte == b' ').nth(2);
+    let reason = response::reason(head.parsed.status_line.of(&head.buffer));
     exchange.response.passed = Some(Box::new(PassedHead {
         server: head.parsed.has(KnownHeader::Server),
         date: head.parsed.has(KnownHeader::Date),
