@@ -1,6 +1,7 @@
 //! `proxy_connect` and its relatives, as ngx_http_proxy_connect_module documents them.
 
 use super::*;
+use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::{NameServer, wait_for, wire};
 
 const SAFE: &str =
@@ -65,6 +66,10 @@ fn ports_and_addresses_are_limited() {
 fn the_response_and_the_variables() {
     let (site, far, names) = (Site::new(), Far::echo(), NameServer::start());
     names.says("far.example", &[Ipv4Addr::LOCALHOST]);
+    let slow = Origin::answering(|_| {
+        thread::sleep(Duration::from_millis(1200));
+        Answer::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow".to_vec())
+    });
     let server = site.serve(&format!(
         r#"resolver 127.0.0.1:{} ipv6=off;
         log_format x '$connect_host|$connect_port|$connect_addr|$proxy_connect_connect_timeout|$proxy_connect_data_timeout|$proxy_connect_resolve_time|$proxy_connect_connect_time|$proxy_connect_first_byte_time|$status';
@@ -72,11 +77,16 @@ fn the_response_and_the_variables() {
         proxy_connect_response "HTTP/1.1 200 Yes\r\nX-To: $connect_addr\r\nContent-Length: 9\r\n\r\n";
         server {{ listen 127.0.0.1:%proxy%; {SAFE}
                   if ($http_x_fast) {{ set $proxy_connect_data_timeout 500ms; set $proxy_connect_connect_timeout 6s;
-                                       set $proxy_connect_response "HTTP/1.1 200 Set\r\n\r\n"; }} }}
+                                       set $proxy_connect_response "HTTP/1.1 200 Set\r\n\r\n"; }}
+                  location /slow {{ access_log off; proxy_pass http://127.0.0.1:{}; }} }}
         server {{ listen 127.0.0.1:%wrong%; {SAFE} proxy_connect_response "HTTP/1.1 302 No\r\n\r\n"; }}
         server {{ listen 127.0.0.1:%cut%; {SAFE} proxy_connect_response "HTTP/1.1 200"; }}"#,
-        names.port()
+        names.port(),
+        slow.port()
     ));
+    // What is set for tunnels is not for other requests.
+    let answer = wire::get_with(server.port("proxy"), "/slow", "X-Fast: 1\r\n");
+    assert_eq!(answer.text(), "slow");
     let target = format!("far.example:{}", far.port);
     let mut socket = ask(server.port("proxy"), &target, "");
     let head = read_head(&mut socket);

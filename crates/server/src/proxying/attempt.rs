@@ -271,12 +271,11 @@ async fn ask_peer(
     if let Some(attempt) = last_attempt(exchange) {
         attempt.connect_time = Some(connect_time);
     }
-    let settings = pass.settings();
     let upload = match outbound.streamed {
         true => Upload::Streamed(exchange.client.clone()),
         false => Upload::Done,
     };
-    let timeouts = tunnel::timeouts(exchange, settings);
+    let timeouts = tunnel::timeouts(exchange, pass);
     let chain = outbound.chain.clone();
     let mut wire = (outbound.wire)();
     if !delivery.kept.is_empty() {

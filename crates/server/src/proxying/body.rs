@@ -285,11 +285,9 @@ impl ProxiedBody {
             return;
         };
         match conversation.poll_send(cx) {
-            Poll::Ready(Ok(())) if self.is_tunnel => {
+            Poll::Ready(Ok(())) if self.is_tunnel && !conversation.end_sending() => {
                 // The client has closed its side; as in nginx, the tunnel of HTTP/1 ends then.
-                if !conversation.end_sending() {
-                    self.finish(ResponseEnd::default());
-                }
+                self.finish(ResponseEnd::default());
             }
             Poll::Ready(Err(failure)) => self.fail(failure),
             _ => {}

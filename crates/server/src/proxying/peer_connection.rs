@@ -200,7 +200,7 @@ pub(crate) async fn open(
         Some(secured) => Some((secured, secured.client().await?)),
         None => None,
     };
-    let deadline = Instant::now() + tunnel::connect_timeout(exchange, settings);
+    let deadline = Instant::now() + tunnel::connect_timeout(exchange, pass);
     let socket = timeout_at(deadline, connect(exchange, settings, address))
         .await
         .map_err(|_| Failure::TimedOut(Doing::Connecting))?

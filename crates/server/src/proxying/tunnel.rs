@@ -19,7 +19,7 @@ use crate::exchange::{Exchange, PassedHead};
 use crate::handlers::Outcome;
 use crate::request_log::log_request;
 use crate::template;
-use sealane_conf::model::{Pass, PassTarget, TunnelPass, UpstreamSettings};
+use sealane_conf::model::{Pass, PassTarget, TunnelPass};
 use sealane_conf::upstream_url::{HostKind, UpstreamUrl, UriPart};
 use sealane_http::StatusCode;
 use sealane_http::h1::{ParsedResponse, ResponseLimits, ResponseState, Version, parse_response};
@@ -233,14 +233,21 @@ fn is_own_source(address: IpAddr) -> bool {
 }
 
 /// How long a connection may take.
-pub(super) fn connect_timeout(exchange: &Exchange, settings: &UpstreamSettings) -> Duration {
-    let set = state_of(exchange).and_then(|state| state.connect_timeout);
-    set.unwrap_or(settings.connect_timeout)
+pub(super) fn connect_timeout(exchange: &Exchange, pass: &PassRuntime) -> Duration {
+    let set = set_for(exchange, pass).and_then(|state| state.connect_timeout);
+    set.unwrap_or(pass.settings().connect_timeout)
+}
+
+/// What `set` has changed for the request, if it is one for a tunnel: a server's script also runs
+/// for others.
+fn set_for<'e>(exchange: &'e Exchange, pass: &PassRuntime) -> Option<&'e TunnelState> {
+    state_of(exchange).filter(|_| matches!(pass.pass, Pass::Tunnel(_)))
 }
 
 /// How long either side may be silent.
-pub(super) fn timeouts(exchange: &Exchange, settings: &UpstreamSettings) -> Timeouts {
-    let set = state_of(exchange).and_then(|state| state.data_timeout);
+pub(super) fn timeouts(exchange: &Exchange, pass: &PassRuntime) -> Timeouts {
+    let settings = pass.settings();
+    let set = set_for(exchange, pass).and_then(|state| state.data_timeout);
     Timeouts {
         send: set.unwrap_or(settings.send_timeout),
         read: set.unwrap_or(settings.read_timeout),

@@ -375,11 +375,11 @@ fn extended_connect_is_complete_and_announced() {
         ),
         (
             without(":path"),
-            "refused 1 400 client sent no :path header",
+            "refused 1 400 client sent no :path header end",
         ),
         (
             without(":scheme"),
-            "refused 1 400 client sent no :scheme header",
+            "refused 1 400 client sent no :scheme header end",
         ),
         (
             instead(":method", "GET"),
