@@ -270,7 +270,7 @@ const PROXY_CONNECT: &[Row] = &[
         "proxy_connect_response",
         HS,
         ONE,
-        "HTTP/1.1 200 Connection Established\\r\\nProxy-agent: nginx\\r\\n\\r\\n",
+        "\"HTTP/1.1 200 Connection Established\\r\\nProxy-agent: nginx\\r\\n\\r\\n\"",
         "Response of an open tunnel: a status line with 200 and header fields; may contain \
          variables. `Server`, `Date` and `Connection` are added. \
          `set $proxy_connect_response` changes it for a request.",

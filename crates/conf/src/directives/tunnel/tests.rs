@@ -43,7 +43,7 @@ fn defaults_are_nginxs_and_safe() {
 fn settings_are_inherited_and_passes_are_not() {
     let all = "tunnel_read_timeout 5s; tunnel_buffer_size 64k; tunnel_allow_ports 1-3 9;
                tunnel_allow_addresses 10.0.0.0/8 unix:;";
-    let inherited = tunnel(all, "tunnel_pass a:1;");
+    let inherited = tunnel(all, "tunnel_pass 127.0.0.1:1;");
     assert_eq!(inherited.upstream.read_timeout, Duration::from_secs(5));
     assert_eq!(inherited.upstream.buffer_bytes, 64 << 10);
     assert!(inherited.allows.allows_port(2) && inherited.allows.allows_port(9));

@@ -379,7 +379,7 @@ fn extended_connect_is_complete_and_announced() {
         ),
         (
             without(":scheme"),
-            "refused 1 400 client sent no :scheme header end",
+            "refused 1 400 client sent no :schema header end",
         ),
         (
             instead(":method", "GET"),
