@@ -217,6 +217,8 @@ fn chromium_opens_a_web_socket_on_its_http2_connection() {
     site.write(
         "html/index.html",
         "<!DOCTYPE html><title>page</title><p id=said>nothing</p><script>
+         // The time of the test's browser stands still while a request waits.
+         fetch('/wait');
          const said = document.getElementById('said');
          const socket = new WebSocket('wss://' + location.host + '/socket');
          socket.onopen = () => socket.send('hello');
@@ -225,12 +227,23 @@ fn chromium_opens_a_web_socket_on_its_http2_connection() {
          </script>",
     );
     let _application = Application::web_socket(&site, "127.0.0.1:%websocket%");
+    let log = site.path("logs/access.log");
+    // Answers once the socket has been closed, which the page does after its message.
+    let waiting = Origin::answering(move |_| {
+        sealane_tests::wait_for("the socket to end", || {
+            let log = std::fs::read_to_string(&log).ok()?;
+            log.contains("/socket").then_some(())
+        });
+        Answer::Send(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec())
+    });
     let server = site.serve(&format!(
         "{MAP} log_format x '$request $status'; access_log logs/access.log x;
          server {{ listen 127.0.0.1:%tls% ssl; http2 on;
            ssl_certificate certificates/localhost.pem; ssl_certificate_key certificates/localhost.key;
            location = /socket {{ proxy_pass http://127.0.0.1:%websocket%; {PASS_ON} }}
-           location / {{ root html; }} }}"
+           location = /wait {{ proxy_pass http://127.0.0.1:{}; proxy_read_timeout 120s; }}
+           location / {{ root html; }} }}",
+        waiting.port()
     ));
     let page = browse(&site, &format!("https://localhost:{}/", server.port("tls")));
     assert!(page.contains("echo hello"), "{page}");

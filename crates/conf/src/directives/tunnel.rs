@@ -1,5 +1,5 @@
-//! ngx_http_tunnel_module of nginx 1.31, and ngx_http_proxy_connect_module (Tengine's, too): tunnels
-//! for clients that ask for them with CONNECT.
+//! ngx_http_tunnel_module of nginx 1.31, and ngx_http_proxy_connect_module, which Tengine contains:
+//! tunnels for clients that ask for them with CONNECT.
 
 use super::proxying::{bind, bind_of, next_upstream, pass_to, send_lowat_row, upstream};
 use super::real_ip::network;

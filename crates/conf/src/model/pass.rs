@@ -1,6 +1,6 @@
 //! Passing requests to other servers: what answers in a location with
-//! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`, `grpc_pass` or `memcached_pass`; tunnels
-//! (`tunnel_pass`) are in `tunnel.rs`.
+//! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`, `grpc_pass` or `memcached_pass`;
+//! tunnels (`tunnel_pass`) are in `tunnel.rs`.
 //!
 //! What they have in common is [`UpstreamSettings`]; the rest of each is
 //! here. A pass applies to the location where it is written and is not inherited by

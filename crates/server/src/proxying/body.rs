@@ -12,7 +12,7 @@ use super::lease::Leased;
 use super::response;
 use super::response_buffer::{Limits, Moved, ResponseBuffer};
 use super::store::{Progress, StoredBody};
-use super::tunnel::Step;
+use super::tunnel::Measured;
 use super::wire::{ResponseEnd, WireEvent};
 use crate::body_source::{BodySource, Filled, SourceError};
 use crate::exchange::Exchange;
@@ -470,7 +470,7 @@ impl BodySource for ProxiedBody {
                 let took = |at: Instant| at.saturating_duration_since(attempt.started);
                 tunnel.first_byte = self
                     .first_byte
-                    .map_or(Step::Begun, |at| Step::Took(took(at)));
+                    .map_or(Measured::Begun, |at| Measured::Took(took(at)));
             }
             attempt.end();
             attempt.response_length = self.response_length;

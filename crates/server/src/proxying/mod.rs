@@ -98,7 +98,7 @@ pub(crate) use states::{Attempt, UpstreamStates, count};
 pub(crate) use sticky::add_cookies as add_sticky_cookies;
 pub(crate) use target::Target;
 pub(crate) use tls_settings::TlsSettings;
-pub(crate) use tunnel::{Step, state_of as tunnel_state, state_to_set as tunnel_to_set};
+pub(crate) use tunnel::{Measured, state_of as tunnel_state, state_to_set as tunnel_to_set};
 pub(crate) use websocket::add_key as add_websocket_key;
 pub(crate) use wire::UpstreamHead;
 

@@ -39,14 +39,14 @@ pub(crate) struct TunnelState {
     /// `set $proxy_connect_response`.
     pub(crate) response: Option<Vec<u8>>,
     /// `$proxy_connect_resolve_time`.
-    pub(crate) resolved: Step,
+    pub(crate) resolved: Measured,
     /// `$proxy_connect_first_byte_time`, since the attempt began.
-    pub(crate) first_byte: Step,
+    pub(crate) first_byte: Measured,
 }
 
-/// A step on the way to a tunnel.
+/// How long something on the way to a tunnel took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Measured {
     /// It has not begun.
     #[default]
     None,
@@ -62,8 +62,8 @@ const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection Established\r\nProxy-agent:
 /// The most that a configured response may have: `add_header` has room for as much.
 const MAX_RESPONSE_BYTES: usize = 8 << 10;
 
-/// Room of a busy tunnel where `tunnel_buffer_size` is less. Memory is only taken while something is
-/// on its way, and reads begin small; page by page, a tunnel would take a third more time.
+/// Room of a busy tunnel where `tunnel_buffer_size` is less. Memory is only taken while something
+/// is on its way, and reads begin small; page by page, a tunnel would take a third more time.
 const BUSY_BYTES: u64 = 32 << 10;
 
 /// The target of a tunnel whose directive has variables.
@@ -95,9 +95,9 @@ pub(super) async fn evaluated(
         check_port(exchange, tunnel, url.port)?;
     }
     let begun = Instant::now();
-    state(exchange).resolved = Step::Begun;
+    state(exchange).resolved = Measured::Begun;
     let group = target::group_of(exchange, pass, &url).await?;
-    state(exchange).resolved = Step::Took(begun.elapsed());
+    state(exchange).resolved = Measured::Took(begun.elapsed());
     Ok(Target {
         uri: Vec::new(),
         tls: false,

@@ -107,17 +107,6 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         B::OtelTraceId | B::OtelSpanId | B::OtelParentId | B::OtelParentSampled => {
             crate::traces::append(exchange, builtin, out)
         }
-        B::ConnectHost
-        | B::ConnectPort
-        | B::ConnectAddr
-        | B::ProxyConnectConnectTimeout
-        | B::ProxyConnectDataTimeout
-        | B::ProxyConnectReadTimeout
-        | B::ProxyConnectSendTimeout
-        | B::ProxyConnectResolveTime
-        | B::ProxyConnectConnectTime
-        | B::ProxyConnectFirstByteTime
-        | B::ProxyConnectResponse => tunnel::append(exchange, builtin, out),
         B::SliceRange => crate::filters::slice::append_range(exchange, out),
         B::Status | B::BodyBytesSent | B::BytesSent => response::append(exchange, builtin, out),
         B::DocumentRoot
@@ -180,7 +169,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         B::UidGot => userid::got(exchange, out),
         B::UidSet => userid::set(exchange, out),
         B::UidReset => text("", out),
-        // Variables about upstream servers.
+        // Variables about upstream servers and tunnels.
         _ => upstream::append(exchange, builtin, out),
     }
 }

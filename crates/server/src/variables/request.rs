@@ -53,11 +53,15 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::ServerProtocol => text(protocol(head, &request.buffer), out),
         Builtin::Host if !request.host.is_empty() => text(&request.host, out),
         Builtin::Host => text(&exchange.server().conf.primary_name, out),
+        // As in nginx, port 0 is none.
         Builtin::RequestPort => match head.port {
-            Some(port) => number(port, out),
-            None => text("", out),
+            Some(port @ 1..) => number(port, out),
+            Some(0) | None => text("", out),
         },
-        Builtin::IsRequestPort => text(if head.port.is_some() { ":" } else { "" }, out),
+        Builtin::IsRequestPort => {
+            let is_named = head.port.is_some_and(|port| port > 0);
+            text(if is_named { ":" } else { "" }, out)
+        }
         Builtin::DocumentRoot => match &exchange.conf().files_at {
             FilesAt::Root(path) | FilesAt::Alias(path) => {
                 text(template::evaluate(path, exchange), out)

@@ -2,7 +2,7 @@
 
 use super::{number, put, seconds, text};
 use crate::exchange::Exchange;
-use crate::proxying::{Step, tunnel_state, tunnel_to_set};
+use crate::proxying::{Measured, tunnel_state, tunnel_to_set};
 use crate::request_log::log_request;
 use sealane_conf::model::Pass;
 use sealane_conf::values;
@@ -34,17 +34,17 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             milliseconds(set.or_else(of_server), out)
         }
         Builtin::ProxyConnectResolveTime => {
-            step(state.map_or(Step::None, |state| state.resolved), out)
+            step(state.map_or(Measured::None, |state| state.resolved), out)
         }
         Builtin::ProxyConnectConnectTime => {
-            let took = |took| Step::Took(took);
-            let of = |time: Option<Duration>| time.map_or(Step::Begun, took);
+            let took = |took| Measured::Took(took);
+            let of = |time: Option<Duration>| time.map_or(Measured::Begun, took);
             let connected = attempt().map(|attempt| of(attempt.connect_time));
-            let begun = state.map_or(Step::None, |_| Step::Begun);
+            let begun = state.map_or(Measured::None, |_| Measured::Begun);
             step(connected.unwrap_or(begun), out)
         }
         Builtin::ProxyConnectFirstByteTime => {
-            step(state.map_or(Step::None, |state| state.first_byte), out)
+            step(state.map_or(Measured::None, |state| state.first_byte), out)
         }
         Builtin::ProxyConnectResponse => {
             put(state.and_then(|state| state.response.as_deref()), out)
@@ -67,11 +67,11 @@ fn milliseconds(time: Option<Duration>, out: &mut Vec<u8>) -> bool {
     ms.is_some_and(|ms| number(ms, out))
 }
 
-fn step(step: Step, out: &mut Vec<u8>) -> bool {
+fn step(step: Measured, out: &mut Vec<u8>) -> bool {
     match step {
-        Step::None => false,
-        Step::Begun => text("-", out),
-        Step::Took(time) => seconds(time.as_millis(), out),
+        Measured::None => false,
+        Measured::Begun => text("-", out),
+        Measured::Took(time) => seconds(time.as_millis(), out),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Variables about upstream servers: `$upstream_*`, `$proxy_*`.
 
-use super::{is_variable_name, number, put, seconds, text};
+use super::{is_variable_name, number, put, seconds, text, tunnel};
 use crate::exchange::Exchange;
 use crate::proxying::{Attempt, BodyPlan, CacheState, UpstreamStates, cache_settings};
 use sealane_conf::model::Pass;
@@ -53,6 +53,17 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             Some(date_s) => number((unix_coarse_s() - date_s).max(0), out),
             None => false,
         },
+        Builtin::ConnectHost
+        | Builtin::ConnectPort
+        | Builtin::ConnectAddr
+        | Builtin::ProxyConnectConnectTimeout
+        | Builtin::ProxyConnectDataTimeout
+        | Builtin::ProxyConnectReadTimeout
+        | Builtin::ProxyConnectSendTimeout
+        | Builtin::ProxyConnectResolveTime
+        | Builtin::ProxyConnectConnectTime
+        | Builtin::ProxyConnectFirstByteTime
+        | Builtin::ProxyConnectResponse => tunnel::append(exchange, builtin, out),
         _ => of_states(exchange, builtin, out),
     }
 }

@@ -6,6 +6,7 @@
 mod frame_programs;
 mod pair;
 mod random_frames;
+mod rfc8441;
 mod rfc9218;
 mod section_10_security;
 mod section_3_starting;
