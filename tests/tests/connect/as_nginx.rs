@@ -168,10 +168,10 @@ fn every_answer_is_nginxs() {
             let log = std::fs::read_to_string(site.path("logs/access.log")).ok()?;
             (log.lines().count() >= count).then_some(log)
         });
-        let dead = format!(":{}", site.port("dead"));
+        let dead = site.port("dead").to_string();
         // How much is known of a line that is refused is not what this is about.
         let lines = lines.lines().filter(|line| !line.contains("|400|"));
-        let lines = lines.map(|line| line.replace(&dead, ":DEAD"));
+        let lines = lines.map(|line| line.replace(&dead, "DEAD"));
         lines.collect::<Vec<_>>()
     };
     let (here, there) = (log(&ours), log(&theirs));
