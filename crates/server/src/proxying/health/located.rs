@@ -4,7 +4,7 @@
 use super::expect;
 use super::runner::Asking;
 use super::tasks::Located;
-use super::{Fault, Kept};
+use super::{Fault, KeptProbe};
 use crate::client_link::ClientLink;
 use crate::exchange::{Exchange, Request, RequestBody, Response, Transfer};
 use crate::features::Features;
@@ -47,8 +47,8 @@ pub(super) async fn ask(
     group: &Arc<GroupRuntime>,
     located: &Located,
     peer: &Arc<Peer>,
-    kept: Option<Kept>,
-) -> (Result<(), Fault>, Option<Kept>) {
+    kept: Option<KeptProbe>,
+) -> (Result<(), Fault>, Option<KeptProbe>) {
     let snapshot = &asking.snapshot;
     let Some(pass) = &snapshot.location(located.location).pass else {
         return (Err(Fault("the location passes no requests".into())), None);
@@ -89,7 +89,7 @@ pub(super) async fn ask(
 }
 
 impl Located {
-    fn may_use(&self, kept: &Kept) -> bool {
+    fn may_use(&self, kept: &KeptProbe) -> bool {
         let time = self.check.keepalive_time;
         time.is_some_and(|time| kept.opened.elapsed() < time)
     }
@@ -102,8 +102,8 @@ async fn talk(
     group: &Arc<GroupRuntime>,
     located: &Located,
     peer: &Arc<Peer>,
-    kept: Option<Kept>,
-) -> Result<(CheckedResponse, Option<Kept>), Fault> {
+    kept: Option<KeptProbe>,
+) -> Result<(CheckedResponse, Option<KeptProbe>), Fault> {
     let target = target(pass, group, located);
     let body = body(located);
     let states = exchange.upstream.get_or_insert_default();
@@ -132,7 +132,7 @@ async fn talk(
     let conversation = Conversation::new(connection, wire, chain, Upload::Done, timeouts);
     let (answer, connection) = receive(conversation).await?;
     let keeps = located.check.keepalive_time.is_some();
-    let kept = connection.filter(|_| keeps).map(|connection| Kept {
+    let kept = connection.filter(|_| keeps).map(|connection| KeptProbe {
         connection,
         opened,
         checks: checks + 1,

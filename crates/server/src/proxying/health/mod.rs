@@ -51,7 +51,7 @@ impl From<Failure> for Fault {
 }
 
 /// A connection that carries further checks of its peer.
-struct Kept {
+struct KeptProbe {
     connection: PeerConnection,
     opened: Instant,
     /// Checks that it has carried.

@@ -2,7 +2,7 @@
 
 use super::located::{self, at_port, receive};
 use super::runner::Asking;
-use super::{Fault, Kept};
+use super::{Fault, KeptProbe};
 use crate::proxying::conversation::{Conversation, Timeouts, Upload};
 use crate::proxying::failure::{Doing, Failure};
 use crate::proxying::peer_connection::{PeerConnection, connect_plainly};
@@ -49,8 +49,8 @@ pub(super) async fn ask(
     asking: &Asking,
     check: &Check,
     peer: &Arc<Peer>,
-    kept: Option<Kept>,
-) -> (Result<(), Fault>, Option<Kept>) {
+    kept: Option<KeptProbe>,
+) -> (Result<(), Fault>, Option<KeptProbe>) {
     let deadline = Instant::now() + check.timeout;
     let asked = async {
         let mut kept = kept.filter(|kept| kept.checks < check.keepalive_requests);
@@ -80,8 +80,8 @@ async fn talk(
     asking: &Asking,
     check: &Check,
     peer: &Arc<Peer>,
-    kept: Option<Kept>,
-) -> Result<Option<Kept>, Fault> {
+    kept: Option<KeptProbe>,
+) -> Result<Option<KeptProbe>, Fault> {
     let (mut connection, opened, checks) = match kept {
         Some(kept) => (kept.connection, kept.opened, kept.checks),
         None => {
@@ -127,7 +127,7 @@ async fn talk(
     };
     let checks = checks + 1;
     let keeps = checks < check.keepalive_requests;
-    Ok(connection.filter(|_| keeps).map(|connection| Kept {
+    Ok(connection.filter(|_| keeps).map(|connection| KeptProbe {
         connection,
         opened,
         checks,

@@ -2,7 +2,7 @@
 
 use super::schedule::{Conclusion, EntryId, Schedule};
 use super::tasks::{self, HealthTask, KnownVerdict, Question};
-use super::{Fault, Kept, located, raw};
+use super::{Fault, KeptProbe, located, raw};
 use crate::counters::Counters;
 use crate::current::Current;
 use crate::facts::{ConnectionFacts, PeerAddress};
@@ -123,11 +123,11 @@ pub(super) struct Asking {
 }
 
 /// The result of a check.
-struct Outcome {
+struct ProbeOutcome {
     id: EntryId,
     begun: Instant,
     found: Result<(), Fault>,
-    kept: Option<Kept>,
+    kept: Option<KeptProbe>,
 }
 
 struct Probes {
@@ -203,7 +203,7 @@ impl Probes {
     }
 
     /// Starts the checks that are due.
-    fn begin_due(&mut self, now: Instant, tell: &mpsc::UnboundedSender<Outcome>) {
+    fn begin_due(&mut self, now: Instant, tell: &mpsc::UnboundedSender<ProbeOutcome>) {
         while self.in_progress < MAX_IN_PROGRESS
             && let Some((id, entry)) = self.schedule.take_due(now)
         {
@@ -215,7 +215,7 @@ impl Probes {
             let (tell, asking) = (tell.clone(), Arc::clone(&self.asking));
             runtime::spawn(async move {
                 let (found, kept) = ask(&asking, &task, &peer, kept).await;
-                let outcome = Outcome {
+                let outcome = ProbeOutcome {
                     id,
                     begun: now,
                     found,
@@ -227,9 +227,9 @@ impl Probes {
         }
     }
 
-    fn note(&mut self, outcome: Outcome) {
+    fn note(&mut self, outcome: ProbeOutcome) {
         self.in_progress -= 1;
-        let Outcome {
+        let ProbeOutcome {
             id,
             begun,
             found,
@@ -275,8 +275,8 @@ async fn ask(
     asking: &Asking,
     task: &HealthTask,
     peer: &Arc<Peer>,
-    kept: Option<Kept>,
-) -> (Result<(), Fault>, Option<Kept>) {
+    kept: Option<KeptProbe>,
+) -> (Result<(), Fault>, Option<KeptProbe>) {
     match &task.question {
         Question::Located(located) => located::ask(asking, &task.group, located, peer, kept).await,
         Question::Raw(check) => raw::ask(asking, check, peer, kept).await,

@@ -1,6 +1,6 @@
 //! When each peer is asked, and what follows from the result. Without I/O and clock.
 
-use super::Kept;
+use super::KeptProbe;
 use super::tasks::{HealthTask, Rules};
 use sealane_upstream::{Peer, Verdict};
 use std::cmp::Reverse;
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     /// and what they were.
     last_passed: bool,
     /// A connection that the next check may use.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<KeptProbe>,
 }
 
 /// What follows from a result.
@@ -145,7 +145,7 @@ impl Schedule {
         id: EntryId,
         begun: Instant,
         passed: bool,
-        kept: Option<Kept>,
+        kept: Option<KeptProbe>,
         jitter: f64,
     ) -> Option<(Conclusion, &Entry)> {
         let entry = self.entries.get_mut(&id)?;
