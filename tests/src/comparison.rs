@@ -276,7 +276,7 @@ fn length_of_page(status: u16, length: &str, name: &str) -> String {
         .flat_map(|page| [(page, false), (page, true)])
         .any(|(page, padded)| {
             let mut text = Vec::new();
-            page.write(&mut text, name.as_bytes(), padded);
+            page.write(&mut text, b"", name.as_bytes(), padded);
             text.len().to_string() == length
         });
     match is_page {

@@ -72,6 +72,18 @@ const DIFFERENT: &[(&str, &str, &str)] = &[
     ),
     ("resolver", "upstream", "stands there since nginx 1.27.3"),
     ("resolver_timeout", "upstream", "the same"),
+    (
+        "limit_req",
+        "http",
+        "takes \"forbid_action=\", as in Tengine",
+    ),
+    ("limit_req", "server", "the same"),
+    ("limit_req", "location", "the same"),
+    (
+        "limit_req_zone",
+        "http",
+        "takes several variables, as in Tengine",
+    ),
 ];
 
 /// One question.

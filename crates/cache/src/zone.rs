@@ -280,7 +280,8 @@ impl<F> Zone<F> {
         self.cold.store(false, Ordering::Release);
     }
 
-    pub(crate) fn max_keys(&self) -> usize {
+    /// Keys that there may be (`keys_zone`).
+    pub fn max_keys(&self) -> usize {
         self.max_keys.load(Ordering::Relaxed)
     }
 

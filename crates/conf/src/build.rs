@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, SourceLocation};
 use crate::directives::{self, Contexts};
 use crate::draft::{
     AcmeIssuerDraft, EventsDraft, HttpDraft, LimitExceptBlock, LocationBlock, LocationDraft,
-    MainDraft, ScriptDraft, ServerBlock, ServerDraft, UpstreamBlock,
+    MainDraft, ScriptDraft, ServerBlock, ServerDraft, StandAloneDraft, UpstreamBlock,
 };
 use crate::input::{Loader, Options};
 use crate::lexer::Word;
@@ -48,6 +48,8 @@ pub(crate) struct Build<'a> {
     pub(crate) opening: Option<Opening>,
     /// The block of a list that is open, other than `types`.
     list: Option<Box<dyn ListBlock>>,
+    /// The `process` block that is open.
+    pub(crate) open_process: Option<StandAloneDraft>,
 }
 
 /// A block that a setter has prepared.
@@ -64,6 +66,10 @@ pub(crate) enum Opening {
     Upstream(Box<UpstreamBlock>),
     /// `acme_issuer`.
     AcmeIssuer(Box<AcmeIssuerDraft>),
+    /// `processes`.
+    Processes,
+    /// `process`.
+    Process(Box<StandAloneDraft>),
     /// `if`, in a server or in a location.
     If(Condition),
     /// `limit_except` with the methods that it is not about.
@@ -147,6 +153,7 @@ impl<'a> Build<'a> {
             place: None,
             opening: None,
             list: None,
+            open_process: None,
         }
     }
 
@@ -260,6 +267,11 @@ impl<'a> Build<'a> {
             Opening::AcmeIssuer(issuer) => {
                 self.http.open_acme_issuer = Some(*issuer);
                 directives::ACME_ISSUER
+            }
+            Opening::Processes => directives::PROCESSES,
+            Opening::Process(process) => {
+                self.open_process = Some(*process);
+                directives::PROCESS
             }
             Opening::Types => {
                 // Several blocks on one level add up.
@@ -402,6 +414,13 @@ impl<'a> Build<'a> {
             .open_acme_issuer
             .as_mut()
             .expect("directives of an issuer stand in its block")
+    }
+
+    /// The `process` block that is open.
+    pub(crate) fn stand_alone(&mut self) -> &mut StandAloneDraft {
+        self.open_process
+            .as_mut()
+            .expect("directives of a process stand in its block")
     }
 
     /// The number that the `server` block at hand gets.

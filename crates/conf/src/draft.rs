@@ -10,7 +10,10 @@ mod concat;
 mod health;
 mod media_types;
 mod passing;
+mod processes;
+mod req_status;
 mod restricting;
+mod sysguard;
 mod text_filters;
 mod tracing;
 mod tunnel;
@@ -24,7 +27,10 @@ pub(crate) use concat::*;
 pub(crate) use health::*;
 pub(crate) use media_types::*;
 pub(crate) use passing::*;
+pub(crate) use processes::*;
+pub(crate) use req_status::*;
 pub(crate) use restricting::*;
+pub(crate) use sysguard::*;
 pub(crate) use text_filters::*;
 pub(crate) use tracing::*;
 pub(crate) use tunnel::*;
@@ -38,7 +44,7 @@ use crate::model::{
     HealthCheck, IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List,
     ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork,
     PostAction, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens,
-    SessionStore, SetVariable, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types,
+    SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types,
     UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
@@ -56,7 +62,9 @@ pub(crate) struct MainDraft {
     pub(crate) worker_processes: Option<WorkerCount>,
     pub(crate) worker_rlimit_nofile: Option<u64>,
     pub(crate) worker_rlimit_core: Option<u64>,
-    pub(crate) worker_cpu_affinity: Option<CpuAffinity>,
+    pub(crate) backtrace_log: Option<PathBuf>,
+    /// `Some(None)`: `off`.
+    pub(crate) worker_cpu_affinity: Option<Option<CpuAffinity>>,
     pub(crate) worker_priority: Option<i32>,
     pub(crate) worker_seccomp: Option<Seccomp>,
     pub(crate) worker_landlock: Option<Landlock>,
@@ -68,6 +76,7 @@ pub(crate) struct MainDraft {
     pub(crate) working_directory: Option<PathBuf>,
     pub(crate) error_logs: Vec<ErrorLog>,
     pub(crate) env: Vec<EnvVar>,
+    pub(crate) processes: Vec<StandAlone>,
 }
 
 /// The `events` block.
@@ -105,6 +114,8 @@ pub(crate) struct HttpDraft {
     pub(crate) limit_zones: Vec<LimitZoneDraft>,
     /// `match` blocks, in the order in which they are first named.
     pub(crate) response_matches: Vec<MatchDraft>,
+    /// Zones of `req_status`; [`crate::model::Http::req_status_zones`] keeps their order.
+    pub(crate) req_status_zones: Vec<ReqStatusZoneDraft>,
     /// `zone`s of upstreams and their sizes.
     pub(crate) upstream_zones: HashMap<String, u64>,
     /// Zones of `sticky learn`, and the upstream that each belongs to.
@@ -133,6 +144,7 @@ pub(crate) enum ZoneUse {
     /// TLS sessions and OCSP responses.
     Tls,
     Limit(LimitUse),
+    ReqStatus,
     Upstream,
     Sticky,
     Cache(Family),
@@ -377,6 +389,8 @@ pub(crate) struct LocationDraft {
     pub(crate) health_checks: Vec<Arc<HealthCheck>>,
     pub(crate) random_index: Option<bool>,
     pub(crate) concat: ConcatDraft,
+    pub(crate) req_status: ReqStatusDraft,
+    pub(crate) sysguard: SysguardDraft,
     pub(crate) slice: Option<u64>,
     pub(crate) mp4_buffer_size: Option<u64>,
     pub(crate) mp4_max_buffer_size: Option<u64>,
@@ -399,6 +413,10 @@ pub(crate) struct LocationDraft {
     pub(crate) add_header_inherit: Option<HeaderInherit>,
     pub(crate) add_trailers: Option<List<AddHeader>>,
     pub(crate) add_trailer_inherit: Option<HeaderInherit>,
+    pub(crate) server_info: Option<bool>,
+    pub(crate) server_admin: Option<Arc<[u8]>>,
+    /// Empty for `off`.
+    pub(crate) server_tag: Option<Template>,
     pub(crate) server_tokens: Option<ServerTokens>,
     pub(crate) chunked_transfer_encoding: Option<bool>,
     pub(crate) msie_padding: Option<bool>,

@@ -100,7 +100,10 @@ pub(crate) fn default_listen(b: &mut Build<'_>, origin: Origin) -> Result<(), Fa
 }
 
 /// The addresses that the first argument names.
-fn addresses(b: &mut Build<'_>, written: &[u8]) -> Result<Vec<ListenAddress>, &'static str> {
+pub(crate) fn addresses(
+    b: &mut Build<'_>,
+    written: &[u8],
+) -> Result<Vec<ListenAddress>, &'static str> {
     if written.len() >= 5 && written[..5].eq_ignore_ascii_case(b"unix:") {
         let path = &written[5..];
         return match path.len() {

@@ -145,6 +145,11 @@ fn check_traces(b: &Build<'_>, servers: &[Server]) -> Result<(), Fault> {
 
 /// Every zone must be defined by now.
 fn check_zones(b: &Build<'_>) -> Result<(), Fault> {
+    let mut zones = b.http.req_status_zones.iter();
+    if let Some(zone) = zones.find(|zone| zone.zone.is_none()) {
+        let message = format!("zero size shared memory zone \"{}\"", zone.name);
+        return Err(Fault::whole(message).help("no \"req_status_zone\" defines it"));
+    }
     let mut zones = b.http.limit_zones.iter();
     match zones.find(|zone| zone.zone.is_none()) {
         None => Ok(()),
@@ -351,6 +356,10 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                     .into_iter()
                     .filter_map(|named| named.block.map(Arc::new)) // all, as was checked
                     .collect(),
+                req_status_zones: std::mem::take(&mut b.http.req_status_zones)
+                    .into_iter()
+                    .filter_map(|zone| zone.zone) // the same
+                    .collect(),
                 charsets: Arc::new(charsets),
                 trace_exporter: std::mem::take(&mut b.http.trace_exporter).finish(),
                 handshakes: handshake_limits(&level.server.tls, connections),
@@ -416,7 +425,8 @@ fn main_of(options: &Options, draft: MainDraft) -> Main {
         worker_processes: draft.worker_processes.unwrap_or(WorkerCount::Count(1)),
         worker_rlimit_nofile: draft.worker_rlimit_nofile,
         worker_rlimit_core: draft.worker_rlimit_core,
-        worker_cpu_affinity: draft.worker_cpu_affinity,
+        backtrace_log: draft.backtrace_log,
+        worker_cpu_affinity: draft.worker_cpu_affinity.flatten(),
         worker_priority: draft.worker_priority,
         worker_seccomp: draft.worker_seccomp.unwrap_or_default(),
         worker_landlock: draft.worker_landlock.unwrap_or_default(),
@@ -426,6 +436,7 @@ fn main_of(options: &Options, draft: MainDraft) -> Main {
         working_directory: draft.working_directory,
         error_logs: main_error_logs(options, &draft.error_logs),
         env: draft.env,
+        processes: draft.processes,
     }
 }
 

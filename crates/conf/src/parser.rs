@@ -392,6 +392,8 @@ impl<'a> Parser<'a> {
             ended = directives::end_upstream(&mut self.build);
         } else if inner == directives::ACME_ISSUER {
             ended = directives::end_acme_issuer(&mut self.build);
+        } else if inner == directives::PROCESS {
+            ended = directives::end_process(&mut self.build);
         }
         ended = ended.and(self.build.close(inner));
         let mut faults: Vec<Fault> = ended.err().into_iter().collect();
@@ -660,7 +662,7 @@ fn contexts_of(name: &str) -> String {
 }
 
 /// `2: No such file or directory`, as nginx prints errors of the system.
-fn errno_text(error: &io::Error) -> String {
+pub(crate) fn errno_text(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
         // The standard library adds the number at the end.

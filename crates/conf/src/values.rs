@@ -16,6 +16,34 @@ pub fn number(text: &[u8]) -> Option<u64> {
         .ok()
 }
 
+/// A number with at most `places` digits behind a point, in units of the last of them: with three
+/// places, `1.5` is 1500.
+pub(crate) fn decimal(text: &[u8], places: u32) -> Option<u64> {
+    let (whole, fraction) = match memchr::memchr(b'.', text) {
+        Some(point) => (&text[..point], &text[point + 1..]),
+        None => (text, &b""[..]),
+    };
+    let missing = places.checked_sub(u32::try_from(fraction.len()).ok()?)?;
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let digits = [whole, fraction].concat();
+    number(&digits)?.checked_mul(10u64.checked_pow(missing)?)
+}
+
+/// The rate of `limit_req_zone`, `10r/s` or `30r/m`, in thousandths of a request in a second.
+pub fn request_rate(text: &[u8]) -> Option<u64> {
+    let (digits, seconds) = if let Some(digits) = text.strip_suffix(b"r/s") {
+        (digits, 1)
+    } else if let Some(digits) = text.strip_suffix(b"r/m") {
+        (digits, 60)
+    } else {
+        (text, 1)
+    };
+    let requests = number(digits).filter(|requests| *requests > 0)?;
+    Some(requests.checked_mul(1000)? / seconds)
+}
+
 /// A size in bytes: a number with `k` or `m`.
 pub fn size(text: &[u8]) -> Option<u64> {
     scaled(text, false)
@@ -148,6 +176,26 @@ mod tests {
         for bad in ["", "k", "1kb", "-1k", "9223372036854775807k", "1t"] {
             assert_eq!(size(bad.as_bytes()), None, "{bad:?}");
             assert_eq!(offset(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn decimals() {
+        let of = |text: &str| decimal(text.as_bytes(), 3);
+        assert_eq!(of("10.5"), Some(10_500));
+        assert_eq!(of("0.001"), Some(1));
+        assert_eq!(of(".5"), Some(500));
+        assert_eq!(of("7"), Some(7000));
+        for bad in [
+            "",
+            ".",
+            "1.0001",
+            "1.2.3",
+            "-1",
+            "1e3",
+            "9223372036854775807",
+        ] {
+            assert_eq!(of(bad), None, "{bad:?}");
         }
     }
 

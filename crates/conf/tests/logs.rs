@@ -127,3 +127,47 @@ fn a_cache_holds_where_it_is_written_and_below() {
     below.sort();
     assert_eq!(below, [None, Some((3, 2, 7))]);
 }
+
+#[test]
+fn programs_and_samples() {
+    let config = |lines: &str| {
+        let text = format!("events {{}} http {{ server {{ {lines} }} }}");
+        let mut files = MemoryLoader::new().with("/conf", text);
+        let parsed = sealane_conf::parse(&Options::new("/conf", "/prefix"), &mut files);
+        parsed.map_err(|refused| refused.error.message)
+    };
+    let log = |line: &str| {
+        let config = config(line)?;
+        let http = config.http.expect("there is one");
+        Ok::<_, String>(http.servers[0].conf.access_logs[0].clone())
+    };
+    let found = log(r#"access_log "pipe:/usr/bin/logger -t  web" ratio=0.01;"#).expect("valid");
+    let LogTarget::Pipe(program) = &found.target else {
+        panic!("{:?}", found.target)
+    };
+    assert_eq!(program.program.to_str(), Some("/usr/bin/logger"));
+    assert_eq!(program.arguments, ["-t", "web"]);
+    assert_eq!(
+        (&*found.format.name, found.ratio),
+        ("combined", Some(10_000))
+    );
+    let found = log("access_log /a combined buffer=8k ratio=1;").expect("valid");
+    assert_eq!(
+        (found.buffer_bytes, found.ratio),
+        (Some(8192), Some(1_000_000))
+    );
+    for (line, message) in [
+        ("access_log pipe:logger;", "invalid log program \"logger\""),
+        ("error_log pipe:;", "invalid log program \"\""),
+        (
+            "access_log \"pipe:rollback logs/a interval=60m\";",
+            "invalid log program \"rollback logs/a interval=60m\"",
+        ),
+        ("access_log /a ratio=0;", "invalid ratio \"0\""),
+        ("access_log /a ratio=1.1;", "invalid ratio \"1.1\""),
+        ("access_log /a combined ratio=x;", "invalid ratio \"x\""),
+    ] {
+        let error = config(line).expect_err(line);
+        assert!(error.starts_with(message), "{line}: {error}");
+    }
+}

@@ -87,7 +87,7 @@ pub use panics::report_panics_to;
 pub use queue::QUEUE_BYTES_PER_FILE;
 pub use sealane_conf::model::LogLevel;
 pub use sealane_sys::OsError;
-pub use set::{LogAdoptError, LogFile, LogOpenError, LogSet, LostLines};
+pub use set::{LogAdoptError, LogFile, LogOpenError, LogProgram, LogSet, LostLines};
 pub use stamp::{TimeStamps, with_time_stamps};
 
 /// Logs one line if its level is wanted; arguments are evaluated only then.

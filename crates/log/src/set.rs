@@ -3,12 +3,12 @@
 use super::destination::{Destination, Hold};
 use super::journald::Journald;
 use super::queue::Queue;
-use super::sink::{Sink, open_file, open_ring};
+use super::sink::{Sink, open_file, open_pipe, open_ring, reading_end};
 use super::syslog::Syslog;
 use super::wanted::Wanted;
 use super::{AccessLogger, Logger, OsError, last_words, writer};
 use sealane_conf::Config;
-use sealane_conf::model::{AccessLog, ErrorLog, LogTarget};
+use sealane_conf::model::{AccessLog, ErrorLog, LogPipe, LogTarget};
 use sealane_sys::guard::Guard;
 use std::collections::HashMap;
 use std::fmt;
@@ -58,6 +58,32 @@ pub struct LogFile<'a> {
     pub path: &'a Path,
     /// Its descriptor.
     pub fd: BorrowedFd<'a>,
+}
+
+/// A program that reads the lines of a log.
+#[derive(Debug, Clone)]
+pub struct LogProgram {
+    /// As configured.
+    pub conf: Arc<LogPipe>,
+    sink: Arc<Sink>,
+}
+
+impl LogProgram {
+    /// Whether both are the same log, still open.
+    pub fn is_same(&self, other: &LogProgram) -> bool {
+        Arc::ptr_eq(&self.sink, &other.sink)
+    }
+
+    /// The standard input of the program.
+    ///
+    /// # Errors
+    /// When there are too many descriptors, or no `/proc`.
+    pub fn input(&self) -> io::Result<OwnedFd> {
+        match &*self.sink {
+            Sink::Pipe { fd, .. } => reading_end(fd),
+            _ => unreachable!("only pipes have programs"),
+        }
+    }
 }
 
 /// The lines that a process has lost: dropped because a log was full, slow or gone, or could not be
@@ -178,6 +204,9 @@ impl LogSet {
             (LogTarget::Memory(bytes), None) => Err(LogAdoptError::Missing {
                 path: format!("memory:{bytes}").into(),
             }),
+            (LogTarget::Pipe(program), None) => Err(LogAdoptError::Missing {
+                path: format!("pipe:{}", program.written).into(),
+            }),
             (_, file) => Ok(file),
         };
         LogSet::build(wanted, &self.queue, &self.guard, Some(self), take)
@@ -193,8 +222,13 @@ impl LogSet {
     ) -> Result<LogSet, E> {
         let mut entries = Vec::with_capacity(wanted.targets.len());
         for (index, (target, hold)) in wanted.targets.into_iter().enumerate() {
-            let file = open(index, &target)?;
             let known = before.and_then(|set| set.find(&target));
+            // A program goes on with the pipe that it has.
+            let is_open = known.is_some() && matches!(target, LogTarget::Pipe(_));
+            let file = match is_open {
+                true => None,
+                false => open(index, &target)?,
+            };
             let (destination, next) = match known {
                 Some(destination) => (destination, Some(Next { file, hold })),
                 None => {
@@ -355,11 +389,39 @@ impl LogSet {
                 fd: fd.as_fd(),
             }),
             Sink::Memory { .. }
+            | Sink::Pipe { .. }
             | Sink::Stderr
             | Sink::Journal(_)
             | Sink::Syslog(_)
             | Sink::Paths(_) => None,
         })
+    }
+
+    /// The programs that lines are written to (`pipe:`).
+    pub fn programs(&self) -> impl Iterator<Item = LogProgram> {
+        let entries = self.entries.iter();
+        entries.filter_map(|entry| match &*entry.destination.sink {
+            Sink::Pipe { program, .. } => Some(LogProgram {
+                conf: Arc::clone(program),
+                sink: Arc::clone(&entry.destination.sink),
+            }),
+            _ => None,
+        })
+    }
+
+    /// Ends what is written to programs, in this process: once all processes have done so, a
+    /// program reads the end of its input.
+    ///
+    /// # Errors
+    /// When `/dev/null` cannot be opened.
+    pub fn close_programs(&self) -> io::Result<()> {
+        for entry in &self.entries {
+            if let Sink::Pipe { .. } = &*entry.destination.sink {
+                let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
+                entry.destination.sink.replace(nowhere.into())?;
+            }
+        }
+        Ok(())
     }
 
     /// Reopens every file by its name, after a log rotation, and switches to the new one;
@@ -368,6 +430,9 @@ impl LogSet {
         self.reopen_paths();
         let mut failed = Vec::new();
         for (target, &index) in &self.by_target {
+            if let LogTarget::Pipe(_) = target {
+                continue; // a program goes on with the pipe that it has
+            }
             match open_target(target, &self.guard) {
                 Ok(Some(new)) => self.replace(index, new),
                 Ok(None) => {}
@@ -419,6 +484,13 @@ fn open_target(target: &LogTarget, guard: &Guard) -> Result<Option<OwnedFd>, Log
             Ok(ring) => Ok(Some(ring)),
             Err(error) => Err(LogOpenError {
                 path: format!("memory:{bytes}").into(),
+                error,
+            }),
+        },
+        LogTarget::Pipe(program) => match open_pipe() {
+            Ok(pipe) => Ok(Some(pipe)),
+            Err(error) => Err(LogOpenError {
+                path: format!("pipe:{}", program.written).into(),
                 error,
             }),
         },

@@ -4,17 +4,17 @@ use super::journald::Journald;
 use super::paths::Paths;
 use super::syslog::Syslog;
 use super::{frames, gzip};
-use sealane_conf::model::LogTarget;
+use sealane_conf::model::{LogPipe, LogTarget};
 use sealane_sys::file;
 use sealane_sys::guard::{Guard, Open};
 use sealane_sys::poll::{self, Interest};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes that a pipe takes without blocking if it is writable at all (`PIPE_BUF`).
@@ -50,6 +50,14 @@ pub(super) enum Sink {
     },
     /// Datagrams. Lines are [frames] of one field.
     Syslog(Syslog),
+    /// The standard input of a program, opened for reading too: lines wait in it while the program
+    /// is started again.
+    Pipe {
+        /// The program.
+        program: Arc<LogPipe>,
+        /// The pipe. It never blocks.
+        fd: OwnedFd,
+    },
     /// Files with variables in their paths. Lines are [frames] of three fields.
     Paths(Paths),
 }
@@ -71,6 +79,8 @@ impl Sink {
                 file: fd.into(),
             },
             (LogTarget::Memory(_), None) => unreachable!("no ring is wanted without being opened"),
+            (LogTarget::Pipe(program), Some(fd)) => Sink::Pipe { program, fd },
+            (LogTarget::Pipe(_), None) => unreachable!("no pipe is wanted without being opened"),
             (LogTarget::Paths(paths), _) => Sink::Paths(Paths::new(paths, guard.clone())),
             (LogTarget::Stderr, Some(socket)) => Sink::Journal(Journald::new(socket)),
             (LogTarget::Stderr | LogTarget::Discard, _) => Sink::Stderr, // Discard is never wanted
@@ -85,6 +95,7 @@ impl Sink {
                 let bytes = if is_pipe { piece(bytes) } else { bytes };
                 file::write(fd.as_fd(), bytes)
             }
+            Sink::Pipe { fd, .. } => file::write(fd.as_fd(), piece(bytes)),
             Sink::Stderr => write_to_stderr(bytes),
             Sink::Journal(journal) => journal.send(bytes),
             Sink::Memory { bytes: size, file } => write_to_ring(file, *size, bytes),
@@ -113,6 +124,7 @@ impl Sink {
                 journal.replace(new);
                 Ok(())
             }
+            Sink::Pipe { fd, .. } => file::replace(new.as_fd(), fd.as_fd()),
             // The lines so far stay.
             Sink::Memory { .. } | Sink::Stderr | Sink::Paths(_) => Ok(()),
         }
@@ -121,7 +133,7 @@ impl Sink {
     /// A copy of the descriptor, if this sink has its own.
     pub(super) fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
         match self {
-            Sink::File { fd, .. } => fd.try_clone().map(Some),
+            Sink::File { fd, .. } | Sink::Pipe { fd, .. } => fd.try_clone().map(Some),
             Sink::Memory { file, .. } => file.try_clone().map(|file| Some(file.into())),
             Sink::Syslog(syslog) => syslog.socket(),
             Sink::Journal(journal) => journal.socket().map(Some),
@@ -133,6 +145,7 @@ impl Sink {
     pub(super) fn name(&self) -> String {
         match self {
             Sink::File { path, .. } => format!("log file \"{}\"", path.display()),
+            Sink::Pipe { program, .. } => format!("log program \"{}\"", program.written),
             Sink::Stderr => "log file \"stderr\"".into(),
             Sink::Journal(_) => "log of systemd's journal".into(),
             Sink::Memory { bytes, .. } => format!("log of {bytes} bytes in memory"),
@@ -166,7 +179,11 @@ impl Sink {
         match self {
             Sink::Syslog(syslog) => syslog.losses().take(),
             Sink::Paths(paths) => paths.losses().take(),
-            Sink::File { .. } | Sink::Stderr | Sink::Journal(_) | Sink::Memory { .. } => None,
+            Sink::File { .. }
+            | Sink::Pipe { .. }
+            | Sink::Stderr
+            | Sink::Journal(_)
+            | Sink::Memory { .. } => None,
         }
     }
 
@@ -218,6 +235,21 @@ pub(super) fn open_file(path: &Path, guard: &Guard) -> io::Result<OwnedFd> {
         result => result?,
     };
     Ok(file.into())
+}
+
+/// A pipe, open for both ends: without a program, lines wait in it. Neither end blocks.
+pub(super) fn open_pipe() -> io::Result<OwnedFd> {
+    let (_reader, writer) = io::pipe()?;
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let mut both = OpenOptions::new();
+    both.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    both.open(path).map(OwnedFd::from)
+}
+
+/// The end of such a pipe that a program reads. It blocks.
+pub(super) fn reading_end(pipe: &OwnedFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    File::open(path).map(OwnedFd::from)
 }
 
 /// An empty ring: its end is where the first line begins.

@@ -54,6 +54,7 @@ fn access_log(path: &Path, buffer_bytes: Option<u64>, flush: Option<Duration>) -
         flush,
         gzip: None,
         condition: None,
+        ratio: None,
     }
 }
 

@@ -46,6 +46,9 @@ impl Wanted {
         let queue_bytes = usize::try_from(config.main.log_queue_bytes);
         wanted.queue_bytes = queue_bytes.unwrap_or(usize::MAX);
         wanted.error_logs(&config.main.error_logs);
+        if let Some(path) = &config.main.backtrace_log {
+            wanted.add(&LogTarget::File(path.clone()), None);
+        }
         for server in config.http.iter().flat_map(|http| &http.servers) {
             wanted.location(&server.conf);
             wanted.locations(&server.locations);

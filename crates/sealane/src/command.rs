@@ -213,7 +213,7 @@ fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitC
     }
     server.journal = Journal::running(main_log);
     crash::install(Role::Master, &server.journal);
-    crash::report_to(&server.logs, &server.config.main.error_logs);
+    crash::report_to(&server.logs, &server.config.main);
     let code = if server.config.main.master_process {
         let journal = server.journal.clone();
         match Master::new(server, origin, pid_file, old_binary) {

@@ -2,7 +2,7 @@
 //! secrets.
 
 use crate::journal::{Journal, note};
-use sealane_conf::model::{ErrorLog, LogTarget};
+use sealane_conf::model::{LogTarget, Main};
 use sealane_log::{LogSet, OsError};
 use sealane_sys::crash::{self, Role};
 use sealane_sys::memory;
@@ -33,16 +33,17 @@ pub(crate) fn keep_secrets_out_of_dumps(journal: &Journal) {
     }
 }
 
-/// Reports go to the first of these logs that is a file, or else to stderr. A file's
-/// descriptor keeps its number when the log is reopened.
-pub(crate) fn report_to(logs: &LogSet, error_logs: &[ErrorLog]) {
-    let targets = error_logs.iter().map(|log| &log.target);
-    let path = targets
+/// Reports go to `backtrace_log`, to the first error log that is a file, or else to stderr. A
+/// file's descriptor keeps its number when the log is reopened.
+pub(crate) fn report_to(logs: &LogSet, main: &Main) {
+    let targets = main.error_logs.iter().map(|log| &log.target);
+    let first = targets
         .filter_map(|target| match target {
             LogTarget::File(path) => Some(path),
             _ => None,
         })
         .next();
+    let path = main.backtrace_log.as_ref().or(first);
     if let Some(log) = path.and_then(|path| logs.files().find(|file| file.path == path)) {
         crash::report_to(log.fd);
     }

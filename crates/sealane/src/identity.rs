@@ -1,6 +1,6 @@
 //! The user and groups that the worker process runs as.
 
-use sealane_conf::model::Main;
+use sealane_conf::model::{Main, User};
 use sealane_log::OsError;
 use sealane_sys::guard::{Guard, Guest};
 use sealane_sys::{process, user};
@@ -32,10 +32,18 @@ impl Identity {
         let Some(user) = &main.user else {
             return Identity::default_user().map(Some);
         };
+        Identity::of_user(user).map(Some)
+    }
+
+    /// The user and group of `user`.
+    ///
+    /// # Errors
+    /// nginx's message for a name that does not exist.
+    pub(crate) fn of_user(user: &User) -> Result<Identity, String> {
         // As in nginx the user comes first: its group has the same name if none is given.
         let identity = Identity::new(&user.name, None)?;
         let gid = group(&user.group)?;
-        Ok(Some(Identity { gid, ..identity }))
+        Ok(Identity { gid, ..identity })
     }
 
     fn default_user() -> Result<Identity, String> {

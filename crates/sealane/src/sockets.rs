@@ -5,7 +5,8 @@
 
 use crate::activation::{self, Claimed};
 use crate::journal::{Journal, note};
-use sealane_conf::model::{Http, ListenAddress, ListenOptions, LogLevel};
+use sealane_conf::Config;
+use sealane_conf::model::{Http, ListenAddress, ListenOptions, LogLevel, StandAlone};
 use sealane_log::OsError;
 use sealane_sys::guard::{FileId, Guard};
 use sealane_sys::process;
@@ -33,6 +34,12 @@ const NAME_OPTIONS: BindOptions = BindOptions {
     keepalive: None,
     fastopen: None,
     multipath: false,
+};
+
+/// Options of the sockets of `process`.
+const PROCESS_OPTIONS: BindOptions = BindOptions {
+    backlog: 511,
+    ..NAME_OPTIONS
 };
 
 /// Mode of a Unix socket: everyone may connect, as in nginx.
@@ -64,6 +71,8 @@ pub(crate) struct Sockets {
 pub(crate) struct Bound {
     /// Position in [`Http::listeners`], or behind them that of [`name_sockets`].
     pub(crate) listener: usize,
+    /// The name of the `process` that inherits them; they are not for workers.
+    process: Option<Box<str>>,
     address: BindAddress,
     options: BindOptions,
     pub(crate) group: Arc<Group>,
@@ -159,7 +168,7 @@ impl Sockets {
     /// # Errors
     /// After nginx's messages and attempts, when one address cannot be bound.
     pub(crate) fn open(
-        http: Option<&Http>,
+        config: &Config,
         threads: u32,
         purpose: Purpose,
         known: &[&Bound],
@@ -167,13 +176,14 @@ impl Sockets {
         journal: &Journal,
     ) -> Result<Sockets, NotBound> {
         let mut sockets = Sockets::default();
-        let Some(http) = http else { return Ok(sockets) };
-        let mut missing = wanted(http, threads);
+        let http = config.http.iter();
+        let mut missing: Vec<Wanted> = http.flat_map(|http| wanted(http, threads)).collect();
+        missing.extend(wanted_by_processes(&config.main.processes));
         if let Some(address) = twice(&missing) {
             note!(
                 journal,
                 Emerg,
-                "\"listen\" and \"dns_listen\" have the same address {}",
+                "two of \"listen\" and \"dns_listen\" have the same address {}",
                 name(address)
             );
             return Err(NotBound);
@@ -191,7 +201,7 @@ impl Sockets {
                     journal,
                 };
                 match attempt.take_or_bind(known) {
-                    Ok(group) => sockets.bound.push(attempt.bound(wanted.listener, group)),
+                    Ok(group) => sockets.bound.push(attempt.bound(&wanted, group)),
                     Err(Refusal::InUse) => in_use.push(wanted),
                     Err(Refusal::Final) if wanted.is_control => note_no_control_socket(journal),
                     Err(Refusal::Final) => {
@@ -217,6 +227,13 @@ impl Sockets {
         note!(journal, Emerg, "still could not bind()");
         sockets.remove_files_except(known, journal);
         Err(NotBound)
+    }
+
+    /// The sockets that a `process` inherits, in the order of its lines.
+    pub(crate) fn of_process(&self, name: &str) -> Vec<Arc<Group>> {
+        let bound = self.bound.iter();
+        let own = bound.filter(|bound| bound.process.as_deref() == Some(name));
+        own.map(|bound| Arc::clone(&bound.group)).collect()
     }
 
     /// Removes the files of Unix sockets, except of those that `known` has, too.
@@ -270,10 +287,16 @@ impl Bound {
         others.iter().any(|other| other.address == self.address)
     }
 
+    /// Whether workers accept connections of clients from them.
+    pub(crate) fn is_for_clients(&self, http: Option<&Http>) -> bool {
+        self.process.is_none() && !self.is_for_names(http)
+    }
+
     /// Whether it is one of [`name_sockets`] of this configuration: no connection waits there that
     /// could be lost.
     pub(crate) fn is_for_names(&self, http: Option<&Http>) -> bool {
-        http.is_some_and(|http| self.listener >= http.listeners.len())
+        let is_behind = http.is_some_and(|http| self.listener >= http.listeners.len());
+        is_behind && self.process.is_none()
     }
 
     /// Removes the file of a Unix socket on which no process listens any more.
@@ -305,6 +328,7 @@ impl Bound {
 /// A socket, or one for each thread, that a configuration wants.
 struct Wanted {
     listener: usize,
+    process: Option<Box<str>>,
     address: BindAddress,
     options: BindOptions,
     count: usize,
@@ -319,6 +343,7 @@ fn wanted(http: &Http, threads: u32) -> Vec<Wanted> {
     let listeners = listeners.filter(|(_, listener)| listener.bind);
     let listeners = listeners.map(|(index, listener)| Wanted {
         listener: index,
+        process: None,
         address: bind_address(&listener.address),
         options: bind_options(&listener.options),
         count: match listener.options.reuseport {
@@ -331,12 +356,28 @@ fn wanted(http: &Http, threads: u32) -> Vec<Wanted> {
         .enumerate()
         .map(|(index, address)| Wanted {
             listener: http.listeners.len() + index,
+            process: None,
             address,
             options: NAME_OPTIONS,
             count: 1,
             is_control: false,
         });
     listeners.chain(names).collect()
+}
+
+/// The sockets that programs inherit.
+fn wanted_by_processes(processes: &[StandAlone]) -> impl Iterator<Item = Wanted> {
+    let addresses = processes
+        .iter()
+        .flat_map(|process| process.listen.iter().map(move |address| (process, address)));
+    addresses.map(|(process, address)| Wanted {
+        listener: usize::MAX,
+        process: Some(process.name.as_str().into()),
+        address: bind_address(address),
+        options: PROCESS_OPTIONS,
+        count: 1,
+        is_control: false,
+    })
 }
 
 /// The sockets of `dns_listen`.
@@ -367,9 +408,10 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn bound(&self, listener: usize, group: Arc<Group>) -> Bound {
+    fn bound(&self, wanted: &Wanted, group: Arc<Group>) -> Bound {
         Bound {
-            listener,
+            listener: wanted.listener,
+            process: wanted.process.clone(),
             address: self.address.clone(),
             options: self.options.clone(),
             group,

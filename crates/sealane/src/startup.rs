@@ -15,7 +15,7 @@ use crate::sandbox::Changeable;
 use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
 use crate::terminal::say;
-use crate::{activation, dns_command, kernel_tls, materials, temp_paths, traces};
+use crate::{activation, dns_command, kernel_tls, materials, programs, temp_paths, traces};
 use sealane_conf::model::LogTarget;
 use sealane_conf::{Config, Options};
 use sealane_log::{LogSet, OsError};
@@ -264,6 +264,7 @@ pub(crate) fn prepare(
         journal.diagnostic(warning);
     }
     check_threads(&config, &snapshot, &guard).map_err(|message| refuse(&message))?;
+    programs::check(&config, &logs, &guard).map_err(|message| refuse(&message))?;
     if probed && let Some(capabilities) = materials.kernel_tls() {
         kernel_tls::report(capabilities, &snapshot, &journal);
     }
@@ -470,15 +471,8 @@ fn open_sockets(
         activation::accept(journal);
         from_old_binary = activation::accept_from_old_binary(journal);
     }
-    let mut sockets = Sockets::open(
-        config.http.as_ref(),
-        threads,
-        purpose,
-        known,
-        guard,
-        journal,
-    )
-    .map_err(|_not_bound| Refused)?;
+    let mut sockets = Sockets::open(config, threads, purpose, known, guard, journal)
+        .map_err(|_not_bound| Refused)?;
     sockets.from_old_binary = from_old_binary;
     activation::close_the_rest(journal);
     if purpose == Purpose::Test {

@@ -9,6 +9,7 @@ use crate::resolver::{self, ResolverThread};
 use crate::session_store::{self, StateSink, StoreThread, Telling};
 use crate::sockets::Sockets;
 use crate::startup::Server;
+use crate::system_load::SystemLoadThread;
 use crate::traces::TraceThread;
 use crate::{cpus, crash, limits, sandbox};
 use sealane_conf::Config;
@@ -78,6 +79,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         health: HealthChecks::default(),
         names: NameServerThread::default(),
         traces: TraceThread::default(),
+        system_load: SystemLoadThread::default(),
     };
     // Before the first client comes.
     std::mem::take(&mut server.kept_staples).give(server.snapshot.staples());
@@ -191,7 +193,7 @@ fn name_sockets(sockets: &Sockets, http: Option<&Http>) -> io::Result<Vec<(u32, 
 fn listeners(sockets: &Sockets, http: Option<&Http>) -> io::Result<Vec<BoundListener>> {
     let bound = sockets.bound.iter();
     bound
-        .filter(|bound| !bound.is_for_names(http))
+        .filter(|bound| bound.is_for_clients(http))
         .map(|bound| {
             Ok(BoundListener {
                 id: ListenerId(bound.listener as u32),
@@ -248,6 +250,8 @@ struct Threads {
     names: NameServerThread,
     /// For spans.
     traces: TraceThread,
+    /// For `sysguard`.
+    system_load: SystemLoadThread,
 }
 
 impl Threads {
@@ -293,6 +297,11 @@ impl Threads {
         self.health.set(snapshot).map_err(|error| {
             let error = OsError(&error);
             format!("the thread for health checks cannot be started ({error})")
+        })?;
+        let watch = snapshot.load_watch();
+        self.system_load.set(watch, journal).map_err(|error| {
+            let error = OsError(&error);
+            format!("the thread that reads the system load cannot be started ({error})")
         })?;
         self.caches = snapshot.cache_directories();
         self.caches.tend(&snapshot.main_log).map_err(|error| {
@@ -348,7 +357,7 @@ fn prepare_environment(variables: &[EnvVar]) -> Result<(), String> {
 
 /// The environment that `env` directives leave: what they set, what they name
 /// and `inherited` has, and `TZ` in any case, as in nginx.
-fn kept_variables(
+pub(crate) fn kept_variables(
     variables: &[EnvVar],
     inherited: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(OsString, OsString)> {
@@ -586,7 +595,7 @@ impl Orders {
             if let Some(Applying { logs, main, .. }) = applied {
                 self.journal = Journal::running(logs.logger(&main.error_logs));
                 // Before the previous log may be closed.
-                crash::report_to(&logs, &main.error_logs);
+                crash::report_to(&logs, &main);
                 self.logs = logs;
             }
         }

@@ -7,6 +7,7 @@ use sealane_conf::model::{LogEscape, LogFormat, Part, Template, Variable};
 use sealane_conf::variables::Builtin;
 use sealane_http::escape::{self, log_into};
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
     /// Buffer for the next line; kept, so that a line needs no allocation.
@@ -15,6 +16,29 @@ thread_local! {
 
 /// After a longer line the buffer is freed.
 const KEPT_BYTES: usize = 64 * 1024;
+
+/// Which requests are logged with `ratio=`: spread evenly, all threads together.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    millionths: u64,
+    sum: AtomicU64,
+}
+
+impl Sample {
+    pub(crate) fn new(millionths: u32) -> Sample {
+        Sample {
+            millionths: millionths.into(),
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether this request is one: each time another whole is full.
+    fn takes(&self) -> bool {
+        const WHOLE: u64 = 1_000_000;
+        let before = self.sum.fetch_add(self.millionths, Ordering::Relaxed);
+        before / WHOLE != before.wrapping_add(self.millionths) / WHOLE
+    }
+}
 
 /// Writes the lines that the location's `access_log` directives ask for.
 pub(crate) fn log(exchange: &Exchange) {
@@ -25,6 +49,9 @@ pub(crate) fn log(exchange: &Exchange) {
             .as_ref()
             .is_none_or(|condition| template::is_true(condition, exchange));
         if !wanted || log.logger.is_discard() {
+            continue;
+        }
+        if log.sample.as_ref().is_some_and(|sample| !sample.takes()) {
             continue;
         }
         LINE.with_borrow_mut(|(line, value)| {

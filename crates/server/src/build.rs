@@ -1,16 +1,19 @@
 //! Builds a [`Snapshot`] from a configuration.
 
+use crate::access_log::Sample;
 use crate::h2;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{GroupRuntime, Groups, HealthTask, TlsSettings, build_zone};
+use crate::req_status::ReqStatusZoneRuntime;
 use crate::router::LocationTree;
 use crate::snapshot::{
     AccessLogRuntime, LimitExcept, ListenerId, ListenerRuntime, LocationId, LocationRuntime,
     ServerId, ServerRuntime, Snapshot, accepts_for, asks_about_clients,
 };
 use crate::status::{StatusZone, Zones};
+use crate::sysguard::{Guard, LoadWatch};
 use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
 use crate::traces::TraceTarget;
 use crate::worker;
@@ -54,6 +57,9 @@ pub(crate) fn build(
         let zones = http.limit_zones.iter();
         let zone = |zone| LimitZoneRuntime::build(zone, materials.before());
         parts.snapshot.limit_zones = zones.map(zone).collect();
+        let zones = http.req_status_zones.iter();
+        let zone = |zone| ReqStatusZoneRuntime::build(zone, materials.before());
+        parts.snapshot.req_status_zones = zones.map(zone).collect();
         let before = materials.before().map(|before| &before.cache_zones[..]);
         let zones = http.cache_paths.iter();
         parts.snapshot.cache_zones = zones.map(|path| build_zone(path, before)).collect();
@@ -108,6 +114,8 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         ),
         health_tasks: Vec::new(),
         limit_zones: Vec::new(),
+        req_status_zones: Vec::new(),
+        load_watch: LoadWatch::default(),
         zones: Zones::new(worker::thread_count(config.main.worker_processes) as usize),
         sessions: Arc::clone(materials.sessions()),
         resolvers: materials.resolver_names(config),
@@ -248,6 +256,7 @@ impl Parts<'_> {
                 path: log.path.clone(),
                 format: log.format.clone(),
                 condition: log.condition.clone(),
+                sample: log.ratio.map(Sample::new),
             })
             .collect();
         let zone = location.as_ref().and_then(|_| {
@@ -256,6 +265,8 @@ impl Parts<'_> {
                 .zones
                 .of_location(conf.status_zone.as_ref(), before)
         });
+        let guard = conf.sysguard.clone();
+        let guard = guard.map(|conf| Guard::new(conf, &mut self.snapshot.load_watch));
         self.snapshot.locations.push(LocationRuntime {
             conf: conf.clone(),
             zone,
@@ -264,6 +275,7 @@ impl Parts<'_> {
             access_logs,
             blocks,
             limited,
+            guard,
             pass,
         });
         Ok(LocationId(index(self.snapshot.locations.len() - 1)))

@@ -27,11 +27,13 @@ use crate::limits::LimitsState;
 use crate::prologue::EarlyDataState;
 use crate::proxying::UpdateState;
 use crate::real_ip::RealIpState;
+use crate::req_status::ReqStatusState;
 use crate::request_body::RequestBodyState;
 use crate::request_log::RequestLogState;
 use crate::rewrite::RewriteState;
 use crate::status::StatusState;
 use crate::subrequest::{SubrequestKind, SubrequestState};
+use crate::sysguard::SysguardState;
 use crate::tally::{SubrequestPermit, TallyState};
 use crate::traces::TracingState;
 use crate::variables::RequestIdState;
@@ -50,6 +52,7 @@ pub(crate) struct Features {
     pub(crate) limit_rate: LimitRateState,
     pub(crate) limits: LimitsState,
     pub(crate) real_ip: RealIpState,
+    pub(crate) req_status: ReqStatusState,
     pub(crate) request_body: RequestBodyState,
     pub(crate) request_id: RequestIdState,
     pub(crate) request_log: RequestLogState,
@@ -58,6 +61,7 @@ pub(crate) struct Features {
     pub(crate) ssi: SsiState,
     pub(crate) status: StatusState,
     pub(crate) subrequest: SubrequestState,
+    pub(crate) sysguard: SysguardState,
     pub(crate) tally: TallyState,
     pub(crate) tracing: TracingState,
     pub(crate) try_files: TryFilesState,
@@ -107,6 +111,7 @@ impl Features {
             },
             ssi: SsiState::of_subrequest(main),
             subrequest: SubrequestState::of_subrequest(main),
+            sysguard: SysguardState::of_subrequest(main),
             tally: TallyState::of_subrequest(main, permit),
             tracing: TracingState::of_subrequest(main),
             ..Features::default()

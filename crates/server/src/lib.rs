@@ -80,11 +80,13 @@ pub mod proxy_protocol;
 mod proxying;
 mod rate;
 mod real_ip;
+mod req_status;
 mod request_log;
 mod response_head;
 mod rewrite;
 mod status;
 mod subrequest;
+mod sysguard;
 mod tally;
 mod temp_file;
 mod template;
@@ -102,6 +104,7 @@ pub use handover::moving_format;
 pub use materials::Materials;
 pub use proxying::{CacheDirectories, HealthChecks, KnownVerdict};
 pub use snapshot::Snapshot;
+pub use sysguard::{CpuMeter, LoadWatch, SystemLoad};
 pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers, secrets};
 pub use traces::{
     Attribute, AttributeValue, MAX_VALUE_BYTES, Span, SpanCounts, SpanLoss, SpanQueue, TraceTarget,

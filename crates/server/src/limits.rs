@@ -106,7 +106,7 @@ impl LimitZoneRuntime {
                 && std::mem::discriminant(&known.kind) == std::mem::discriminant(&new.kind)
         };
         let known = before.and_then(|before| before.limit_zones.iter().find(is_same));
-        let state = match (known, conf.kind) {
+        let state = match (known, &conf.kind) {
             (Some(known), _) => known.state.clone(),
             (None, LimitKind::Requests { .. }) => {
                 ZoneState::Requests(Arc::new(RequestZone::new(conf.bytes)))
@@ -227,6 +227,7 @@ pub(crate) async fn check(exchange: &mut Exchange, limits: Arc<Limits>) -> Outco
                 }
             }
             LimitVerdict::Refused(status) => return Outcome::Status(status),
+            LimitVerdict::Elsewhere(outcome) => return outcome,
         }
     }
     if let Some(connections) = &limits.connections

@@ -15,12 +15,14 @@
 //! | `handshakes.rs`, `sessions.rs` | TLS |
 //! | `zones.rs` | servers and locations |
 //! | `upstreams.rs`, `caches.rs`, `limits.rs`, `traces.rs` | the same for these |
+//! | `fill.rs` | how full zones are |
 //! | `certificates.rs` | when certificates and staples end |
 //! | `process.rs` | the process: memory, descriptors, its configuration, logs |
 
 mod caches;
 mod certificates;
 mod families;
+mod fill;
 mod handshakes;
 mod limits;
 mod process;
@@ -32,6 +34,7 @@ mod upstreams;
 mod zones;
 
 pub use self::families::Families;
+pub(crate) use self::fill::Fill;
 pub use self::process::{
     ProcessCounts, RESOLVER_RESULTS, ResolverCounts, STORE_RESULTS, StoreCounts, unix_s,
 };
@@ -58,6 +61,7 @@ fn collect<'a>(families: &mut Families<'a>, process: &Process, snapshot: &'a Sna
     upstreams::collect(families, snapshot);
     caches::collect(families, snapshot);
     limits::collect(families, snapshot);
+    fill::collect(families, snapshot);
     traces::collect(families, snapshot);
     certificates::collect(families, snapshot);
     process::collect(families, process, snapshot);

@@ -17,8 +17,8 @@ use crate::handlers::{self, Outcome};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
 use crate::{
-    access, access_log, acme, debug_log, filters, limits, real_ip, rewrite, status, subrequest,
-    traces,
+    access, access_log, acme, debug_log, filters, limits, real_ip, req_status, rewrite, status,
+    subrequest, sysguard, traces,
 };
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
@@ -98,6 +98,8 @@ pub(crate) fn conclude_subrequest(asked: &Exchange) {
 /// span, and begins its `post_action`.
 pub(crate) fn conclude(exchange: &Exchange) {
     status::count(exchange);
+    req_status::count(exchange);
+    sysguard::conclude(exchange);
     log_access(exchange);
     traces::record(exchange);
     subrequest::post_action(exchange);
@@ -250,6 +252,9 @@ async fn in_location(exchange: &mut Exchange) -> Outcome {
     if exchange.conf().tracing.is_some() {
         traces::begin(exchange);
     }
+    if !exchange.snapshot.req_status_zones.is_empty() {
+        req_status::begin(exchange);
+    }
     // Skipped unless the location has a script.
     if exchange.conf().script.is_some() {
         match Box::pin(rewrite_until_found(exchange)).await {
@@ -352,9 +357,15 @@ fn enter(exchange: &mut Exchange) {
     debug_log::location(exchange);
 }
 
-/// NGX_HTTP_PREACCESS_PHASE: the client's address, and limits.
+/// NGX_HTTP_PREACCESS_PHASE: the client's address, the machine's load, and limits.
 async fn preaccess(exchange: &mut Exchange) -> Outcome {
     real_ip::apply(exchange);
+    if exchange.conf().sysguard.is_some() {
+        match sysguard::check(exchange) {
+            Outcome::Declined => {}
+            outcome => return outcome,
+        }
+    }
     match exchange.conf().limits.clone() {
         None => Outcome::Declined,
         Some(limits) => Box::pin(limits::check(exchange, limits)).await,

@@ -5,6 +5,7 @@
 //! found by index: an exchange carries small numbers instead of reference counts that threads
 //! would contend for.
 
+use crate::access_log::Sample;
 use crate::acme::{AcmeState, AcmeTask};
 use crate::client_status::StatusDesk;
 use crate::evaluated_certificates::EvaluatedCertificates;
@@ -15,8 +16,10 @@ use crate::names::ServerNames;
 use crate::proxying::{
     self, CacheDirectories, CacheZone, GroupRuntime, Groups, HealthTask, KnownVerdict, PassRuntime,
 };
+use crate::req_status::ReqStatusZoneRuntime;
 use crate::router::LocationTree;
 use crate::status::{StatusZone, Zones};
+use crate::sysguard::{Guard, LoadWatch};
 use crate::tls_build::{HandshakeThreads, SharedRing, StapleTask};
 use crate::traces::{SpanQueue, TraceTarget};
 use sealane_conf::Config;
@@ -69,6 +72,10 @@ pub struct Snapshot {
     pub(crate) health_tasks: Vec<HealthTask>,
     /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
     pub(crate) limit_zones: Vec<LimitZoneRuntime>,
+    /// Zones of `req_status`, in the order of the configuration.
+    pub(crate) req_status_zones: Vec<ReqStatusZoneRuntime>,
+    /// What `sysguard` wants to know of the machine.
+    pub(crate) load_watch: LoadWatch,
     /// Zones in which requests are counted, which outlive the snapshot.
     pub(crate) zones: Zones,
     /// Names under which queries to name servers are counted.
@@ -152,6 +159,8 @@ pub struct LocationRuntime {
     pub(crate) blocks: Box<[LocationId]>,
     /// Settings for methods that `limit_except` does not list.
     pub(crate) limited: Option<LimitExcept>,
+    /// `sysguard`, if it is on.
+    pub(crate) guard: Option<Guard>,
     /// Where it hands requests on to.
     pub(crate) pass: Option<PassRuntime>,
 }
@@ -181,6 +190,8 @@ pub struct AccessLogRuntime {
     pub path: Option<Template>,
     /// `if=`.
     pub condition: Option<Template>,
+    /// `ratio=`.
+    pub(crate) sample: Option<Sample>,
 }
 
 /// A listening address at run time.
@@ -233,6 +244,11 @@ impl Snapshot {
             let certificates = server.tls.iter().flat_map(|tls| tls.certificates());
             certificates.map(move |report| (name, report))
         })
+    }
+
+    /// What `sysguard` wants to know of the machine.
+    pub fn load_watch(&self) -> &LoadWatch {
+        &self.load_watch
     }
 
     /// The directories of cached responses.

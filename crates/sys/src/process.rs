@@ -4,6 +4,7 @@ use crate::{CheckReturn, retry};
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -128,6 +129,34 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     // Not every C library has a function for it.
     // SAFETY: it changes a flag of descriptors and no memory; whoever owns them goes on.
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }.check()?;
+    Ok(())
+}
+
+/// Makes copies of descriptors at the numbers from `first` on, which a program that is executed next
+/// inherits. For a forked child that is about to execute it: whatever has these numbers is closed.
+///
+/// # Errors
+///
+/// The errno of `fcntl` or `dup2`.
+pub fn pass_on(descriptors: &[BorrowedFd<'_>], first: RawFd) -> io::Result<()> {
+    let count = RawFd::try_from(descriptors.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let behind = first
+        .checked_add(count)
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    // First out of the way: one of them may have a number that another one is to get.
+    let mut away = Vec::with_capacity(descriptors.len());
+    for descriptor in descriptors {
+        let copy = retry(|| {
+            // SAFETY: the descriptor is borrowed, hence open; the copy gets a number that is free.
+            unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, behind) }
+        })?;
+        // SAFETY: the copy has just been made, and nobody else has it.
+        away.push(unsafe { OwnedFd::from_raw_fd(copy) });
+    }
+    for (copy, number) in away.iter().zip(first..) {
+        // SAFETY: the copy is open. Who had the number before loses it, as the caller was told.
+        retry(|| unsafe { libc::dup2(copy.as_raw_fd(), number) })?;
+    }
     Ok(())
 }
 

@@ -4,6 +4,15 @@ use super::*;
 
 /// One request of each kind, in zones for them.
 pub(super) const MOVES: &[Move] = &[
+    ("sealane_zone_keys{use=\"limit_req\",zone=\"rate\"}", To(1.0)),
+    (
+        "sealane_zone_used_bytes{use=\"limit_req\",zone=\"rate\"}",
+        To(128.0),
+    ),
+    (
+        "sealane_zone_size_bytes{use=\"limit_req\",zone=\"rate\"}",
+        To(24_576.0),
+    ),
     (
         "sealane_limit_requests_total{zone=\"rate\",verdict=\"passed\"}",
         By(1),

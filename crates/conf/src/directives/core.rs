@@ -65,7 +65,8 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "1",
-        "Number of worker threads, or `auto` for one per CPU. Sealane has one worker process; its \
+        "Number of worker threads, or `auto` for one per CPU that the process may use: its CPU set \
+         and the limits of its cgroup (`cpu.max`) count. Sealane has one worker process; its \
          threads do the work of nginx's worker processes.",
         worker_processes,
     ),
@@ -92,7 +93,8 @@ const ROWS: &[Row] = &[
         Arity::AtLeast(1),
         "",
         "Binds worker threads to CPUs. Takes one CPU mask per thread, in binary digits with the \
-         last CPU first, or `auto` with an optional mask, which binds each thread to its own CPU. \
+         last CPU first, or `auto` with an optional mask, which binds each thread to its own CPU, \
+         or `off`. \
          Threads for handshakes, disks and logs are not bound. If the machine or the service's \
          limits lack a CPU of the mask, the error is logged and the thread stays unbound.",
         worker_cpu_affinity,
@@ -204,6 +206,27 @@ const ROWS: &[Row] = &[
             Ok(())
         },
     ),
+    Row::new(
+        "backtrace_log",
+        MAIN,
+        ONE,
+        "",
+        "File in which crashes are reported, as in Tengine; by default the main error log.",
+        |b, c| {
+            c.once(&b.main.backtrace_log)?;
+            b.main.backtrace_log = Some(b.options.under_prefix(c.path(1)));
+            Ok(())
+        },
+    )
+    .own(),
+    Row::meaningless(
+        "backtrace_max_stack_size",
+        MAIN,
+        ONE,
+        Check::Number,
+        "Reports of crashes have as many frames as there are, up to a fixed number.",
+    )
+    .own(),
     Row::meaningless(
         "lock_file",
         MAIN,
@@ -320,6 +343,10 @@ const MAX_CPUS: usize = 1024;
 
 fn worker_cpu_affinity(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     c.once(&b.main.worker_cpu_affinity)?;
+    if c.count() == 1 && c.arg(1) == b"off" {
+        b.main.worker_cpu_affinity = Some(None);
+        return Ok(());
+    }
     let affinity = if c.arg(1) == b"auto" {
         if c.count() > 2 {
             return Err(Fault::at(
@@ -333,7 +360,7 @@ fn worker_cpu_affinity(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         let sets = (1..=c.count()).map(|index| cpu_set(c, index));
         CpuAffinity::Sets(sets.collect::<Result<_, _>>()?)
     };
-    b.main.worker_cpu_affinity = Some(affinity);
+    b.main.worker_cpu_affinity = Some(Some(affinity));
     Ok(())
 }
 

@@ -174,9 +174,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: "minify files when the site is built",
     },
     Elsewhere {
-        module: "modules for status pages (VTS, Tengine)",
+        module: "modules for status pages (VTS)",
         names: &[
-            "req_status*",
             "vhost_traffic_status*",
             "stream_server_traffic_status*",
             "json_status*",
@@ -203,12 +202,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     },
     Elsewhere {
         module: "Tengine (overload)",
-        names: &[
-            "sysguard*",
-            "limit_tcp*",
-            "limit_upstream*",
-            "max_connections_*",
-        ],
+        names: &["limit_tcp*", "limit_upstream*", "max_connections_*"],
         instead: "use `worker_connections`, `limit_req`, `limit_conn` and `max_conns` to limit the \
                   load",
     },
@@ -218,22 +212,19 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "ssl_async_*",
             "xquic*",
             "xudp*",
-            "server_info",
-            "server_tag",
-            "server_admin",
             "debug_pool",
             "debug_conn",
             "debug_timer",
-            "backtrace_*",
             "error_page_redefine",
             "tfs_*",
         ],
         instead: "there is no equivalent; for accelerators, see `ssl_async` and `sealane doctor`",
     },
     Elsewhere {
-        module: "Tengine (browsers by name)",
-        names: &["user_agent"],
-        instead: "`map $http_user_agent $NAME { ~EXPRESSION VALUE; ... }` does the same",
+        module: "Tengine (client certificates)",
+        names: &["ssl_verify_client_exception"],
+        instead: "write `ssl_verify_client optional`, and `if ($ssl_client_verify != SUCCESS) { \
+                  return 403; }` in locations that need a certificate",
     },
     Elsewhere {
         module: "Tengine (expiry by type)",

@@ -68,6 +68,44 @@ const ROWS: &[Row] = &[
         server_tokens,
     ),
     Row::new(
+        "server_tag",
+        HSL,
+        ONE,
+        "",
+        "Text in the place of the server's name, as in Tengine; `off` removes the name. Takes \
+         precedence over `server_tokens`.",
+        |b, c| {
+            c.once(&b.location().server_tag)?;
+            let text = if c.arg(1) == b"off" { b"" } else { c.arg(1) };
+            b.location().server_tag = Some(template::compile(&mut b.names, text, 1, &c.origin)?);
+            Ok(())
+        },
+    )
+    .own(),
+    Row::new(
+        "server_info",
+        HSL,
+        ONE,
+        "off",
+        "Whether built-in error pages show the URL, this machine's name, `server_admin` and the \
+         time, as in Tengine, where this is the default.",
+        |b, c| c.flag(&mut b.location().server_info),
+    )
+    .own(),
+    Row::new(
+        "server_admin",
+        HSL,
+        ONE,
+        "",
+        "Whom error pages with `server_info on` name: text or HTML.",
+        |b, c| {
+            c.once(&b.location().server_admin)?;
+            b.location().server_admin = Some(c.arg(1).into());
+            Ok(())
+        },
+    )
+    .own(),
+    Row::new(
         "chunked_transfer_encoding",
         HSL,
         ONE,

@@ -4,11 +4,16 @@ use super::{Arity, HSL, HTTP, Module, ONE, Row, zones};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::{LimitUse, LimitZoneDraft, ZoneUse};
-use crate::model::{ConnectionLimit, LimitKind, LimitZone, LogLevel, RequestLimit};
+use crate::model::{
+    ConnectionLimit, LimitKind, LimitZone, List, LogLevel, RequestLimit, RequestRate, Whitelist,
+};
 use crate::{template, values};
+use std::sync::Arc;
 
 /// Eight pages; nginx's least.
 const MIN_ZONE_BYTES: u64 = 8 * 4096;
+/// Arguments that a key of `limit_req_zone` may be made of.
+const MAX_KEYS: u8 = 6;
 /// nginx's limit of `limit_conn`.
 const MAX_CONNECTIONS: u64 = 65535;
 
@@ -24,23 +29,38 @@ const ROWS: &[Row] = &[
     Row::new(
         "limit_req_zone",
         HTTP,
-        Arity::Between(3, 3),
+        Arity::Between(3, 2 + MAX_KEYS),
         "",
         "Zone for `limit_req`: key, `zone=name:size` and `rate=` (`10r/s`, `30r/m`). A key of 4 \
          bytes, such as `$binary_remote_addr`, takes 128 bytes of it. When the zone is full, the \
-         least recently used key is removed. Requests with an empty key are not counted.",
+         least recently used key is removed. Requests with an empty key are not counted. As in \
+         Tengine, the key may be up to six arguments, `$binary_remote_addr $uri`, which are joined, \
+         and the rate a variable (`rate=$limit`); requests for which it is no rate are answered \
+         with 500.",
         |b, c| zone(b, c, LimitUse::Requests),
     ),
     Row::new(
         "limit_req",
         HSL,
-        Arity::Between(1, 3),
+        Arity::Between(1, 4),
         "",
         "Limits requests to the rate of `zone=`. Up to `burst=` excess requests are delayed; with \
          `nodelay` none are, with `delay=` only those beyond that number. If there are several \
-         directives, all limits apply.",
+         directives, all limits apply. As in Tengine, requests beyond a limit with \
+         `forbid_action=` are redirected to this URI or named location, where they are not limited \
+         again; `limit_req off` cancels what is inherited.",
         limit_req,
     ),
+    Row::new(
+        "limit_req_whitelist",
+        HSL,
+        Arity::Between(2, 2),
+        "",
+        "Requests for which the variable `geo_var_name=` (written without `$`) has the value \
+         `geo_var_value=` are not limited by `limit_req`, as in Tengine.",
+        whitelist,
+    )
+    .own(),
     Row::new(
         "limit_req_status",
         HSL,
@@ -134,9 +154,9 @@ fn must_have_zone(c: &Call<'_>) -> Fault {
 
 /// `limit_req_zone` and `limit_conn_zone`.
 fn zone(b: &mut Build<'_>, c: &Call<'_>, kind: LimitUse) -> Result<(), Fault> {
-    let key = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+    let mut key_text = c.arg(1).to_vec();
     let mut found = None;
-    let mut rate = 1000;
+    let mut rate = RequestRate::Fixed(1000);
     for (index, word) in c.args().skip(1) {
         if let Some(zone) = word.strip_prefix(b"zone=") {
             let invalid = || Fault::at(index, format!("invalid zone size \"{}\"", c.shown(index)));
@@ -150,8 +170,16 @@ fn zone(b: &mut Build<'_>, c: &Call<'_>, kind: LimitUse) -> Result<(), Fault> {
         } else if let Some(written) = word.strip_prefix(b"rate=")
             && kind == LimitUse::Requests
         {
-            rate = parse_rate(written)
-                .ok_or_else(|| Fault::at(index, format!("invalid rate \"{}\"", c.shown(index))))?;
+            rate = if written.starts_with(b"$") {
+                let rate = template::compile(&mut b.names, written, index, &c.origin)?;
+                RequestRate::Variable(rate)
+            } else {
+                let invalid = || format!("invalid rate \"{}\"", c.shown(index));
+                let rate = values::request_rate(written);
+                RequestRate::Fixed(rate.ok_or_else(|| Fault::at(index, invalid()))?)
+            };
+        } else if word.starts_with(b"$") && kind == LimitUse::Requests {
+            key_text.extend_from_slice(word);
         } else {
             return Err(c.invalid_parameter(index));
         }
@@ -159,6 +187,7 @@ fn zone(b: &mut Build<'_>, c: &Call<'_>, kind: LimitUse) -> Result<(), Fault> {
     let (name, bytes) = found
         .filter(|(name, _)| !name.is_empty())
         .ok_or_else(|| must_have_zone(c))?;
+    let key = template::compile(&mut b.names, &key_text, 1, &c.origin)?;
     let index = refer(b, name, kind)?;
     let slot = &mut b.http.limit_zones[index].zone;
     if let Some(earlier) = slot {
@@ -176,26 +205,13 @@ fn zone(b: &mut Build<'_>, c: &Call<'_>, kind: LimitUse) -> Result<(), Fault> {
         name: name.into(),
         bytes,
         key,
-        key_text: c.arg(1).into(),
+        key_text: key_text.into(),
         kind: match kind {
             LimitUse::Requests => LimitKind::Requests { rate },
             LimitUse::Connections => LimitKind::Connections,
         },
     });
     Ok(())
-}
-
-/// Thousandths of a request in a second.
-fn parse_rate(written: &[u8]) -> Option<u64> {
-    let (number, seconds) = if let Some(number) = written.strip_suffix(b"r/s") {
-        (number, 1)
-    } else if let Some(number) = written.strip_suffix(b"r/m") {
-        (number, 60)
-    } else {
-        (written, 1)
-    };
-    let number = values::number(number).filter(|number| *number > 0)?;
-    Some(number.checked_mul(1000)? / seconds)
 }
 
 /// The zone of a name, which may be defined later on.
@@ -214,7 +230,20 @@ fn refer(b: &mut Build<'_>, name: &str, kind: LimitUse) -> Result<usize, Fault> 
 
 fn limit_req(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     const NO_DELAY: u64 = i64::MAX as u64 / 1000;
-    let (mut zone, mut burst, mut delay) = (None, 0, 0);
+    let draft = &mut b.location().restricting;
+    if c.count() == 1 && c.arg(1) == b"off" {
+        c.once(&draft.limit_req)?;
+        draft.limit_req = Some(List::default());
+        return Ok(());
+    }
+    if draft
+        .limit_req
+        .as_ref()
+        .is_some_and(|limits| limits.is_empty())
+    {
+        return Err(c.refuse("is duplicate")); // "off" comes before
+    }
+    let (mut zone, mut burst, mut delay, mut action) = (None, 0, 0, None);
     for (index, word) in c.args() {
         let positive = |what: &str, number: &[u8]| {
             let number = values::number(number).filter(|number| (1..=NO_DELAY).contains(number));
@@ -229,6 +258,11 @@ fn limit_req(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             delay = positive("delay", number)?;
         } else if word == b"nodelay" {
             delay = NO_DELAY;
+        } else if let Some(target) = word.strip_prefix(b"forbid_action=") {
+            let is_place = matches!(target, [b'/' | b'@', _, ..]);
+            let target = std::str::from_utf8(target).ok().filter(|_| is_place);
+            let invalid = || format!("invalid forbid_action \"{}\"", c.shown(index));
+            action = Some(target.ok_or_else(|| Fault::at(index, invalid()))?.into());
         } else {
             return Err(c.invalid_parameter(index));
         }
@@ -242,7 +276,30 @@ fn limit_req(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         zone,
         burst: burst * 1000,
         delay: delay * 1000,
+        action,
     });
+    Ok(())
+}
+
+fn whitelist(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let (mut variable, mut value) = (None, None);
+    for (index, word) in c.args() {
+        if let Some(name) = word.strip_prefix(b"geo_var_name=") {
+            let text = [b"${", name, b"}"].concat();
+            variable = Some(template::compile(&mut b.names, &text, index, &c.origin)?);
+        } else if let Some(text) = word.strip_prefix(b"geo_var_value=") {
+            value = Some(Box::from(text));
+        } else {
+            return Err(c.invalid_parameter(index));
+        }
+    }
+    let (Some(variable), Some(value)) = (variable, value) else {
+        let message = "must have \"geo_var_name\" and \"geo_var_value\" parameters";
+        return Err(Fault::new(format!("\"{}\" {message}", c.row.name)));
+    };
+    let slot = &mut b.location().restricting.limit_req_whitelist;
+    c.once(slot)?;
+    *slot = Some(Arc::new(Whitelist { variable, value }));
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! ngx_http_log_module, and `error_log`.
 
-use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION_IF, MAIN, Module, ONE, Row, syslog};
+use super::{Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION_IF, MAIN, Module, ONE, Row, syslog};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::model::{
-    AccessLog, ErrorLog, LogEscape, LogFileCache, LogFormat, LogLevel, LogPaths, LogTarget, Part,
-    Template,
+    AccessLog, ErrorLog, LogEscape, LogFileCache, LogFormat, LogLevel, LogPaths, LogPipe,
+    LogTarget, Part, Template,
 };
 use crate::parser::path_of;
 use crate::template;
@@ -25,12 +25,14 @@ const ROWS: &[Row] = &[
         MAIN | HSL,
         Arity::AtLeast(1),
         "logs/error.log error",
-        "File, `stderr`, `syslog:` or `memory:SIZE`, and the minimum level: `debug`, `info`, `notice`, `warn`, \
+        "File, `stderr`, `syslog:`, `pipe:` or `memory:SIZE`, and the minimum level: `debug`, `info`, `notice`, `warn`, \
          `error`, `crit`, `alert` or `emerg`. Inherited only if the current level has no \
          `error_log`. `syslog:` takes comma-separated parameters: `server=` (an address with an \
          optional port, 514 by default, a name, which is resolved once, or `unix:/path`), \
          `facility=` (`local7`), `tag=` (`nginx`), `severity=` (`info`; for access logs) and \
-         `nohostname`. The master opens the connection. A socket that the worker process must not \
+         `nohostname`. As in Tengine, `\"pipe:/PROGRAM ARGUMENTS\"` is the standard input of a program \
+         that the master runs as the user of worker processes, without a shell, and starts again \
+         when it ends; lines that it does not read in time are dropped and counted. The master opens the connection. A socket that the worker process must not \
          connect to is connected again on USR1 and on reload. `memory:SIZE` keeps the newest lines, \
          as many as fit into a ring of that size, for level `debug` under load: read it as \
          `/proc/PID/fd/N`, the descriptor of the master process that leads to `memfd:error_log`. \
@@ -51,10 +53,10 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF | LIMIT_EXCEPT,
         Arity::AtLeast(1),
         "logs/access.log combined",
-        "`off`, or a file or `syslog:`, with a format and parameters: `buffer=` buffers lines, \
+        "`off`, or a file, `syslog:` or `pipe:` (see `error_log`), with a format and parameters: `buffer=` buffers lines, \
          `flush=` limits how long they are buffered, `gzip` or `gzip=1`…`9` compresses them (with \
          `buffer=64k` by default), and `if=` logs only requests for which the value is neither \
-         empty nor `0`. A file whose path contains variables is opened by the worker process with \
+         empty nor `0`. With `ratio=0.01` every hundredth request is logged, as in Tengine. A file whose path contains variables is opened by the worker process with \
          its own privileges, and only if the request's `root` exists. Inherited only if the \
          current level has no `access_log`.",
         access_log,
@@ -70,6 +72,22 @@ const ROWS: &[Row] = &[
          whole process, not one per worker.",
         open_log_file_cache,
     ),
+    Row::meaningless(
+        "log_empty_request",
+        HSL,
+        ONE,
+        Check::Flag,
+        "Nothing is logged of a connection that ends without a request.",
+    )
+    .own(),
+    Row::meaningless(
+        "request_time_cache",
+        HSL,
+        ONE,
+        Check::Flag,
+        "Times of requests are always precise.",
+    )
+    .own(),
     Row::new(
         "log_queue_size",
         MAIN,
@@ -95,6 +113,9 @@ const MIN_QUEUE_BYTES: u64 = 64 << 10;
 
 /// Buffer of a compressed log that names none.
 const GZIP_BUFFER_BYTES: u64 = 64 << 10;
+
+/// The whole, for `ratio=`.
+const MILLION: u32 = 1_000_000;
 
 /// Smallest ring of `error_log memory:`: a few lines.
 const MIN_RING_BYTES: u64 = 1 << 10;
@@ -186,10 +207,40 @@ fn target(b: &mut Build<'_>, written: &[u8]) -> Result<LogTarget, Fault> {
     if written.starts_with(syslog::PREFIX) {
         return Ok(LogTarget::Syslog(Arc::new(syslog::parse(b, written)?)));
     }
+    if let Some(command) = written.strip_prefix(b"pipe:") {
+        return Ok(LogTarget::Pipe(Arc::new(pipe(command)?)));
+    }
     Ok(match written {
         b"stderr" => LogTarget::Stderr,
         b"/dev/null" => LogTarget::Discard,
         _ => LogTarget::File(b.options.under_prefix(path_of(written))),
+    })
+}
+
+/// `pipe:`, without that.
+fn pipe(command: &[u8]) -> Result<LogPipe, Fault> {
+    let invalid = |help: &str| {
+        let message = format!("invalid log program \"{}\"", shown(command));
+        Fault::at(1, message).help(help)
+    };
+    let written = std::str::from_utf8(command).map_err(|_| invalid("it is not valid UTF-8"))?;
+    let mut words = written.split_ascii_whitespace();
+    let program = words.next().unwrap_or_default();
+    if program == "rollback" {
+        let help = "Tengine rotates the file itself; name the file, and have logrotate move it and \
+                    send USR1 to the master, or run a program that rotates: \
+                    \"pipe:/usr/bin/rotatelogs FILE 3600\"";
+        return Err(invalid(help).left_out());
+    }
+    if !program.starts_with('/') {
+        return Err(invalid(
+            "write the path of a program: \"pipe:/usr/bin/logger -t web\"",
+        ));
+    }
+    Ok(LogPipe {
+        written: written.to_owned(),
+        program: program.into(),
+        arguments: words.map(str::to_owned).collect(),
     })
 }
 
@@ -242,7 +293,8 @@ fn access_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     let mut path = None;
-    let target = if !written.starts_with(syslog::PREFIX) && written.contains(&b'$') {
+    let is_path = !written.starts_with(syslog::PREFIX) && !written.starts_with(b"pipe:");
+    let target = if is_path && written.contains(&b'$') {
         let full = b.options.under_prefix(path_of(written));
         let text = full.as_os_str().as_encoded_bytes();
         path = Some(template::compile(&mut b.names, text, 1, &c.origin)?);
@@ -253,11 +305,9 @@ fn access_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     } else {
         target(b, written)?
     };
-    let name = if c.count() >= 2 {
-        c.arg(2)
-    } else {
-        b"combined"
-    };
+    // Tengine's form without a format.
+    let has_format = c.count() >= 2 && !c.arg(2).starts_with(b"ratio=");
+    let name = if has_format { c.arg(2) } else { b"combined" };
     let format = b
         .http
         .log_formats
@@ -274,8 +324,9 @@ fn access_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         flush: None,
         gzip: None,
         condition: None,
+        ratio: None,
     };
-    for (index, option) in c.args().skip(2) {
+    for (index, option) in c.args().skip(1 + usize::from(has_format)) {
         access_log_option(b, c, index, option, &mut log)?;
     }
     if log.flush.is_some() && log.buffer_bytes.is_none() {
@@ -331,6 +382,14 @@ fn access_log_option(
             Fault::at(index, message)
         };
         log.gzip = Some(number.ok_or_else(invalid)? as u32);
+    } else if let Some(ratio) = option.strip_prefix(b"ratio=") {
+        let millionths = values::decimal(ratio, 6).and_then(|ratio| u32::try_from(ratio).ok());
+        let millionths = millionths.filter(|ratio| (1..=MILLION).contains(ratio));
+        let invalid = || {
+            let message = format!("invalid ratio \"{}\"", shown(ratio));
+            Fault::at(index, message).help("it is above 0, at most 1, with up to six decimals")
+        };
+        log.ratio = Some(millionths.ok_or_else(invalid)?);
     } else if let Some(condition) = option.strip_prefix(b"if=") {
         log.condition = Some(template::compile(
             &mut b.names,

@@ -42,6 +42,7 @@ mod media_types;
 mod memcached;
 mod modules;
 mod otel;
+mod processes;
 mod proxy;
 mod proxy_rewrites;
 mod proxying;
@@ -50,6 +51,7 @@ mod proxying_store;
 mod proxying_tls;
 mod real_ip;
 mod referer;
+mod req_status;
 mod request_body;
 mod resolver;
 mod rewrite;
@@ -65,11 +67,13 @@ mod status;
 mod sticky;
 mod sub_filter;
 mod subrequests;
+mod sysguard;
 mod syslog;
 mod thread_pools;
 mod tuning;
 mod tunnel;
 mod upstream;
+mod user_agent;
 mod userid;
 mod uwsgi;
 mod zones;
@@ -82,6 +86,7 @@ pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
 pub use self::headers::parse_expires;
 pub(crate) use self::http_routing::add_media_type;
 pub(crate) use self::log::combined;
+pub(crate) use self::processes::end_process;
 pub(crate) use self::proxy_rewrites::default_redirect;
 pub(crate) use self::ssl::{ACME_CERTIFICATE, ACME_CERTIFICATE_KEY};
 pub(crate) use self::thread_pools::{ThreadPools, check_thread_pools};
@@ -115,6 +120,10 @@ pub const LIMIT_EXCEPT: Contexts = 1 << 7;
 pub const UPSTREAM: Contexts = 1 << 8;
 /// `acme_issuer`.
 pub const ACME_ISSUER: Contexts = 1 << 9;
+/// `processes`.
+pub const PROCESSES: Contexts = 1 << 10;
+/// `process`.
+pub const PROCESS: Contexts = 1 << 11;
 /// Every context.
 pub const ANYWHERE: Contexts = Contexts::MAX;
 
@@ -135,6 +144,8 @@ pub const CONTEXT_NAMES: &[(Contexts, &str)] = &[
     (LIMIT_EXCEPT, "limit_except"),
     (UPSTREAM, "upstream"),
     (ACME_ISSUER, "acme_issuer"),
+    (PROCESSES, "processes"),
+    (PROCESS, "process"),
 ];
 
 /// How many arguments a directive takes.
@@ -260,6 +271,7 @@ pub struct Module {
 pub const MODULES: &[&Module] = &[
     &core::MODULE,
     &events::MODULE,
+    &processes::MODULE,
     &http_core::MODULE,
     &http_routing::MODULE,
     &http_limits::MODULE,
@@ -270,6 +282,7 @@ pub const MODULES: &[&Module] = &[
     &concat::MODULE,
     &media::MODULE,
     &status::MODULE,
+    &req_status::MODULE,
     &dav::MODULE,
     &headers::MODULE,
     &rewrite::MODULE,
@@ -299,10 +312,12 @@ pub const MODULES: &[&Module] = &[
     &access::MODULE,
     &auth_basic::MODULE,
     &limits::MODULE,
+    &sysguard::MODULE,
     &secure_link::MODULE,
     &referer::MODULE,
     &userid::MODULE,
     &browser::MODULE,
+    &user_agent::MODULE,
     &proxy::MODULE,
     &fastcgi::MODULE,
     &uwsgi::MODULE,

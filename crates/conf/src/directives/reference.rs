@@ -76,9 +76,16 @@ fn allowed(arity: Arity) -> BTreeSet<usize> {
     (0..=MANY).filter(|count| arity.allows(*count)).collect()
 }
 
-/// Where a newer nginx than the one that was read takes other arguments: the name, and how many.
+/// Where a newer nginx than the one that was read, or Tengine, takes other arguments: the name, and
+/// how many.
 const NEWER: &[(&str, usize)] = &[
-    ("keepalive", 2), // `local`, since 1.29.7
+    ("keepalive", 2),      // `local`, since 1.29.7
+    ("limit_req", 4),      // `forbid_action=`, in Tengine
+    ("limit_req_zone", 4), // a key of several variables, in Tengine
+    ("limit_req_zone", 5),
+    ("limit_req_zone", 6),
+    ("limit_req_zone", 7),
+    ("limit_req_zone", 8),
 ];
 
 /// The numbers of arguments that a name takes in each context, and whether a block follows.

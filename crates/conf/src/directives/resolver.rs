@@ -5,9 +5,10 @@ use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::input::addresses_of;
 use crate::model::Resolver;
+use crate::parser::errno_text;
 use crate::upstream_url::{HostKind, UpstreamUrl, UriPart};
 use crate::values;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Port of a name server when none is written.
@@ -33,6 +34,21 @@ pub(super) const MODULE: Module = Module {
                 Ok(())
             },
         ),
+        Row::new(
+            "resolver_file",
+            HSL,
+            ONE,
+            "",
+            "File with `nameserver` lines, such as `/etc/resolv.conf`, in the place of `resolver`, \
+             as in Tengine. It is read with the configuration; reload after it has changed.",
+            |b, c| {
+                c.once(&b.location().resolver)?;
+                let resolver = from_file(b, c)?;
+                b.location().resolver = Some(resolver);
+                Ok(())
+            },
+        )
+        .own(),
         Row::new(
             "resolver_timeout",
             HSL,
@@ -83,6 +99,38 @@ pub(super) fn parse(b: &mut Build<'_>, c: &Call<'_>) -> Result<Arc<Resolver>, Fa
         return Err(Fault::new("no name servers defined"));
     }
     Ok(Arc::new(resolver))
+}
+
+/// The `nameserver` lines of a file.
+fn from_file(b: &mut Build<'_>, c: &Call<'_>) -> Result<Arc<Resolver>, Fault> {
+    let path = b.options.beside_conf(c.path(1));
+    let text = b.loader.read(&path).map_err(|error| {
+        let (path, error) = (path.display(), errno_text(&error));
+        Fault::at(1, format!("open() \"{path}\" failed ({error})"))
+    })?;
+    let mut servers = Vec::new();
+    for line in text.split(|byte| *byte == b'\n') {
+        let mut words = line.split(u8::is_ascii_whitespace);
+        let mut words = words.by_ref().filter(|word| !word.is_empty());
+        if words.next() != Some(b"nameserver") {
+            continue;
+        }
+        let address = words.next().and_then(|word| std::str::from_utf8(word).ok());
+        // A link-local address has a zone, which a name server of a resolver cannot have.
+        let address = address.and_then(|address| address.parse::<IpAddr>().ok());
+        servers.extend(address.map(|address| SocketAddr::new(address, DNS_PORT)));
+    }
+    if servers.is_empty() {
+        let message = format!("no name servers in \"{}\"", path.display());
+        return Err(Fault::at(1, message));
+    }
+    Ok(Arc::new(Resolver {
+        status_zone: None,
+        servers,
+        valid: None,
+        ipv4: true,
+        ipv6: true,
+    }))
 }
 
 fn add_server(

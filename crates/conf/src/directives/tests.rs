@@ -79,8 +79,9 @@ fn defaults_in_the_table_are_the_real_ones() {
         let at = |here: &str| if place == here { line } else { "" };
         let (main, events, http, server) = (at("main"), at("events"), at("http"), at("server"));
         let (upstream, issuer) = (at("upstream"), at("acme_issuer"));
+        let process = at("process");
         let mut config = read(&format!(
-            "{main} events {{ {events} }} http {{ types {{ a b; }} {http}
+            "{main} processes {{ process p {{ command /a; {process} }} }} events {{ {events} }} http {{ types {{ a b; }} {http}
              upstream u {{ {upstream} server 192.0.2.1; }}
              otel_exporter {{ endpoint 192.0.2.1:1; }}
              acme_issuer i {{ uri https://a.test/; {issuer} }}
@@ -124,6 +125,7 @@ fn defaults_in_the_table_are_the_real_ones() {
             (SERVER, "server"),
             (UPSTREAM, "upstream"),
             (ACME_ISSUER, "acme_issuer"),
+            (PROCESS, "process"),
         ];
         let (_, place) = places
             .into_iter()

@@ -4,7 +4,7 @@ use crate::call::Fault;
 use crate::model::{
     Access, AddressRules, AuthBasic, ConnectionLimit, LimitConnections, LimitRequests, LimitZone,
     Limits, List, LogLevel, RequestLimit, Satisfy, SecureLink, Template, UserId, UserIdExpires,
-    UserIdMode, ValidReferers, Variable,
+    UserIdMode, ValidReferers, Variable, Whitelist,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ pub(crate) struct RestrictingDraft {
     pub(crate) auth_basic_user_file: Option<Template>,
     pub(crate) auth_delay: Option<Duration>,
     pub(crate) limit_req: Option<List<RequestLimit>>,
+    pub(crate) limit_req_whitelist: Option<Arc<Whitelist>>,
     pub(crate) limit_req_status: Option<u64>,
     pub(crate) limit_req_log_level: Option<LogLevel>,
     pub(crate) limit_req_dry_run: Option<bool>,
@@ -116,8 +117,11 @@ impl RestrictingDraft {
         const STATUS: u16 = 503;
         // It was checked to lie between 400 and 599.
         let status = |given: Option<u64>| given.map_or(STATUS, |status| status as u16);
-        let requests = self.limit_req.as_ref().map(|limits| LimitRequests {
+        let limits = self.limit_req.as_ref();
+        let limits = limits.filter(|limits| !limits.is_empty()); // "off"
+        let requests = limits.map(|limits| LimitRequests {
             limits: limits.clone(),
+            whitelist: self.limit_req_whitelist.clone(),
             status: status(self.limit_req_status),
             log_level: self.limit_req_log_level.unwrap_or(LogLevel::Error),
             dry_run: self.limit_req_dry_run.unwrap_or(false),

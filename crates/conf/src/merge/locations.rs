@@ -51,6 +51,7 @@ pub(super) fn with_log_defaults(mut location: LocationDraft, b: &Build<'_>) -> L
             flush: None,
             gzip: None,
             condition: None,
+            ratio: None,
         });
         location.access_logs.logs = logs.into_iter().collect();
     }
@@ -90,13 +91,18 @@ impl LocationDraft {
         inherit!(tracing, outer_tracing; trace propagation span_name span_attributes);
         let (concat, outer_concat) = (&mut self.concat, &outer.concat);
         inherit!(concat, outer_concat; enabled types unique max_files delimiter ignore_file_error);
+        let (sysguard, outer_sysguard) = (&mut self.sysguard, &outer.sysguard);
+        inherit!(sysguard, outer_sysguard; enabled load cpu swap free response_time all interval
+            log_level);
+        let (counted, outer_counted) = (&mut self.req_status, &outer.req_status);
+        inherit!(counted, outer_counted; zones bypass lazy fields);
         inherit!(browsers, outer_browsers; modern ancient modern_value ancient_value);
         inherit!(self, outer;
             files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
             autoindex_max_entries
             internal gzip_vary error_pages recursive_error_pages types default_type etag
             if_modified_since max_ranges expires add_header_inherit add_trailer_inherit
-            server_tokens chunked_transfer_encoding msie_padding msie_refresh absolute_redirect
+            server_tokens server_tag server_info server_admin chunked_transfer_encoding msie_padding msie_refresh absolute_redirect
             server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
             open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors
             open_file_cache_content disable_symlinks tcp_nodelay limit_rate limit_rate_after
@@ -135,6 +141,9 @@ impl LocationDraft {
         }
         if self.passing.answers.is_none() {
             self.content_handler = self.content_handler.or(location.content_handler);
+            if self.req_status.shown.is_none() {
+                self.req_status.shown.clone_from(&location.req_status.shown);
+            }
         }
         self.passing.stay_in(&location.passing);
     }
@@ -292,6 +301,9 @@ impl Inherited<'_> {
             slice_bytes: draft.slice.unwrap_or(0),
             random_index: draft.random_index.unwrap_or(false),
             concat: draft.concat.finish(),
+            req_status: draft.req_status.counted(),
+            req_status_show: draft.req_status.shown(),
+            sysguard: draft.sysguard.finish(),
             dav: dav(draft),
             internal: draft.internal.unwrap_or(false),
             static_codings: draft.body_filters.compression.static_codings(),
@@ -311,7 +323,12 @@ impl Inherited<'_> {
             expires: draft.expires.clone().unwrap_or(Expires::Off),
             add_headers: draft.add_headers.clone().unwrap_or_default(),
             add_trailers: draft.add_trailers.clone().unwrap_or_default(),
-            server_tokens: draft.server_tokens.clone().unwrap_or(ServerTokens::On),
+            server_info: draft.server_info.unwrap_or(false),
+            server_admin: draft.server_admin.clone(),
+            server_tokens: match &draft.server_tag {
+                Some(tag) => ServerTokens::Text(tag.clone()),
+                None => draft.server_tokens.clone().unwrap_or(ServerTokens::On),
+            },
             chunked_transfer_encoding: draft.chunked_transfer_encoding.unwrap_or(true),
             msie_padding: draft.msie_padding.unwrap_or(true),
             msie_refresh: draft.msie_refresh.unwrap_or(false),

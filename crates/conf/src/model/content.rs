@@ -13,6 +13,8 @@ pub enum ContentHandler {
     Flv,
     /// `mp4`: files, from the second `start=` to `end=`.
     Mp4,
+    /// `req_status_show`: what `req_status` counts.
+    ReqStatus,
     /// `metrics`, `api`, `console`: what is counted.
     Status(StatusView),
 }

@@ -2,8 +2,8 @@
 
 use super::{
     AcmeCertificate, AcmeDns, CachePath, Charsets, HandshakeLimits, Http2, LimitZone, List,
-    LocationConf, Locations, Pass, ProxyHttpVersion, ResponseMatch, Script, Template, Tls,
-    TraceExporter, Upstream, UserVariable, VerifyClient, locations_of,
+    LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch, Script, Template,
+    Tls, TraceExporter, Upstream, UserVariable, VerifyClient, locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -23,6 +23,8 @@ pub struct Http {
     pub variables: Vec<UserVariable>,
     /// Zones of `limit_req` and `limit_conn`.
     pub limit_zones: Vec<LimitZone>,
+    /// Zones of `req_status`.
+    pub req_status_zones: Vec<ReqStatusZone>,
     /// Directories of cached responses: `proxy_cache_path` and its relatives.
     pub cache_paths: Vec<Arc<CachePath>>,
     /// Character sets that are named, and the tables between them.

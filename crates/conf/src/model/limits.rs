@@ -17,6 +17,8 @@ pub struct Limits {
 pub struct LimitRequests {
     /// The lines in order; never empty.
     pub limits: List<RequestLimit>,
+    /// `limit_req_whitelist`: requests that are not limited.
+    pub whitelist: Option<Arc<Whitelist>>,
     /// `limit_req_status`; default 503.
     pub status: u16,
     /// `limit_req_log_level` of a refusal; default error. Delays are logged one level lower.
@@ -25,8 +27,17 @@ pub struct LimitRequests {
     pub dry_run: bool,
 }
 
+/// `limit_req_whitelist`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whitelist {
+    /// `geo_var_name=`.
+    pub variable: Template,
+    /// `geo_var_value=`.
+    pub value: Box<[u8]>,
+}
+
 /// One `limit_req`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLimit {
     /// Index into [`super::Http::limit_zones`].
     pub zone: usize,
@@ -34,6 +45,8 @@ pub struct RequestLimit {
     pub burst: u64,
     /// `delay=` in thousandths of a request; default 0. With `nodelay`, more than any burst.
     pub delay: u64,
+    /// `forbid_action=`: a URI, or a named location with its `@`, for requests beyond the limit.
+    pub action: Option<Arc<str>>,
 }
 
 /// `limit_conn` lines and what goes with them.
@@ -74,13 +87,22 @@ pub struct LimitZone {
 }
 
 /// What a zone is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LimitKind {
-    /// `limit_req`, with `rate=` in thousandths of a request in a second.
+    /// `limit_req`.
     Requests {
         /// The rate.
-        rate: u64,
+        rate: RequestRate,
     },
     /// `limit_conn`.
     Connections,
+}
+
+/// `rate=`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestRate {
+    /// Thousandths of a request in a second.
+    Fixed(u64),
+    /// What each request says, see [`crate::values::request_rate`].
+    Variable(Template),
 }

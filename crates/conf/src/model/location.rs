@@ -2,9 +2,9 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, Concat, ContentHandler, Dav,
-    ErrorLog, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver,
-    Script, SecureLink, SendProxyProtocol, StaticCodings, TempPath, Template, Tracing, UserId,
-    ValidReferers,
+    ErrorLog, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass, RealIp, ReqStatus,
+    ReqStatusShow, Resolver, Script, SecureLink, SendProxyProtocol, StaticCodings, Sysguard,
+    TempPath, Template, Tracing, UserId, ValidReferers,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -109,6 +109,12 @@ pub struct LocationConf {
     pub slice_bytes: u64,
     /// `random_index`; default off.
     pub random_index: bool,
+    /// `sysguard` and its options; `None` is off.
+    pub sysguard: Option<Arc<Sysguard>>,
+    /// `req_status` and its options; `None` if requests are not counted.
+    pub req_status: Option<Arc<ReqStatus>>,
+    /// `req_status_show`, of the handler [`ContentHandler::ReqStatus`].
+    pub req_status_show: Option<Arc<ReqStatusShow>>,
     /// `concat` and its options; `None` is off.
     pub concat: Option<Arc<Concat>>,
     /// `dav_methods` and its options; `None` is off.
@@ -148,7 +154,11 @@ pub struct LocationConf {
     pub add_headers: List<AddHeader>,
     /// `add_trailer` lines.
     pub add_trailers: List<AddHeader>,
-    /// `server_tokens`.
+    /// `server_info`: error pages tell about the request and the server; default off.
+    pub server_info: bool,
+    /// `server_admin`: whom error pages name then.
+    pub server_admin: Option<Arc<[u8]>>,
+    /// `server_tokens`, or `server_tag`.
     pub server_tokens: ServerTokens,
     /// `chunked_transfer_encoding`; default on.
     pub chunked_transfer_encoding: bool,

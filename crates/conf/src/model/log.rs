@@ -54,6 +54,8 @@ pub enum LogTarget {
     Paths(LogPaths),
     /// `syslog:`.
     Syslog(Arc<SyslogServer>),
+    /// `pipe:`: the standard input of a program.
+    Pipe(Arc<LogPipe>),
     /// `memory:SIZE`: the newest lines, in a ring of so many bytes.
     Memory(u64),
     /// `/dev/null` or `error_log off`-like: nothing is kept.
@@ -83,6 +85,17 @@ pub struct LogFileCache {
     /// `valid=`: after this time it is checked whether the name still refers to the same
     /// file. Default 60 s.
     pub valid: Duration,
+}
+
+/// `pipe:PROGRAM ARGUMENTS`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LogPipe {
+    /// As written, without `pipe:`.
+    pub written: String,
+    /// Absolute.
+    pub program: PathBuf,
+    /// What follows it.
+    pub arguments: Vec<String>,
 }
 
 /// `syslog:server=...`.
@@ -128,6 +141,8 @@ pub struct AccessLog {
     pub gzip: Option<u32>,
     /// `if=`: logged unless this evaluates to an empty string or `0`.
     pub condition: Option<Template>,
+    /// `ratio=`: which part of the requests is logged, in millionths.
+    pub ratio: Option<u32>,
 }
 
 /// One `log_format`.

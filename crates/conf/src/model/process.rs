@@ -1,6 +1,6 @@
 //! The `main` and `events` contexts.
 
-use super::{ErrorLog, PeerNetwork};
+use super::{ErrorLog, PeerNetwork, StandAlone};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub struct Main {
     pub worker_rlimit_nofile: Option<u64>,
     /// `worker_rlimit_core` in bytes.
     pub worker_rlimit_core: Option<u64>,
+    /// `backtrace_log`: where crashes are reported; `None` is the main error log.
+    pub backtrace_log: Option<PathBuf>,
     /// `worker_cpu_affinity`.
     pub worker_cpu_affinity: Option<CpuAffinity>,
     /// `worker_priority`: the nice value.
@@ -45,6 +47,8 @@ pub struct Main {
     pub control_socket: Option<PathBuf>,
     /// `env` lines.
     pub env: Vec<EnvVar>,
+    /// `processes`: programs that the master runs beside the workers.
+    pub processes: Vec<StandAlone>,
 }
 
 /// The arguments of `user`.

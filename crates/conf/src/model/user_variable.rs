@@ -1,6 +1,6 @@
 //! Variables that the configuration itself defines.
 
-use super::{Geo, SplitClients, Template, Variable};
+use super::{Geo, SplitClients, Template, UserAgents, Variable};
 use crate::regex::Regex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub enum Getter {
     Geo(Arc<Geo>),
     /// `split_clients`.
     Split(Arc<SplitClients>),
+    /// `user_agent`.
+    UserAgent(Arc<UserAgents>),
 }
 
 /// A `map` block.

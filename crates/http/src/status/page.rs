@@ -44,11 +44,11 @@ impl ErrorPage {
         Some(ErrorPage { status, text })
     }
 
-    /// Appends the page. `server` is the name in its last line, `nginx/1.29.3` or, with
+    /// Appends the page. `info`, as HTML, follows the heading. `server` is the name in its last line, `nginx/1.29.3` or, with
     /// `server_tokens off`, `nginx`; without a name there is no such line. `msie_padding` asks for
     /// [`MSIE_PADDING`], which is added to 4xx and 5xx pages only; the caller decides based on the
     /// client's `User-Agent`.
-    pub fn write(&self, out: &mut Vec<u8>, server: &[u8], msie_padding: bool) {
+    pub fn write(&self, out: &mut Vec<u8>, info: &[u8], server: &[u8], msie_padding: bool) {
         let PageText {
             title,
             heading,
@@ -65,6 +65,7 @@ impl ErrorPage {
             push(detail);
             push("</center>\r\n");
         }
+        out.extend_from_slice(info);
         if !server.is_empty() {
             out.extend_from_slice(b"<hr><center>");
             out.extend_from_slice(server);

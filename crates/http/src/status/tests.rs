@@ -54,7 +54,7 @@ fn pages_and_phrases_differ_where_nginx_s_do() {
         let status = StatusCode(code);
         if let Some(page) = ErrorPage::of(status) {
             let mut out = Vec::new();
-            page.write(&mut out, b"x", false);
+            page.write(&mut out, b"", b"x", false);
             let heading = format!("<h1>{} {}</h1>", code, status.reason());
             let same = String::from_utf8_lossy(&out).contains(&heading);
             assert_eq!(same, !matches!(code, 401 | 494..=498), "{code}");

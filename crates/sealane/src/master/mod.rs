@@ -18,6 +18,7 @@
 mod dns_commands;
 mod ends;
 mod other;
+mod programs;
 mod reconfigure;
 mod upgrade;
 mod workers;
@@ -26,6 +27,7 @@ use self::dns_commands::DnsCommands;
 use self::ends::CertificateEnds;
 pub(crate) use self::other::{Other, VARIABLE as UPGRADE_VARIABLE};
 use self::other::{Readiness, Side};
+use self::programs::Programs;
 use self::reconfigure::Reload;
 use self::workers::{Forked, Worker};
 use crate::control::{self, Report};
@@ -96,6 +98,8 @@ pub(crate) struct Master {
     ends: CertificateEnds,
     /// Programs that workers want run.
     dns_commands: DnsCommands,
+    /// Programs that run beside workers.
+    programs: Programs,
     /// Its number, or that of the last one.
     generation: u64,
     /// Sockets of addresses that a reload has removed, by its number, until the worker has
@@ -166,6 +170,7 @@ impl Master {
             rotation: None,
             ends: CertificateEnds::default(),
             dns_commands: DnsCommands::default(),
+            programs: Programs::default(),
             generation: 0,
             leaving: Vec::new(),
             closed_files: None,
@@ -176,6 +181,7 @@ impl Master {
         };
         master.watch_certificates();
         master.watch_ends();
+        master.programs.set(&master.server);
         Ok(master)
     }
 
@@ -197,7 +203,8 @@ impl Master {
                 Role::Master => {}
                 role => return self.become_worker(role),
             }
-            if self.phase != Phase::Serving && self.workers().next().is_none() {
+            let is_over = self.phase != Phase::Serving && self.workers().next().is_none();
+            if is_over && !self.programs.has_any() {
                 break;
             }
             if let Err(error) = self.wait() {
@@ -229,6 +236,7 @@ impl Master {
             files = files.without_served();
         }
         files.remove(&self.server.journal);
+        self.finish_programs();
         0
     }
 
@@ -322,6 +330,7 @@ impl Master {
             .chain(self.state_due())
             .chain(self.staples_due())
             .chain(self.dns_commands.due())
+            .chain(self.programs.due())
             .chain(reload)
             .min();
         let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
@@ -339,10 +348,20 @@ impl Master {
         let program = self.dns_commands.fd();
         let program_at = program.map(|_| fds.len());
         fds.extend(program);
+        let (writers, pipes): (Vec<Pid>, Vec<_>) = self.programs.fds().unzip();
+        let pipes_at = fds.len();
+        fds.extend(pipes);
         let readable = poll::wait_readable(&fds, timeout)?;
         let other_speaks = other_at.is_some_and(|at| readable[at]);
         if program_at.is_some_and(|at| readable[at]) {
             self.dns_commands.read(&self.server.journal);
+        }
+        for (pid, _) in writers
+            .into_iter()
+            .zip(&readable[pipes_at..])
+            .filter(|(_, readable)| **readable)
+        {
+            self.programs.read(pid, &self.server.journal);
         }
         for (pid, _) in talking
             .into_iter()
@@ -495,6 +514,7 @@ impl Master {
         self.write_state(false);
         self.write_staples(false);
         self.go_on_with_dns_commands();
+        self.programs.go_on(&self.server);
         let now = Instant::now();
         match self.phase {
             Phase::Terminating { kill_at } if now >= kill_at => {
@@ -578,6 +598,7 @@ impl Master {
             return;
         }
         self.phase = Phase::Quitting;
+        self.programs.stop(&self.server.journal);
         self.tell_manager_of_end();
         if let Some(other) = &mut self.other {
             other.tell(Readiness::No);
@@ -601,6 +622,7 @@ impl Master {
             return;
         }
         self.tell_manager_of_end();
+        self.programs.stop(&self.server.journal);
         if let Some(other) = &mut self.other {
             other.tell(Readiness::No);
         }
@@ -643,6 +665,7 @@ impl Master {
             let ended = process::ended_child().and_then(|pid| {
                 let Some(pid) = pid else { return Ok(None) };
                 self.dns_commands.before_collecting(pid);
+                self.programs.before_collecting(pid);
                 process::wait_for(pid).map(|status| Some((pid, status)))
             });
             match ended {
@@ -659,6 +682,9 @@ impl Master {
 
     fn on_exit(&mut self, pid: Pid, status: ExitStatus) {
         if self.on_new_binary_exit(pid, status) || self.on_dns_command_exit(pid, status) {
+            return;
+        }
+        if self.programs.on_exit(pid, status, &self.server.journal) {
             return;
         }
         let journal = &self.server.journal;

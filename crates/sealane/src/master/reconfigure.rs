@@ -116,7 +116,7 @@ impl Reload {
         next.kept_staples = staples;
         let main_log = next.logs.logger(&next.config.main.error_logs);
         next.logs.take_effect(main_log);
-        crash::report_to(&next.logs, &next.config.main.error_logs);
+        crash::report_to(&next.logs, &next.config.main);
         next
     }
 }
@@ -521,7 +521,7 @@ impl Master {
         let gone = before.sockets.bound.into_iter();
         let gone = gone.filter(|bound| {
             let was = before.config.http.as_ref();
-            !bound.has_address_of(&self.server.sockets.bound) && !bound.is_for_names(was)
+            !bound.has_address_of(&self.server.sockets.bound) && bound.is_for_clients(was)
         });
         self.leaving.extend(gone.map(|bound| (generation, bound)));
     }
@@ -566,7 +566,7 @@ impl Master {
         let gone = before.sockets.bound.into_iter();
         let gone = gone.filter(|bound| {
             let was = before.config.http.as_ref();
-            !bound.has_address_of(&self.server.sockets.bound) && !bound.is_for_names(was)
+            !bound.has_address_of(&self.server.sockets.bound) && bound.is_for_clients(was)
         });
         self.leaving.extend(gone.map(|bound| (generation, bound)));
         self.close_leaving(None);
@@ -588,6 +588,7 @@ impl Master {
         next.kept_staples = std::mem::take(&mut self.server.kept_staples);
         let before = std::mem::replace(&mut self.server, next);
         let server = &self.server;
+        self.programs.set(server);
         let main_log = server.logs.logger(&server.config.main.error_logs);
         server.logs.take_effect(main_log);
         server
@@ -631,7 +632,7 @@ impl Master {
         // An address that was to go and has come back.
         let sockets: Vec<&Bound> = self.server.sockets.bound.iter().collect();
         self.leaving.retain(|(_, bound)| !bound.is_among(&sockets));
-        crash::report_to(&self.server.logs, &self.server.config.main.error_logs);
+        crash::report_to(&self.server.logs, &self.server.config.main);
         if !only_certificates {
             self.watch_certificates();
         }

@@ -23,6 +23,7 @@ pub(crate) mod try_files;
 use crate::exchange::{ContentType, Exchange};
 use crate::open_file_cache::{Errno, Lookup, Opened, open_blocking, open_now};
 use crate::proxying;
+use crate::req_status;
 use crate::request_log::{Text, log_request};
 use path::FilePath;
 use sealane_conf::model::{ContentHandler, LocationConf, StaticCodings};
@@ -49,6 +50,19 @@ pub(crate) enum Outcome {
     },
     /// An internal redirect to `@name`.
     Named(Box<str>),
+}
+
+impl Outcome {
+    /// A redirect to a URI, with the request's arguments, or to a named location (`@name`).
+    pub(crate) fn elsewhere(exchange: &Exchange, place: &str) -> Outcome {
+        match place.strip_prefix('@') {
+            Some(name) => Outcome::Named(name.into()),
+            None => Outcome::Redirect {
+                uri: place.as_bytes().to_vec(),
+                args: exchange.request.args.clone(),
+            },
+        }
+    }
 }
 
 /// Calls the content handlers in nginx's order.
@@ -104,6 +118,7 @@ async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Outcome 
         ContentHandler::EmptyGif => empty_gif::answer(exchange),
         ContentHandler::Flv => flv::answer(exchange).await,
         ContentHandler::Mp4 => mp4::answer(exchange).await,
+        ContentHandler::ReqStatus => req_status::answer(exchange).await,
         ContentHandler::Status(view) => status::answer(exchange, view).await,
     }
 }

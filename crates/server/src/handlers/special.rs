@@ -5,9 +5,11 @@ use crate::exchange::{ContentType, Exchange};
 use crate::framing;
 use crate::pipeline::MAX_INTERNAL_REDIRECTS;
 use crate::response_head::server_name;
-use crate::template;
+use crate::{template, variables};
 use bytes::Bytes;
-use sealane_conf::model::{ErrorPage as Configured, ErrorPageStatus, ErrorPageTarget};
+use sealane_conf::model::{ErrorPage as Configured, ErrorPageStatus, ErrorPageTarget, Variable};
+use sealane_conf::variables::Builtin;
+use sealane_http::escape;
 use sealane_http::h1::Version;
 use sealane_http::headers::KnownHeader;
 use sealane_http::status::{ErrorPage, write_refresh};
@@ -134,7 +136,12 @@ fn built_in(exchange: &mut Exchange, status: StatusCode) {
     // Clients and logs see nginx's own codes as 400.
     exchange.features.error_page.status_override = Some(status.on_wire());
     if let Some(page) = ErrorPage::of(status) {
-        page.write(&mut text, &server_name(exchange), wants_padding(exchange));
+        let info = match exchange.conf().server_info && status >= StatusCode::BAD_REQUEST {
+            true => server_info(exchange),
+            false => Vec::new(),
+        };
+        let padded = wants_padding(exchange);
+        page.write(&mut text, &info, &server_name(exchange), padded);
         exchange.response.content_type = ContentType::new(b"text/html");
     }
     let response = &mut exchange.response;
@@ -146,6 +153,35 @@ fn built_in(exchange: &mut Exchange, status: StatusCode) {
     response.content_encoding = None;
     response.body.clear();
     response.body.push_bytes(text);
+}
+
+/// `server_info`: what a page says of the request and the server.
+fn server_info(exchange: &Exchange) -> Vec<u8> {
+    let mut out = b"<table>\r\n".to_vec();
+    let value = |builtin: Builtin, out: &mut Vec<u8>| {
+        let mut text = Vec::new();
+        variables::append(exchange, &Variable::Builtin(builtin), &mut text);
+        escape::html_into(out, &text);
+    };
+    out.extend_from_slice(b"<tr><td>URL:</td><td>");
+    value(Builtin::Scheme, &mut out);
+    out.extend_from_slice(b"://");
+    let request = &exchange.request;
+    match request.head.get(KnownHeader::Host) {
+        Some(host) => escape::html_into(&mut out, host.of(&request.buffer)),
+        None => value(Builtin::Host, &mut out),
+    }
+    value(Builtin::RequestUri, &mut out);
+    out.extend_from_slice(b"</td></tr>\r\n<tr><td>Server:</td><td>");
+    value(Builtin::Hostname, &mut out);
+    if let Some(admin) = &exchange.conf().server_admin {
+        out.extend_from_slice(b"</td></tr>\r\n<tr><td>Admin:</td><td>");
+        out.extend_from_slice(admin); // the operator's own HTML
+    }
+    out.extend_from_slice(b"</td></tr>\r\n<tr><td>Date:</td><td>");
+    value(Builtin::TimeLocal, &mut out);
+    out.extend_from_slice(b"</td></tr>\r\n</table>\r\n");
+    out
 }
 
 /// `msie_padding`: whether the client is one of the browsers that replace short

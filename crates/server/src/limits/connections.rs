@@ -3,6 +3,7 @@
 use super::zone::{KeyPosition, NodeId, Zone};
 use super::{LimitStatus, ZoneState, ZoneVerdict};
 use crate::exchange::Exchange;
+use crate::metrics::Fill;
 use crate::request_log::{Text, log, log_request};
 use crate::template;
 use sealane_conf::model::LimitConnections;
@@ -41,6 +42,11 @@ impl ConnectionZone {
         ConnectionZone(Zone::new(bytes, NODE_BYTES))
     }
 
+    /// What it holds.
+    pub(crate) fn fill(&self) -> Fill {
+        self.0.fill()
+    }
+
     /// Takes a permit if fewer than `limit` are taken.
     ///
     /// # Errors
@@ -74,7 +80,7 @@ impl ConnectionZone {
 
     #[cfg(test)]
     pub(super) fn keys(&self) -> usize {
-        self.0.len()
+        self.0.fill().keys as usize
     }
 }
 

@@ -2,11 +2,14 @@
 //! by a request and shrinks at the rate of the zone.
 
 use super::zone::{KeyPosition, Locked, NodeId, Zone};
-use super::{LimitStatus, ZoneState, ZoneVerdict};
+use super::{LimitStatus, LimitZoneRuntime, ZoneState, ZoneVerdict};
 use crate::exchange::Exchange;
+use crate::handlers::Outcome;
+use crate::metrics::Fill;
 use crate::request_log::{Text, log, log_request};
 use crate::template;
-use sealane_conf::model::{LimitKind, LimitRequests, LogLevel, RequestLimit};
+use sealane_conf::model::{LimitKind, LimitRequests, LogLevel, RequestLimit, RequestRate};
+use sealane_conf::values;
 use sealane_http::StatusCode;
 use sealane_sys::time::monotonic_coarse_ms;
 use smallvec::SmallVec;
@@ -39,6 +42,8 @@ pub(super) enum LimitVerdict {
     Passed,
     Delayed(Duration),
     Refused(StatusCode),
+    /// It is redirected (`forbid_action=`).
+    Elsewhere(Outcome),
 }
 
 /// The answer of a zone.
@@ -119,9 +124,14 @@ impl RequestZone {
         self.0.lock(position).state(id).pins -= 1;
     }
 
+    /// What it holds.
+    pub(crate) fn fill(&self) -> Fill {
+        self.0.fill()
+    }
+
     #[cfg(test)]
     pub(super) fn zone_len(&self) -> (usize, usize) {
-        (self.0.len(), self.0.shard_count())
+        (self.0.fill().keys as usize, self.0.shard_count())
     }
 }
 
@@ -190,10 +200,13 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
     {
         return LimitVerdict::Passed;
     }
+    if is_whitelisted(exchange, limits) {
+        return LimitVerdict::Passed;
+    }
     let snapshot = exchange.snapshot.clone();
     let zone_of = |limit: &RequestLimit| {
         let zone = &snapshot.limit_zones[limit.zone];
-        match (&zone.state, zone.conf.kind) {
+        match (&zone.state, &zone.conf.kind) {
             (ZoneState::Requests(state), LimitKind::Requests { rate }) => (zone, &**state, rate),
             // A zone has the purpose of its first line, which has been checked.
             _ => unreachable!("limit_req uses zones of limit_req_zone only"),
@@ -205,7 +218,10 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
     let last = limits.limits.len() - 1;
     for (at, limit) in limits.limits.iter().enumerate() {
         let (runtime, zone, rate) = zone_of(limit);
-        let rate = i64::try_from(rate).unwrap_or(i64::MAX);
+        let Some(rate) = evaluated_rate(exchange, rate) else {
+            unpin(&pinned);
+            return LimitVerdict::Refused(StatusCode::INTERNAL_SERVER_ERROR);
+        };
         let key = template::evaluate(&runtime.conf.key, exchange);
         if key.is_empty() {
             runtime.counts.add(ZoneVerdict::Skipped);
@@ -237,18 +253,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
             }),
             ZoneLookup::Busy(excess) => {
                 unpin(&pinned);
-                runtime.counts.add(match limits.dry_run {
-                    true => ZoneVerdict::RejectedDryRun,
-                    false => ZoneVerdict::Rejected,
-                });
-                let excess = Requests(excess);
-                let dry_run = dry_run_text(limits);
-                log(
-                    exchange,
-                    limits.log_level,
-                    format_args!("limiting requests{dry_run}, excess: {excess} by zone \"{name}\""),
-                );
-                return refuse(exchange, limits);
+                return busy(exchange, limits, limit, runtime, excess);
             }
             ZoneLookup::NoNode => {
                 unpin(&pinned);
@@ -292,6 +297,65 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
     }
     exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::Delayed);
     LimitVerdict::Delayed(Duration::from_millis(delay))
+}
+
+/// Whether `limit_req_whitelist` lets the request pass.
+fn is_whitelisted(exchange: &Exchange, limits: &LimitRequests) -> bool {
+    limits.whitelist.as_ref().is_some_and(|list| {
+        let value = template::evaluate(&list.variable, exchange);
+        value[..] == list.value[..]
+    })
+}
+
+/// Thousandths of a request in a second; `None` when a variable has no rate.
+fn evaluated_rate(exchange: &Exchange, rate: &RequestRate) -> Option<i64> {
+    let rate = match rate {
+        RequestRate::Fixed(rate) => *rate,
+        RequestRate::Variable(variable) => {
+            let written = template::evaluate(variable, exchange);
+            let rate = values::request_rate(&written);
+            if rate.is_none() {
+                let written = Text(&written);
+                log_request!(
+                    exchange,
+                    Error,
+                    "invalid rate \"{written}\" for \"limit_req\""
+                );
+            }
+            rate?
+        }
+    };
+    Some(i64::try_from(rate).unwrap_or(i64::MAX))
+}
+
+/// A zone has no room for the request.
+fn busy(
+    exchange: &mut Exchange,
+    limits: &LimitRequests,
+    limit: &RequestLimit,
+    zone: &LimitZoneRuntime,
+    excess: i64,
+) -> LimitVerdict {
+    zone.counts.add(match limits.dry_run {
+        true => ZoneVerdict::RejectedDryRun,
+        false => ZoneVerdict::Rejected,
+    });
+    let (excess, name) = (Requests(excess), &zone.conf.name);
+    let dry_run = dry_run_text(limits);
+    log(
+        exchange,
+        limits.log_level,
+        format_args!("limiting requests{dry_run}, excess: {excess} by zone \"{name}\""),
+    );
+    let refused = refuse(exchange, limits);
+    match (&refused, &limit.action) {
+        (LimitVerdict::Refused(_), Some(action)) => {
+            let message = format_args!("limiting requests, forbid_action is {action}");
+            log(exchange, limits.log_level, message);
+            LimitVerdict::Elsewhere(Outcome::elsewhere(exchange, action))
+        }
+        _ => refused,
+    }
 }
 
 fn unpin(pinned: &[Pinned<'_>]) {

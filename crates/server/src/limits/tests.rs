@@ -354,3 +354,82 @@ fn zones_outlive_a_reload() {
         assert_eq!(same, goes_on, "{name}");
     }
 }
+
+/// The statuses of some requests, one after the other.
+fn statuses(site: &Site, targets: &[&str]) -> Vec<u16> {
+    let targets = targets.iter();
+    targets.map(|target| site.get(target).status()).collect()
+}
+
+#[test]
+fn keys_of_several_variables_are_joined() {
+    let site = Site::with_http(
+        "limit_req_zone $arg_a $arg_b zone=both:1m rate=1r/m;
+         server { listen 127.0.0.1:80; limit_req zone=both; location / { empty_gif; } }",
+    );
+    let asked = ["/?a=1&b=2", "/?a=1&b=3", "/?a=1&b=2", "/?a=1", "/?a=1"];
+    assert_eq!(statuses(&site, &asked), [200, 200, 503, 200, 503]);
+    // All are empty: it is not counted.
+    assert_eq!(statuses(&site, &["/", "/", "/"]), [200, 200, 200]);
+}
+
+#[test]
+fn a_forbidden_request_is_redirected_and_limited_once() {
+    let site = Site::with_http(
+        "limit_req_zone $uri zone=one:1m rate=1r/m; limit_req_zone $server_name zone=all:1m rate=1r/m;
+         limit_req zone=all burst=5 nodelay;
+         server { listen 127.0.0.1:80;
+             location /uri { limit_req zone=one forbid_action=/sorry; empty_gif; }
+             location /name { limit_req zone=one forbid_action=@sorry; empty_gif; }
+             location /dry { limit_req zone=one forbid_action=@sorry; limit_req_dry_run on; empty_gif; }
+             location /sorry { limit_req zone=one; add_header X-Status $limit_req_status;
+                 return 200 $args; }
+             location @sorry { return 201 $uri; }
+             location /off { limit_req off; empty_gif; } }",
+    );
+    assert_eq!(statuses(&site, &["/uri?a", "/uri?b"]), [200, 200]);
+    let reply = site.get("/uri?c=d");
+    assert_eq!(reply.text(), "c=d");
+    assert_eq!(reply.header("X-Status"), Some("REJECTED"));
+    assert_eq!(statuses(&site, &["/name", "/name"]), [200, 201]);
+    assert_eq!(site.get("/name").text(), "/name");
+    assert_eq!(statuses(&site, &["/dry", "/dry"]), [200, 200]);
+    assert_eq!(statuses(&site, &["/off"; 9]), [200; 9]);
+    let log = site.error_log();
+    assert!(log.contains("limiting requests, forbid_action is @sorry, client: "));
+}
+
+#[test]
+fn listed_values_are_not_limited() {
+    let site = Site::with_http(
+        "limit_req_zone $uri zone=one:1m rate=1r/m; map $arg_who $friend { me 1; default 0; }
+         server { listen 127.0.0.1:80; limit_req zone=one;
+             limit_req_whitelist geo_var_name=friend geo_var_value=1;
+             location / { empty_gif; }
+             location /nobody { limit_req_whitelist geo_var_name=friend geo_var_value=x;
+                 empty_gif; } }",
+    );
+    assert_eq!(statuses(&site, &["/?who=me"; 3]), [200; 3]);
+    assert_eq!(
+        statuses(&site, &["/?who=you", "/?who=you", "/?who=me"]),
+        [200, 503, 200]
+    );
+    let nobody = ["/nobody?who=me", "/nobody?who=me"];
+    assert_eq!(statuses(&site, &nobody), [200, 503]);
+}
+
+#[test]
+fn rates_may_depend_on_the_request() {
+    let site = Site::with_http(
+        "limit_req_zone $uri zone=one:1m rate=$arg_rate;
+         server { listen 127.0.0.1:80; limit_req zone=one burst=2 nodelay;
+             location / { empty_gif; } }",
+    );
+    assert_eq!(statuses(&site, &["/a?rate=1r/m"; 4]), [200, 200, 200, 503]);
+    // Its buckets are the same, and leak at the rate of who asks.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(statuses(&site, &["/a?rate=1000r/s"]), [200]);
+    assert_eq!(statuses(&site, &["/a", "/a?rate=0r/s"]), [500, 500]);
+    let log = site.error_log();
+    assert!(log.contains("invalid rate \"0r/s\" for \"limit_req\", client: "));
+}

@@ -1,6 +1,7 @@
 //! The memory of a zone: shards with a lock each. Keys are found by hash and ordered by use,
 //! and take as much memory as in nginx.
 
+use crate::metrics::Fill;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -74,13 +75,27 @@ impl<S> Zone<S> {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        let lock = |shard: &Padded<S>| {
+    /// What it holds.
+    pub(crate) fn fill(&self) -> Fill {
+        let mut fill = Fill::default();
+        for shard in &self.shards {
             let shard = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.table.len()
-        };
-        self.shards.iter().map(lock).sum()
+            fill.keys += shard.table.len() as u64;
+            fill.used_bytes += shard.used_bytes as u64;
+            fill.size_bytes += shard.max_bytes as u64;
+        }
+        fill
+    }
+
+    /// Calls `show` with every key and its state. Each shard is locked meanwhile, one by one.
+    pub(crate) fn each(&self, mut show: impl FnMut(&[u8], &S)) {
+        for shard in &self.shards {
+            let shard = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for id in &shard.table {
+                let node = &shard.nodes[*id as usize];
+                show(&node.key, &node.state);
+            }
+        }
     }
 
     #[cfg(test)]

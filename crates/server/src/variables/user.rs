@@ -9,6 +9,7 @@ use crate::template;
 use sealane_conf::model::{Geo, Getter, Map, Template, UserVariable, Variable};
 use sealane_conf::values;
 use sealane_conf::variables::Builtin;
+use sealane_http::headers::KnownHeader;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -78,6 +79,13 @@ fn get(exchange: &Exchange, variable: &UserVariable, index: u16, out: &mut Vec<u
         Getter::Geo(geo) => {
             out.extend_from_slice(geo.value(address(exchange, geo)));
             !geo.volatile
+        }
+        Getter::UserAgent(agents) => {
+            let request = &exchange.request;
+            let header = request.head.get(KnownHeader::UserAgent);
+            let header = header.map(|header| header.of(&request.buffer));
+            out.extend_from_slice(agents.value(header));
+            true
         }
         Getter::Split(split) => {
             let source = template::evaluate(&split.source, exchange);

@@ -143,3 +143,51 @@ fn a_slice_is_accepted_and_changes_nothing_else() {
     .join()
     .unwrap();
 }
+
+#[test]
+fn passed_descriptors_have_their_numbers_and_stay_open() {
+    use std::io::Read;
+    use std::os::unix::process::CommandExt;
+    // In another process, whose descriptors nobody else has.
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let this = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new(this);
+    command
+        .args([
+            "--exact",
+            "process::tests::passes_descriptors_on",
+            "--nocapture",
+        ])
+        .env("SEALANE_PASS_ON", "1")
+        .process_group(0)
+        .stdout(writer);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    assert!(child.wait().unwrap().success());
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert!(text.contains("first second"), "{text}");
+}
+
+/// Becomes a shell that reads what was passed on; only as the test above says so.
+#[test]
+fn passes_descriptors_on() {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::process::CommandExt;
+    if std::env::var_os("SEALANE_PASS_ON").is_none() {
+        return;
+    }
+    let mut pipes = Vec::new();
+    for text in ["first ", "second"] {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+        pipes.push(reader);
+    }
+    // The other way round than they were made: each has the other's number, or a lower one.
+    pass_on(&[pipes[0].as_fd(), pipes[1].as_fd()], 3).unwrap();
+    let error = std::process::Command::new("/bin/sh")
+        .args(["-c", "cat <&3; cat <&4"])
+        .exec();
+    panic!("{error}");
+}
