@@ -22,6 +22,7 @@ use sealane_sys::process::{self, Fork, Pid};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -250,6 +251,13 @@ impl Program {
         // All of them are closed on exec already; inherited ones may not be. Best effort: old
         // kernels cannot.
         let _ = process::close_on_exec_from(FIRST_DESCRIPTOR);
+        for socket in &sockets {
+            // As systemd passes them. The master accepts nothing from them.
+            let socket = socket.try_clone_to_owned().map_err(at("dup"))?;
+            TcpListener::from(socket)
+                .set_nonblocking(false)
+                .map_err(at("ioctl"))?;
+        }
         let first = FIRST_DESCRIPTOR as i32; // three
         process::pass_on(&sockets, first).map_err(at("dup2"))?;
         if let Some(user) = &self.user {

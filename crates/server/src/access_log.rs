@@ -19,14 +19,14 @@ const KEPT_BYTES: usize = 64 * 1024;
 
 /// Which requests are logged with `ratio=`: spread evenly, all threads together.
 #[derive(Debug)]
-pub(crate) struct Sample {
+pub(crate) struct LogSample {
     millionths: u64,
     sum: AtomicU64,
 }
 
-impl Sample {
-    pub(crate) fn new(millionths: u32) -> Sample {
-        Sample {
+impl LogSample {
+    pub(crate) fn new(millionths: u32) -> LogSample {
+        LogSample {
             millionths: millionths.into(),
             sum: AtomicU64::new(0),
         }

@@ -1,6 +1,6 @@
 //! Builds a [`Snapshot`] from a configuration.
 
-use crate::access_log::Sample;
+use crate::access_log::LogSample;
 use crate::h2;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
@@ -256,7 +256,7 @@ impl Parts<'_> {
                 path: log.path.clone(),
                 format: log.format.clone(),
                 condition: log.condition.clone(),
-                sample: log.ratio.map(Sample::new),
+                sample: log.ratio.map(LogSample::new),
             })
             .collect();
         let zone = location.as_ref().and_then(|_| {

@@ -104,7 +104,7 @@ pub use handover::moving_format;
 pub use materials::Materials;
 pub use proxying::{CacheDirectories, HealthChecks, KnownVerdict};
 pub use snapshot::Snapshot;
-pub use sysguard::{CpuMeter, LoadWatch, SystemLoad};
+pub use sysguard::LoadWatch;
 pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers, secrets};
 pub use traces::{
     Attribute, AttributeValue, MAX_VALUE_BYTES, Span, SpanCounts, SpanLoss, SpanQueue, TraceTarget,

@@ -34,7 +34,7 @@ mod upstreams;
 mod zones;
 
 pub use self::families::Families;
-pub(crate) use self::fill::Fill;
+pub(crate) use self::fill::ZoneFill;
 pub use self::process::{
     ProcessCounts, RESOLVER_RESULTS, ResolverCounts, STORE_RESULTS, StoreCounts, unix_s,
 };

@@ -17,7 +17,7 @@ use sealane_conf::model::ReqStatus;
 use sealane_sys::time::monotonic_coarse_ms;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use zone::Tally;
+use zone::Counted;
 
 /// What a request keeps for its end.
 #[derive(Default)]
@@ -75,7 +75,7 @@ pub(crate) fn count(exchange: &Exchange) {
         }
     };
     let Some(conf) = &begun.conf else { return };
-    let tally = Tally::of(exchange);
+    let tally = Counted::of(exchange);
     for (at, zone) in conf.zones.iter().enumerate() {
         let late;
         let key = match begun.keys.get(at) {

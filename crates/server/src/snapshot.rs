@@ -5,7 +5,7 @@
 //! found by index: an exchange carries small numbers instead of reference counts that threads
 //! would contend for.
 
-use crate::access_log::Sample;
+use crate::access_log::LogSample;
 use crate::acme::{AcmeState, AcmeTask};
 use crate::client_status::StatusDesk;
 use crate::evaluated_certificates::EvaluatedCertificates;
@@ -191,7 +191,7 @@ pub struct AccessLogRuntime {
     /// `if=`.
     pub condition: Option<Template>,
     /// `ratio=`.
-    pub(crate) sample: Option<Sample>,
+    pub(crate) sample: Option<LogSample>,
 }
 
 /// A listening address at run time.

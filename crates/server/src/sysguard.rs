@@ -7,9 +7,10 @@
 mod figures;
 mod response_times;
 
-pub use figures::{CpuMeter, LoadWatch, SystemLoad};
+pub use figures::LoadWatch;
 pub(crate) use response_times::ResponseTimes;
 
+use self::figures::{CpuMeter, SystemLoad};
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::request_log;

@@ -132,8 +132,9 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes copies of descriptors at the numbers from `first` on, which a program that is executed next
-/// inherits. For a forked child that is about to execute it: whatever has these numbers is closed.
+/// Makes copies of descriptors at the numbers from `first` on, which a program that is executed
+/// next inherits. For a forked child that is about to execute it: whatever has these numbers is
+/// closed.
 ///
 /// # Errors
 ///

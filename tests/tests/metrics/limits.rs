@@ -4,7 +4,10 @@ use super::*;
 
 /// One request of each kind, in zones for them.
 pub(super) const MOVES: &[Move] = &[
-    ("sealane_zone_keys{use=\"limit_req\",zone=\"rate\"}", To(1.0)),
+    (
+        "sealane_zone_keys{use=\"limit_req\",zone=\"rate\"}",
+        To(1.0),
+    ),
     (
         "sealane_zone_used_bytes{use=\"limit_req\",zone=\"rate\"}",
         To(128.0),

@@ -32,11 +32,11 @@ fn configuration(site: &Site, log: &str, more: &str) -> String {
          events {{ }}
          http {{
            log_format uri '$uri';
-           log_format long '$uri {}';
+           log_format long '$uri' {};
            {}
            server {{ listen 127.0.0.1:%plain%; location / {{ return 204; }} }}
          }}",
-        "x".repeat(8000),
+        format!(" '{}'", "x".repeat(2000)).repeat(4),
         log.replace("PROGRAM", &program)
     )
 }

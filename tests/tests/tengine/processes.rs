@@ -71,7 +71,9 @@ fn a_process_inherits_sockets_and_little_else() {
     let words = asked(server.port("speaker"));
     let is_root = fs_uid(&words[0]) == 65534;
     let uid = if is_root { "65534" } else { words[4].as_str() };
-    let expected = ["speaker", "red", "None", uid, "5", "0", "/", "one", "two", "three"];
+    let expected = [
+        "speaker", "red", "None", uid, "5", "0", "/", "one", "two", "three",
+    ];
     assert_eq!(words[1..], expected);
     server.wait_for_log("process \"speaker\" says: ready");
     server.wait_for_log("start process \"speaker\", process ");
@@ -130,13 +132,17 @@ fn a_reload_starts_again_what_has_changed() {
     reload("absent", "");
     wait_for("its end", || (!runs(last)).then_some(()));
     wait_for("a closed socket", || {
-        TcpStream::connect(("127.0.0.1", port)).is_err().then_some(())
+        TcpStream::connect(("127.0.0.1", port))
+            .is_err()
+            .then_some(())
     });
 }
 
 /// The processes that share the socket.
 fn both(server: &Server<'_>) -> [u32; 2] {
-    let log = server.wait_for_log("process \"speaker\" 2 says: ready");
+    server.wait_for_log("process \"speaker\" 1 says: ready");
+    server.wait_for_log("process \"speaker\" 2 says: ready");
+    let log = server.error_log();
     let number_after = |text: &str| {
         let (_, rest) = log.rsplit_once(text).expect("it was started");
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
@@ -172,7 +178,9 @@ fn the_socket_goes_on_with_another_binary() {
     let port = site.port("speaker");
     let before = pid_of(port);
     daemon.upgrade();
-    wait_for("the end of the one before", || (!runs(before)).then_some(()));
+    wait_for("the end of the one before", || {
+        (!runs(before)).then_some(())
+    });
     let after = pid_of(port);
     assert_ne!(after, before);
 }
@@ -198,14 +206,21 @@ fn what_cannot_run_is_refused() {
             "process a { command /bin/true; listen 127.0.0.1:%plain%; }",
             "have the same address 127.0.0.1:",
         ),
-        ("process a { command /bin/true; count 65; }", "value must be between 1 and 64"),
+        (
+            "process a { command /bin/true; count 65; }",
+            "value must be between 1 and 64",
+        ),
     ] {
         let text = configuration(&site, "absent", "");
         let text = text.replace("events {", &format!("processes {{ {block} }} events {{"));
         reload::configure(&site, &text);
         let outcome = reload::ask(&site, &["-t"]);
         assert_ne!(outcome.status, 0, "{block}");
-        assert!(outcome.stderr.contains(message), "{block}: {}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains(message),
+            "{block}: {}",
+            outcome.stderr
+        );
     }
 }
 
@@ -219,6 +234,7 @@ fn a_process_may_have_a_user_of_its_own() {
     reload::configure(&site, &text);
     let outcome = reload::ask(&site, &["-t"]);
     assert_ne!(outcome.status, 0);
+    server.expect_alert("getpwnam(\"nobody-of-this-name\") failed");
     let message = "process \"speaker\": getpwnam(\"nobody-of-this-name\") failed";
     assert!(outcome.stderr.contains(message), "{}", outcome.stderr);
 }

@@ -27,7 +27,10 @@ fn wait_for_numbers(port: u16, value: &str, expected: [u64; 4]) -> Vec<u64> {
     wait_for("the numbers", || {
         let text = get(port, "/show").text();
         let line = text.lines().find_map(|line| line.strip_prefix(value))?;
-        let numbers = line.split(',').skip(1).map(|it| it.parse().expect("a number"));
+        let numbers = line
+            .split(',')
+            .skip(1)
+            .map(|it| it.parse().expect("a number"));
         let numbers: Vec<u64> = numbers.collect();
         (numbers[..4] == expected).then_some(numbers)
     })

@@ -325,10 +325,7 @@ impl Inherited<'_> {
             add_trailers: draft.add_trailers.clone().unwrap_or_default(),
             server_info: draft.server_info.unwrap_or(false),
             server_admin: draft.server_admin.clone(),
-            server_tokens: match &draft.server_tag {
-                Some(tag) => ServerTokens::Text(tag.clone()),
-                None => draft.server_tokens.clone().unwrap_or(ServerTokens::On),
-            },
+            server_tokens: server_tokens(draft),
             chunked_transfer_encoding: draft.chunked_transfer_encoding.unwrap_or(true),
             msie_padding: draft.msie_padding.unwrap_or(true),
             msie_refresh: draft.msie_refresh.unwrap_or(false),
@@ -466,6 +463,14 @@ fn has_auth_request(draft: &LocationDraft) -> bool {
 
 fn number(set: Option<u64>, default: u32) -> u32 {
     set.map_or(default, |number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// What names the server: `server_tag`, else `server_tokens`.
+fn server_tokens(draft: &LocationDraft) -> ServerTokens {
+    match &draft.server_tag {
+        Some(tag) => ServerTokens::Text(tag.clone()),
+        None => draft.server_tokens.clone().unwrap_or(ServerTokens::On),
+    }
 }
 
 fn autoindex(draft: &LocationDraft) -> Option<Autoindex> {

@@ -44,8 +44,9 @@ impl ErrorPage {
         Some(ErrorPage { status, text })
     }
 
-    /// Appends the page. `info`, as HTML, follows the heading. `server` is the name in its last line, `nginx/1.29.3` or, with
-    /// `server_tokens off`, `nginx`; without a name there is no such line. `msie_padding` asks for
+    /// Appends the page. `info`, as HTML, follows the heading. `server` is the name in its last
+    /// line, `nginx/1.29.3` or, with `server_tokens off`, `nginx`; without a name there is no such
+    /// line. `msie_padding` asks for
     /// [`MSIE_PADDING`], which is added to 4xx and 5xx pages only; the caller decides based on the
     /// client's `User-Agent`.
     pub fn write(&self, out: &mut Vec<u8>, info: &[u8], server: &[u8], msie_padding: bool) {

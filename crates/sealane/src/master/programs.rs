@@ -33,11 +33,11 @@ pub(super) struct Programs {
 
 struct Supervised {
     program: Program,
-    state: State,
+    state: RunState,
     restarts: Restarts,
 }
 
-enum State {
+enum RunState {
     Starting(Instant),
     Running { running: Running, since: Instant },
     Ended,
@@ -76,7 +76,7 @@ impl Programs {
                     ..before.swap_remove(at)
                 },
                 None => Supervised {
-                    state: State::Starting(now + program.delay),
+                    state: RunState::Starting(now + program.delay),
                     program,
                     restarts: Restarts::default(),
                 },
@@ -89,7 +89,7 @@ impl Programs {
 
     /// Tells a program to end. One that reads a log ends when there is no more of it.
     fn end(&mut self, gone: Supervised, journal: &Journal) {
-        let State::Running { running, .. } = gone.state else {
+        let RunState::Running { running, .. } = gone.state else {
             return;
         };
         let title = gone.program.title;
@@ -116,7 +116,7 @@ impl Programs {
     /// When something is to be done.
     pub(super) fn due(&self) -> Option<Instant> {
         let starts = self.wanted.iter().filter_map(|one| match one.state {
-            State::Starting(at) if !self.is_over && !self.is_ending(&one.program) => Some(at),
+            RunState::Starting(at) if !self.is_over && !self.is_ending(&one.program) => Some(at),
             _ => None,
         });
         let kills = self.ending.iter().filter_map(|one| one.kill_at);
@@ -132,7 +132,7 @@ impl Programs {
     /// Where programs write, with the process of each.
     pub(super) fn fds(&self) -> impl Iterator<Item = (Pid, BorrowedFd<'_>)> {
         let wanted = self.wanted.iter().filter_map(|one| match &one.state {
-            State::Running { running, .. } => Some(running),
+            RunState::Running { running, .. } => Some(running),
             _ => None,
         });
         let ending = self.ending.iter().map(|one| &one.running);
@@ -143,7 +143,7 @@ impl Programs {
     /// A program has written something, or closed its stderr.
     pub(super) fn read(&mut self, pid: Pid, journal: &Journal) {
         for one in &mut self.wanted {
-            if let State::Running { running, .. } = &mut one.state
+            if let RunState::Running { running, .. } = &mut one.state
                 && running.pid == pid
             {
                 running.read(&one.program.title, journal);
@@ -177,7 +177,7 @@ impl Programs {
         }
         for at in 0..self.wanted.len() {
             let one = &self.wanted[at];
-            let is_due = matches!(one.state, State::Starting(at) if now >= at);
+            let is_due = matches!(one.state, RunState::Starting(at) if now >= at);
             if !is_due || self.is_ending(&one.program) {
                 continue;
             }
@@ -187,7 +187,7 @@ impl Programs {
             one.state = match started {
                 Ok(running) => {
                     note!(journal, Notice, "start {title}, process {}", running.pid);
-                    State::Running {
+                    RunState::Running {
                         running,
                         since: now,
                     }
@@ -200,7 +200,7 @@ impl Programs {
                         "{title} cannot be started: {why}; tried again in {} ms",
                         wait.as_millis()
                     );
-                    State::Starting(now + wait)
+                    RunState::Starting(now + wait)
                 }
             };
         }
@@ -215,14 +215,13 @@ impl Programs {
             note!(journal, Notice, "{} (process {pid}) exited", one.title);
             return true;
         }
-        let Some(one) = self
-            .wanted
-            .iter_mut()
-            .find(|one| matches!(&one.state, State::Running { running, .. } if running.pid == pid))
-        else {
+        let Some(one) = self.wanted.iter_mut().find(
+            |one| matches!(&one.state, RunState::Running { running, .. } if running.pid == pid),
+        ) else {
             return false;
         };
-        let State::Running { mut running, since } = std::mem::replace(&mut one.state, State::Ended)
+        let RunState::Running { mut running, since } =
+            std::mem::replace(&mut one.state, RunState::Ended)
         else {
             return false;
         };
@@ -234,7 +233,7 @@ impl Programs {
             Respawn::After(wait) => Some(wait),
         };
         if let Some(wait) = wait {
-            one.state = State::Starting(Instant::now() + wait);
+            one.state = RunState::Starting(Instant::now() + wait);
         }
         report(&one.program.title, pid, status, wait, journal);
         true
@@ -246,7 +245,8 @@ impl Programs {
         let mut ending = self.ending.iter();
         let mut wanted = self.wanted.iter();
         let is_leader = |one: &Supervised| {
-            let is_it = matches!(&one.state, State::Running { running, .. } if running.pid == pid);
+            let is_it =
+                matches!(&one.state, RunState::Running { running, .. } if running.pid == pid);
             // At the end of a log, what reads it may have begun something else.
             is_it && (one.program.log.is_none() || !self.is_over)
         };
@@ -278,9 +278,13 @@ impl Programs {
     /// Tells programs that do not end by themselves; nobody waits for them any more.
     fn give_up(&self, journal: &Journal) {
         for one in &self.wanted {
-            if let State::Running { running, .. } = &one.state {
+            if let RunState::Running { running, .. } = &one.state {
                 let (title, pid) = (&one.program.title, running.pid);
-                note!(journal, Warn, "{title} (process {pid}) does not read its log, ending it");
+                note!(
+                    journal,
+                    Warn,
+                    "{title} (process {pid}) does not read its log, ending it"
+                );
                 let _ = signal::send_to_group(pid, Signal::Term);
             }
         }
@@ -291,7 +295,7 @@ impl Programs {
 
     /// Whether anything runs.
     fn runs(&self) -> bool {
-        let is_running = |one: &Supervised| matches!(one.state, State::Running { .. });
+        let is_running = |one: &Supervised| matches!(one.state, RunState::Running { .. });
         !self.ending.is_empty() || self.wanted.iter().any(is_running)
     }
 }

@@ -72,7 +72,7 @@ fn a_client_cannot_forge_a_line() {
 #[test]
 fn a_sample_is_as_large_as_its_ratio() {
     for (millionths, expected) in [(1_000_000, 1000), (250_000, 250), (10_000, 10), (1, 0)] {
-        let sample = super::Sample::new(millionths);
+        let sample = super::LogSample::new(millionths);
         let taken = (0..1000).filter(|_| sample.takes()).count();
         assert_eq!(taken, expected, "{millionths}");
     }

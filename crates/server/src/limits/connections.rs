@@ -3,7 +3,7 @@
 use super::zone::{KeyPosition, NodeId, Zone};
 use super::{LimitStatus, ZoneState, ZoneVerdict};
 use crate::exchange::Exchange;
-use crate::metrics::Fill;
+use crate::metrics::ZoneFill;
 use crate::request_log::{Text, log, log_request};
 use crate::template;
 use sealane_conf::model::LimitConnections;
@@ -43,7 +43,7 @@ impl ConnectionZone {
     }
 
     /// What it holds.
-    pub(crate) fn fill(&self) -> Fill {
+    pub(crate) fn fill(&self) -> ZoneFill {
         self.0.fill()
     }
 

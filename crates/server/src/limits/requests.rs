@@ -5,7 +5,7 @@ use super::zone::{KeyPosition, Locked, NodeId, Zone};
 use super::{LimitStatus, LimitZoneRuntime, ZoneState, ZoneVerdict};
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
-use crate::metrics::Fill;
+use crate::metrics::ZoneFill;
 use crate::request_log::{Text, log, log_request};
 use crate::template;
 use sealane_conf::model::{LimitKind, LimitRequests, LogLevel, RequestLimit, RequestRate};
@@ -125,7 +125,7 @@ impl RequestZone {
     }
 
     /// What it holds.
-    pub(crate) fn fill(&self) -> Fill {
+    pub(crate) fn fill(&self) -> ZoneFill {
         self.0.fill()
     }
 

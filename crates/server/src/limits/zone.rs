@@ -1,7 +1,7 @@
 //! The memory of a zone: shards with a lock each. Keys are found by hash and ordered by use,
 //! and take as much memory as in nginx.
 
-use crate::metrics::Fill;
+use crate::metrics::ZoneFill;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -76,8 +76,8 @@ impl<S> Zone<S> {
     }
 
     /// What it holds.
-    pub(crate) fn fill(&self) -> Fill {
-        let mut fill = Fill::default();
+    pub(crate) fn fill(&self) -> ZoneFill {
+        let mut fill = ZoneFill::default();
         for shard in &self.shards {
             let shard = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
             fill.keys += shard.table.len() as u64;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// What a zone holds, and how much it may hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Fill {
+pub(crate) struct ZoneFill {
     pub(crate) keys: u64,
     pub(crate) used_bytes: u64,
     pub(crate) size_bytes: u64,
@@ -24,7 +24,7 @@ pub(super) fn collect<'a>(families: &mut Families<'a>, snapshot: &'a Snapshot) {
             "zone_keys",
             "Keys that a zone remembers",
             None,
-            (|fill| fill.keys) as fn(&Fill) -> u64,
+            (|fill| fill.keys) as fn(&ZoneFill) -> u64,
         ),
         (
             "zone_used",
@@ -51,7 +51,7 @@ pub(super) fn collect<'a>(families: &mut Families<'a>, snapshot: &'a Snapshot) {
 }
 
 /// All of them, with what each is for.
-fn zones(snapshot: &Snapshot) -> Vec<(&'static str, Arc<str>, Fill)> {
+fn zones(snapshot: &Snapshot) -> Vec<(&'static str, Arc<str>, ZoneFill)> {
     let mut zones = Vec::new();
     for zone in &snapshot.limit_zones {
         let (use_, fill) = match &zone.state {
@@ -64,7 +64,7 @@ fn zones(snapshot: &Snapshot) -> Vec<(&'static str, Arc<str>, Fill)> {
         zones.push(("req_status", Arc::clone(&zone.conf.name), zone.fill()));
     }
     for (name, bytes, cache) in snapshot.sessions.caches() {
-        let fill = Fill {
+        let fill = ZoneFill {
             keys: cache.len() as u64,
             used_bytes: cache.bytes() as u64,
             size_bytes: bytes as u64,
@@ -72,12 +72,12 @@ fn zones(snapshot: &Snapshot) -> Vec<(&'static str, Arc<str>, Fill)> {
         zones.push(("tls_sessions", name.into(), fill));
     }
     for zone in &snapshot.cache_zones {
-        let fill = Fill {
+        let fill = ZoneFill {
             keys: zone.index.keys() as u64,
             used_bytes: zone.index.keys() as u64 * CACHE_KEY_BYTES,
             size_bytes: zone.index.max_keys() as u64 * CACHE_KEY_BYTES,
         };
-        zones.push(("cache_keys", zone.name().as_ref().into(), fill));
+        zones.push(("cache_keys", zone.name().into(), fill));
     }
     zones
 }

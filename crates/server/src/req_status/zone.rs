@@ -2,7 +2,7 @@
 
 use crate::exchange::Exchange;
 use crate::limits::zone::Zone;
-use crate::metrics::Fill;
+use crate::metrics::ZoneFill;
 use crate::snapshot::Snapshot;
 use crate::template;
 use sealane_conf::model::{REQ_STATUS_FIELDS, ReqStatusZone};
@@ -53,7 +53,7 @@ impl ReqStatusZoneRuntime {
     }
 
     /// Adds a request. Returns false if there is no room for its value.
-    pub(super) fn count(&self, key: &[u8], tally: &Tally, extra: &[u64], now_ms: u64) -> bool {
+    pub(super) fn count(&self, key: &[u8], tally: &Counted, extra: &[u64], now_ms: u64) -> bool {
         let position = self.entries.position_of(key);
         let mut shard = self.entries.lock(position);
         let rate = i64::try_from(self.conf.recycle_rate).unwrap_or(i64::MAX);
@@ -97,7 +97,7 @@ impl ReqStatusZoneRuntime {
     }
 
     /// What it holds.
-    pub(crate) fn fill(&self) -> Fill {
+    pub(crate) fn fill(&self) -> ZoneFill {
         self.entries.fill()
     }
 
@@ -129,7 +129,7 @@ impl Entry {
 
 /// What a request adds to its entries.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Tally(SmallVec<[(usize, u64); 16]>);
+pub(super) struct Counted(SmallVec<[(usize, u64); 16]>);
 
 /// Where a field is; the name must be one.
 const fn field(name: &str) -> usize {
@@ -155,10 +155,10 @@ const fn same(a: &str, b: &str) -> bool {
     true
 }
 
-impl Tally {
-    pub(super) fn of(exchange: &Exchange) -> Tally {
+impl Counted {
+    pub(super) fn of(exchange: &Exchange) -> Counted {
         let transfer = &exchange.transfer;
-        let mut tally = Tally(SmallVec::new());
+        let mut tally = Counted(SmallVec::new());
         tally.push(const { field("bytes_in") }, transfer.request_bytes);
         tally.push(const { field("bytes_out") }, transfer.sent_bytes);
         let is_first = exchange.connection.requests() == 1;
@@ -268,7 +268,7 @@ mod tests {
         );
         let http = config.http.expect("there is one");
         let zone = ReqStatusZoneRuntime::build(&http.req_status_zones[0], None);
-        let tally = Tally(SmallVec::from_slice(&[(field("req_total"), 1)]));
+        let tally = Counted(SmallVec::from_slice(&[(field("req_total"), 1)]));
         let count = |key: &str, now_ms| zone.count(key.as_bytes(), &tally, &[], now_ms);
         for _ in 0..20 {
             assert!(count("often", 0));
