@@ -19,6 +19,7 @@ use sealane_log::{LogProgram, LogSet, OsError};
 use sealane_sys::file::{self, Standard};
 use sealane_sys::guard::Guard;
 use sealane_sys::process::{self, Fork, Pid};
+use sealane_sys::signal;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
@@ -235,6 +236,8 @@ impl Program {
         };
         // It can be ended with all that it starts.
         process::new_session().map_err(at("setsid"))?;
+        // The master has blocked those that it reads from its queue.
+        signal::unblock_all().map_err(at("sigprocmask"))?;
         if let Some(nice) = self.priority {
             process::set_priority(nice).map_err(at("setpriority"))?;
         }

@@ -116,6 +116,22 @@ pub fn block(signals: &[Signal]) -> io::Result<()> {
     }
 }
 
+/// Lets all signals arrive in the calling thread. For a forked child that is about to execute a
+/// program, which would inherit what is blocked.
+///
+/// # Errors
+/// None that the kernel documents for these arguments.
+pub fn unblock_all() -> io::Result<()> {
+    let set = signal_set(&[]);
+    // SAFETY: `set` is initialised and outlives the call.
+    let code =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
+    match code {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
 impl SignalQueue {
     /// Blocks `signals` in the calling thread and opens a queue for them (signalfd(2)). Signals
     /// that are already pending are in the queue.

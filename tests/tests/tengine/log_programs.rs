@@ -28,7 +28,7 @@ fn configuration(site: &Site, log: &str, more: &str) -> String {
     let (script, out) = (site.path("reader.sh"), site.path("out"));
     let program = format!("pipe:/bin/sh {} {}", script.display(), out.display());
     format!(
-        "worker_processes 2; error_log logs/error.log info; pid logs/pid; {more}
+        "worker_processes 1; error_log logs/error.log info; pid logs/pid; {more}
          events {{ }}
          http {{
            log_format uri '$uri';

@@ -33,3 +33,24 @@ fn processes_exist_or_not() {
         Some(libc::ESRCH)
     );
 }
+
+#[test]
+fn what_was_blocked_arrives_again() {
+    // In a thread of its own, which ends with its mask.
+    std::thread::spawn(|| {
+        let is_blocked = || {
+            let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+            // SAFETY: no mask is set; the present one is written, and then read.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr());
+                libc::sigismember(set.as_ptr(), Signal::Winch.number()) == 1
+            }
+        };
+        block(&[Signal::Winch]).unwrap();
+        assert!(is_blocked());
+        unblock_all().unwrap();
+        assert!(!is_blocked());
+    })
+    .join()
+    .unwrap();
+}
