@@ -44,8 +44,8 @@ use crate::model::{
     HealthCheck, IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List,
     ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork,
     PostAction, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens,
-    SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types,
-    UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
+    SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template, TlsProtocols, TryFiles,
+    Types, UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -48,7 +48,7 @@ fn lines_are_those_of_tengine() {
     assert_eq!(lines[0][14..20], ["3", "0", "1", "0", "0", "2"]);
     assert_eq!(lines[1][22..29], ["0", "0", "1", "0", "0", "1", "0"]);
     assert_eq!(lines[0][30], "45");
-    assert_eq!(lines[2][..2], ["a", "80"]);
+    assert_eq!(lines[2][0], "a");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn values_are_cut_off_and_cannot_forge_lines() {
     for target in ["/abcdefg", "/abcdexyz", "/a%0ab,1", "/%ff"] {
         ask(&site, target);
     }
-    assert_eq!(shown(&site, "/show"), "/\\xFF,1\n/a\\x0Ab,1,1\n/abcde,2\n");
+    assert_eq!(shown(&site, "/show"), "/a\\x0Ab,1,1\n/abcde,2\n/\\xFF,1\n");
 }
 
 #[test]

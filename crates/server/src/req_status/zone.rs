@@ -13,6 +13,9 @@ use std::sync::Arc;
 const NODE_BYTES: usize = 488;
 /// A request, for the rate at which a value is met.
 const ONE: i64 = 1000;
+/// What many requests amount to: a value that was met often, and is not any more, gives way when as
+/// much has leaked (a minute at the default rate). It would keep all others out until then.
+const MAX_EXCESS: i64 = 10 * ONE;
 
 /// A zone at run time.
 pub(crate) struct ReqStatusZoneRuntime {
@@ -75,7 +78,7 @@ impl ReqStatusZoneRuntime {
             }
         };
         let entry = shard.state(id);
-        entry.excess = entry.excess_at(rate, now_ms).saturating_add(ONE);
+        entry.excess = (entry.excess_at(rate, now_ms) + ONE).min(MAX_EXCESS);
         entry.last_ms = entry.last_ms.max(now_ms);
         tally.add_to(&mut entry.sums);
         if entry.extra.len() < extra.len() {
@@ -122,8 +125,8 @@ impl Entry {
 
     fn excess_at(&self, rate: i64, now_ms: u64) -> i64 {
         let passed_ms = i64::try_from(now_ms.saturating_sub(self.last_ms)).unwrap_or(i64::MAX);
-        self.excess
-            .saturating_sub(passed_ms.saturating_mul(rate) / 1000)
+        let leaked = passed_ms.saturating_mul(rate) / 1000;
+        self.excess.saturating_sub(leaked).max(-ONE)
     }
 }
 
@@ -277,6 +280,7 @@ mod tests {
         let accepted = (0..1000).filter(|number| count(&format!("a{number}"), 1));
         assert!((20..60).contains(&accepted.count()));
         // Ten in a minute is one in six seconds: after seven, one that was met once gives way.
+        assert!(count("often", 5000));
         assert!(!count("b", 5000));
         assert!(count("b", 7001));
         let accepted = (0..1000).filter(|number| count(&format!("c{number}"), 20_000));
@@ -284,6 +288,10 @@ mod tests {
         let all = zone.copied();
         let often = all.iter().find(|(key, _)| **key == b"often"[..]);
         let (_, entry) = often.expect("it was met often");
-        assert_eq!(entry.sums[field("req_total")], 20);
+        assert_eq!(entry.sums[field("req_total")], 21);
+        // A minute later it is one of many.
+        let accepted = (0..1000).filter(|number| count(&format!("d{number}"), 90_000));
+        assert!((20..60).contains(&accepted.count()));
+        assert!(!zone.copied().iter().any(|(key, _)| **key == b"often"[..]));
     }
 }
