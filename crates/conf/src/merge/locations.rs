@@ -313,10 +313,7 @@ impl Inherited<'_> {
             error_pages: draft.error_pages.clone().unwrap_or_default(),
             recursive_error_pages: draft.recursive_error_pages.unwrap_or(false),
             types: draft.types.clone().unwrap_or_else(default_types),
-            default_type: draft
-                .default_type
-                .clone()
-                .unwrap_or_else(|| "text/plain".into()),
+            default_type: default_type(draft),
             etag: draft.etag.unwrap_or(true),
             if_modified_since: draft.if_modified_since.unwrap_or(IfModifiedSince::Exact),
             max_ranges: draft.max_ranges.map(saturated),
@@ -463,6 +460,11 @@ fn has_auth_request(draft: &LocationDraft) -> bool {
 
 fn number(set: Option<u64>, default: u32) -> u32 {
     set.map_or(default, |number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+fn default_type(draft: &LocationDraft) -> Box<str> {
+    let written = draft.default_type.clone();
+    written.unwrap_or_else(|| "text/plain".into())
 }
 
 /// What names the server: `server_tag`, else `server_tokens`.
