@@ -2,8 +2,8 @@
 
 use super::{
     AcmeCertificate, AcmeDns, CachePath, Charsets, HandshakeLimits, Http2, LimitZone, List,
-    LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch, Script, Template,
-    Tls, TraceExporter, Upstream, UserVariable, VerifyClient, locations_of,
+    LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch, Script,
+    Template, Tls, TraceExporter, Upstream, UserVariable, VerifyClient, locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;

@@ -126,62 +126,6 @@ pub(super) const CASES: &[Case] = &[
         r#"[emerg] unknown "nothing" variable"#,
     ),
     Case(Server, "auth_basic \"\"; auth_basic_user_file $host;", "OK"),
-    // Tengine's ngx_http_sysguard_module, ngx_http_reqstat_module and limit_req
-    Case(
-        Http,
-        r#"sysguard_load load=1.5x;"#,
-        r#"[emerg] invalid parameter "load=1.5x" in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"sysguard_cpu period=3s;"#,
-        r#"[emerg] "sysguard_cpu" must have "usage" parameter in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"sysguard_mem swapratio=20;"#,
-        r#"[emerg] invalid parameter "swapratio=20" in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"sysguard_rt rt=1 action=busy;"#,
-        r#"[emerg] invalid parameter "action=busy" in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"sysguard_mem free=1m; sysguard_mem swapratio=1% free=2m;"#,
-        r#"[emerg] "sysguard_mem" directive is duplicate in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"limit_req zone=a forbid_action=x;"#,
-        r#"[emerg] invalid forbid_action "x" in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"limit_req off; limit_req zone=a;"#,
-        r#"[emerg] "limit_req" directive is duplicate in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"req_status_zone a text 1m;"#,
-        r#"[emerg] the value "text" is a constant in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"req_status_zone a $uri 1m; req_status_zone a $uri 1m;"#,
-        r#"[emerg] req_status_zone "a" is already bound to value "$uri" in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"req_status_zone_key_length a 10;"#,
-        r#"[emerg] zone "a" should be defined first in FILE:3"#,
-    ),
-    Case(
-        Http,
-        r#"req_status a; limit_req_zone $uri zone=a:1m rate=1r/s;"#,
-        r#"[emerg] the shared memory zone "a" is already declared for a different use in FILE:3"#,
-    ),
     // ngx_http_limit_req_module and ngx_http_limit_conn_module
     Case(
         Http,
