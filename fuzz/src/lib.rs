@@ -90,6 +90,12 @@ pub const TARGETS: [Target; 27] = [
         cost: 1,
     },
     Target {
+        name: "dubbo",
+        run: sealane_http::fuzz::fuzz_dubbo,
+        max_bytes: 1024,
+        cost: 1,
+    },
+    Target {
         name: "proxy_protocol",
         run: sealane_http::fuzz::fuzz_proxy_protocol,
         max_bytes: 512,

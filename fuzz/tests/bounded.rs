@@ -161,6 +161,11 @@ fn fastcgi_records() {
 }
 
 #[test]
+fn dubbo_frames() {
+    run("dubbo");
+}
+
+#[test]
 fn proxy_headers() {
     run("proxy_protocol");
 }

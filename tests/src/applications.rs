@@ -1,5 +1,5 @@
-//! Programs behind the server under test: PHP-FPM, uwsgi, gunicorn, a small SCGI server
-//! and a WebSocket server.
+//! Programs behind the server under test: PHP-FPM, uwsgi, gunicorn, a small SCGI server,
+//! a Dubbo provider and a WebSocket server.
 
 use crate::{Site, command, repository, wait_for};
 use std::net::TcpStream;
@@ -76,6 +76,42 @@ impl Application {
         let address = listen.strip_prefix("127.0.0.1:").unwrap_or(&listen);
         let words = ["-B", &script, address];
         Application::start(site, Path::new("python3"), &words, &listen)
+    }
+
+    /// The Dubbo provider of `tests/applications/dubbo.py`, on a port.
+    #[track_caller]
+    pub fn dubbo(site: &Site, listen: &str) -> Application {
+        let listen = site.fill_in(listen);
+        let script = repository().join("tests/applications/dubbo.py");
+        let script = script.display().to_string();
+        let port = listen.rsplit(':').next().unwrap_or_default();
+        let words = ["-B", &script, port];
+        Application::start(site, Path::new("python3"), &words, &listen)
+    }
+
+    /// Apache Dubbo's own provider, on a port of the IPv6 loopback address: it refuses that of
+    /// IPv4. `None` if `scripts/peers/build-dubbo.sh` was not run.
+    #[track_caller]
+    pub fn java_dubbo(site: &Site, listen: &str) -> Option<Application> {
+        let cache = std::env::var_os("SEALANE_CACHE").map(PathBuf::from);
+        let cache = cache.unwrap_or_else(|| repository().join(".cache"));
+        let provider = cache.join("peers/dubbo-provider");
+        if !provider.join("classes").is_dir() {
+            return None;
+        }
+        let listen = site.fill_in(listen);
+        let path = format!("{0}/classes:{0}/lib/*", provider.display());
+        let port = listen.rsplit(':').next().unwrap_or_default();
+        let words = [
+            "-cp",
+            &path,
+            "-DDUBBO_IP_TO_BIND=::1",
+            // Hessian reads the fields of exceptions.
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
+            "example.Provider",
+            port,
+        ];
+        Some(Application::start(site, Path::new("java"), &words, &listen))
     }
 
     /// gunicorn with the application of `tests/applications/streaming.py`, on a port.

@@ -163,6 +163,8 @@ pub(crate) struct UpstreamBlock {
     pub(crate) method: Option<BalanceMethod>,
     /// Connections, and whether `local`.
     pub(crate) keepalive: Option<(u32, bool)>,
+    /// Connections that requests share.
+    pub(crate) multi: Option<u32>,
     pub(crate) keepalive_requests: Option<u64>,
     pub(crate) keepalive_time: Option<Duration>,
     pub(crate) keepalive_timeout: Option<Duration>,

@@ -16,6 +16,7 @@ use crate::uri::{self, EscapeKind, TargetForm};
 use crate::{Method, date};
 
 mod cache;
+mod dubbo;
 mod h2;
 mod h2_frames;
 mod hpack;
@@ -26,6 +27,7 @@ mod refused;
 mod stream;
 
 pub use cache::fuzz_cache_control;
+pub use dubbo::fuzz_dubbo;
 pub use h2::{fuzz_h2_client, fuzz_h2_server};
 pub use h2_frames::fuzz_h2_frames;
 pub use hpack::fuzz_hpack;

@@ -11,6 +11,7 @@
 //! | [`h2`] | HTTP/2, both ends: frames, streams, flow control, priorities, header compression |
 //! | [`cgi`] | responses of gateway programs, their parameters, headers as meta-variables |
 //! | [`fastcgi`] | FastCGI records |
+//! | [`dubbo`] | Dubbo 2, the side of the consumer, with Hessian 2 |
 //! | [`scgi`], [`uwsgi`] | requests in these protocols |
 //! | [`proxy_protocol`] | PROXY protocol headers, both versions |
 //! | [`rewrite`] | what a proxy changes in redirects, cookies and forwarding headers |
@@ -34,6 +35,7 @@ pub mod cache_control;
 pub mod cgi;
 pub mod conditional;
 pub mod date;
+pub mod dubbo;
 pub mod escape;
 pub mod fastcgi;
 pub mod fuzz;

@@ -138,8 +138,8 @@ fn add_location(wanted: &mut BTreeMap<PathBuf, &'static str>, conf: &LocationCon
     }
     wanted.insert(conf.client_body_temp_path.path.clone(), CLIENT_BODY);
     let settings = pass.upstream();
-    // gRPC has no such directive: its responses are never buffered.
-    if settings.family != Family::Grpc {
+    // gRPC and Dubbo have no such directive: their responses are never buffered.
+    if !matches!(settings.family, Family::Grpc | Family::Dubbo) {
         wanted.insert(settings.temp_path.path.clone(), settings.family.name());
     }
 }

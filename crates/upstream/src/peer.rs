@@ -324,6 +324,11 @@ impl Peer {
         self.traffic.idle.load(Ordering::Relaxed)
     }
 
+    /// Whether it is this peer, whichever set of the group it was found in.
+    pub fn is_same(&self, other: &Peer) -> bool {
+        self.id == other.id
+    }
+
     /// Whether its name no longer resolves to it: it is not picked, and connections to it are not
     /// kept.
     pub fn is_gone(&self) -> bool {

@@ -192,7 +192,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "consistent_hash",
             "check_*",
             "dynamic_resolve",
-            "dubbo_*",
+            "dubbo_upstream_error_info",
             "session_sticky*",
             "ingress_gateway*",
         ],

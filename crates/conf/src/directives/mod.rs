@@ -18,6 +18,7 @@ mod compression;
 mod concat;
 mod core;
 mod dav;
+mod dubbo;
 mod elsewhere;
 mod events;
 mod fastcgi;
@@ -326,6 +327,7 @@ pub const MODULES: &[&Module] = &[
     &memcached::MODULE,
     &tunnel::MODULE,
     &tunnel::CONNECT,
+    &dubbo::MODULE,
     &upstream::MODULE,
     &health::MODULE,
     &subrequests::MODULE,

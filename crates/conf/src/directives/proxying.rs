@@ -1,5 +1,5 @@
 //! Passing requests to other servers: the rows that mean the same in several families (`proxy_*`,
-//! `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*`, `memcached_*`), written once.
+//! `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*`, `memcached_*`, `dubbo_*`), written once.
 //!
 //! The name of a setter's row tells it whose settings to change.
 
@@ -47,6 +47,17 @@ pub(super) const fn join<const COUNT: usize>(parts: &[&[Row]]) -> [Row; COUNT] {
     }
     assert!(next == COUNT, "the number of rows is their sum");
     rows
+}
+
+/// The same rows, of a family that nginx does not have.
+pub(super) const fn own<const COUNT: usize>(rows: &[Row]) -> [Row; COUNT] {
+    let mut owned = [rows[0]; COUNT];
+    let mut next = 0;
+    while next < COUNT {
+        owned[next] = rows[next].own();
+        next += 1;
+    }
+    owned
 }
 
 /// Rows of a module, from several lists of them.
@@ -375,6 +386,11 @@ pub(super) fn next_upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault
     Ok(())
 }
 
+/// Whether the servers of a family answer with 502 and 504 themselves.
+fn has_gateway_statuses(family: Family) -> bool {
+    matches!(family, Family::Proxy | Family::Grpc | Family::Dubbo)
+}
+
 /// The words of `*_next_upstream` and `*_cache_use_stale`, added to those of the same level.
 pub(super) fn causes(
     b: &mut Build<'_>,
@@ -396,13 +412,13 @@ pub(super) fn causes(
             b"invalid_header" => N::InvalidHeader,
             b"non_idempotent" => N::NonIdempotent,
             b"http_500" => N::Http500,
-            b"http_502" if matches!(family, Family::Proxy | Family::Grpc) => N::Http502,
+            b"http_502" if has_gateway_statuses(family) => N::Http502,
             b"http_503" => N::Http503,
-            b"http_504" if matches!(family, Family::Proxy | Family::Grpc) => N::Http504,
+            b"http_504" if has_gateway_statuses(family) => N::Http504,
             b"http_403" => N::Http403,
             b"http_404" => N::Http404,
             b"http_429" => N::Http429,
-            b"updating" if family != Family::Grpc => N::Updating,
+            b"updating" if !matches!(family, Family::Grpc | Family::Dubbo) => N::Updating,
             _ => return Err(c.invalid(index)),
         };
         if !set.insert(cause) {
@@ -568,15 +584,29 @@ pub(super) fn pass_to(
     let target = if variables {
         TargetDraft::Evaluated(template::compile(&mut b.names, written, 1, &c.origin)?)
     } else {
-        TargetDraft::Fixed(fixed_target(b, c, schemes, needs_scheme, prefix)?)
+        TargetDraft::Fixed(fixed_target(b, c, 1, schemes, needs_scheme, prefix)?)
     };
+    set_pass(b, family, target, redirects && location.ends_with(b"/"));
+    Ok(())
+}
+
+/// `dubbo_pass`, whose group is another argument and has no variables.
+pub(super) fn pass_to_group(b: &mut Build<'_>, c: &Call<'_>, index: usize) -> Result<(), Fault> {
+    let family = family(c);
+    c.once(&upstream(b, c).target)?;
+    let (location, prefix) = location_prefix(b);
+    let target = TargetDraft::Fixed(fixed_target(b, c, index, &[], false, prefix)?);
+    set_pass(b, family, target, location.ends_with(b"/"));
+    Ok(())
+}
+
+fn set_pass(b: &mut Build<'_>, family: Family, target: TargetDraft, auto_redirect: bool) {
     let draft = b.location();
     draft.content_handler = None;
     let passing = &mut draft.passing;
     passing.answers = Some(family);
-    passing.auto_redirect |= redirects && location.ends_with(b"/");
+    passing.auto_redirect |= auto_redirect;
     passing.of_mut(family).target = Some(target);
-    Ok(())
 }
 
 /// The name of the open location, and its prefix if it has one.
@@ -592,11 +622,12 @@ fn location_prefix(b: &Build<'_>) -> (Box<[u8]>, Option<Box<[u8]>>) {
 fn fixed_target(
     b: &mut Build<'_>,
     c: &Call<'_>,
+    index: usize,
     schemes: &[Scheme],
     needs_scheme: bool,
     prefix: Option<Box<[u8]>>,
 ) -> Result<FixedTarget, Fault> {
-    let written = c.arg(1);
+    let written = c.arg(index);
     let scheme = schemes.iter().find(|scheme| {
         let begin = written.get(..scheme.prefix.len());
         begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme.prefix.as_bytes()))
@@ -606,7 +637,7 @@ fn fixed_target(
             .iter()
             .map(|scheme| format!("\"{}\"", scheme.prefix))
             .collect();
-        return Err(Fault::at(1, "invalid URL prefix")
+        return Err(Fault::at(index, "invalid URL prefix")
             .help(format!("it must begin with {}", names.join(" or "))));
     }
     let (skip, tls, port) = scheme.map_or((0, false, 0), |scheme| {
@@ -620,7 +651,7 @@ fn fixed_target(
     let place = &written[skip..];
     let url = UpstreamUrl::parse(place, port, uri_part).map_err(|reason| {
         let place = crate::call::shown(place);
-        Fault::at(1, format!("{reason} in upstream \"{place}\""))
+        Fault::at(index, format!("{reason} in upstream \"{place}\""))
     })?;
     let group = b.http.groups.refer(&url, &c.origin)?;
     if prefix.is_none() && !url.uri.is_empty() {

@@ -166,6 +166,17 @@ const ROWS: &[Row] = &[
         |b, c| c.time(&mut b.upstream().keepalive_timeout),
     ),
     Row::new(
+        "multi",
+        UPSTREAM,
+        ONE,
+        "1",
+        "Number of connections that each worker thread opens to a server of the group for \
+         `dubbo_pass`. Any number of requests share a connection; they are spread evenly. One \
+         without requests is closed after `keepalive_timeout`. Other protocols use `keepalive`.",
+        multi,
+    )
+    .own(),
+    Row::new(
         "zone",
         UPSTREAM,
         Arity::Between(1, 2),
@@ -201,6 +212,9 @@ const ROWS: &[Row] = &[
     Row::unsupported("session_sticky", UPSTREAM, Arity::AtLeast(0), STICKY).own(),
 ];
 
+/// The most connections of `multi`.
+const MAX_MULTI: u32 = 1024;
+
 fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let name = c.text(1)?;
     let group = b.http.groups.define(name, &c.origin)?;
@@ -215,6 +229,7 @@ fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         keepalive_requests: None,
         keepalive_time: None,
         keepalive_timeout: None,
+        multi: None,
         zone: None,
         sticky: None,
         check: CheckDraft::default(),
@@ -503,6 +518,25 @@ fn keepalive(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let connections = u32::try_from(connections).unwrap_or(u32::MAX);
     b.upstream().keepalive = Some((connections, local));
     Ok(())
+}
+
+fn multi(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.upstream().multi)?;
+    let connections = values::number(c.arg(1)).and_then(|number| u32::try_from(number).ok());
+    match connections {
+        None | Some(0) => Err(Fault::at(
+            1,
+            format!("invalid value \"{}\" in \"multi\" directive", c.shown(1)),
+        )),
+        Some(connections) if connections > MAX_MULTI => Err(Fault::at(
+            1,
+            format!("\"multi\" must be {MAX_MULTI} or less"),
+        )),
+        connections => {
+            b.upstream().multi = connections;
+            Ok(())
+        }
+    }
 }
 
 fn zone(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

@@ -1,10 +1,10 @@
-//! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*` and `grpc_*` as written on a level.
+//! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*` and `dubbo_*` as written on a level.
 
 use super::{CacheDraft, ProxyConnectDraft, TunnelRulesDraft};
 use crate::model::{
-    Bind, CertificateCache, CookieFlagsRule, CookieRewrite, Family, GroupRef, IgnoreHeaders, List,
-    NextUpstream, Param, ProxyHttpVersion, RedirectRewrite, SetHeader, TempPath, Template,
-    TlsProtocols, Variable,
+    Bind, CertificateCache, CookieFlagsRule, CookieRewrite, DubboEntry, DubboMethod, Family,
+    GroupRef, IgnoreHeaders, List, NextUpstream, Param, ProxyHttpVersion, RedirectRewrite,
+    SetHeader, TempPath, Template, TlsProtocols, Variable,
 };
 use crate::regex::Regex;
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ pub(crate) struct PassingDraft {
     /// `tunnel_allow_*`.
     pub(crate) tunnel: TunnelRulesDraft,
     pub(crate) connect: ProxyConnectDraft,
+    pub(crate) dubbo: DubboDraft,
 }
 
 impl PassingDraft {
@@ -149,6 +150,17 @@ pub(crate) struct MemcachedDraft {
     /// `$memcached_key`, as `memcached_pass` found it.
     pub(crate) key: Option<Variable>,
     pub(crate) gzip_flag: Option<u64>,
+}
+
+/// What only `dubbo_*` has.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct DubboDraft {
+    /// What `dubbo_pass` calls; not inherited.
+    pub(crate) method: Option<DubboMethod>,
+    pub(crate) entries: Option<List<DubboEntry>>,
+    pub(crate) all_headers: Option<bool>,
+    pub(crate) heartbeat_interval: Option<Duration>,
+    pub(crate) max_response_size: Option<u64>,
 }
 
 /// What only `proxy_*` has.

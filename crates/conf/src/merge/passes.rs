@@ -1,5 +1,5 @@
-//! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*` and `memcached_*`: inheritance, defaults
-//! and the checks of a level.
+//! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*`, `memcached_*` and `dubbo_*`: inheritance,
+//! defaults and the checks of a level.
 
 use super::locations::Inherited;
 use super::servers::{certificate_source, inherit};
@@ -7,12 +7,12 @@ use super::{caching, certificates};
 use crate::call::{Fault, shown};
 use crate::directives::default_redirect;
 use crate::draft::{
-    FastCgiDraft, FixedTarget, PassingDraft, ProxyDraft, RulesDraft, StoreDraft, TargetDraft,
-    UpstreamDraft, UpstreamTlsDraft, UwsgiDraft,
+    DubboDraft, FastCgiDraft, FixedTarget, PassingDraft, ProxyDraft, RulesDraft, StoreDraft,
+    TargetDraft, UpstreamDraft, UpstreamTlsDraft, UwsgiDraft,
 };
 use crate::input::Options;
 use crate::model::{
-    CertificateFiles, Family, FastCgiPass, GrpcPass, HiddenHeaders, List, MemcachedPass,
+    CertificateFiles, DubboPass, Family, FastCgiPass, GrpcPass, HiddenHeaders, List, MemcachedPass,
     NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget, ProxyConnect,
     ProxyHttpVersion, ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, Store,
     TempPath, Template, TlsProtocols, TunnelPass, UpstreamCertificate, UpstreamSettings,
@@ -26,6 +26,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// nginx's default for buffers: a page of memory.
 const BUFFER_BYTES: u64 = 4 << 10;
+
+/// Default of `dubbo_max_response_size`: what Dubbo's consumers accept unless told otherwise.
+const DUBBO_RESPONSE_BYTES: u64 = 8 << 20;
 
 /// Default of `max_temp_file_size`.
 const MAX_TEMP_FILE_BYTES: u64 = 1 << 30;
@@ -48,6 +51,7 @@ impl PassingDraft {
         inherit!(rules, outer_rules; ports addresses);
         let flag = &mut self.memcached.gzip_flag;
         *flag = flag.or(outer.memcached.gzip_flag);
+        self.dubbo.inherit(&outer.dubbo);
         // Not left to the end: locations within inherit what is the default here.
         let target = self.of(Family::Proxy).target.as_ref();
         if matches!(self.proxy.redirects, RulesDraft::Unset)
@@ -69,6 +73,9 @@ impl PassingDraft {
         }
         if self.memcached.key.is_none() {
             self.memcached.key.clone_from(&location.memcached.key);
+        }
+        if self.dubbo.method.is_none() {
+            self.dubbo.method.clone_from(&location.dubbo.method);
         }
         self.answers = self.answers.or(location.answers);
     }
@@ -111,6 +118,12 @@ impl ProxyDraft {
 impl FastCgiDraft {
     fn inherit(&mut self, outer: &FastCgiDraft) {
         inherit!(self, outer; index split_path_info keep_conn catch_stderr);
+    }
+}
+
+impl DubboDraft {
+    fn inherit(&mut self, outer: &DubboDraft) {
+        inherit!(self, outer; entries all_headers heartbeat_interval max_response_size);
     }
 }
 
@@ -278,6 +291,7 @@ pub(super) fn pass(inherited: &Inherited<'_>, draft: &PassingDraft) -> Result<Op
         Family::Tunnel | Family::ProxyConnect => {
             Pass::Tunnel(Arc::new(tunnel(draft, family, target, upstream)))
         }
+        Family::Dubbo => Pass::Dubbo(Arc::new(dubbo(&draft.dubbo, target, upstream))),
     }))
 }
 
@@ -315,6 +329,22 @@ fn tunnel(
             address: address.cloned(),
             response: draft.response.clone(),
         }),
+    }
+}
+
+fn dubbo(draft: &DubboDraft, target: &TargetDraft, upstream: UpstreamSettings) -> DubboPass {
+    DubboPass {
+        target: pass_target(target),
+        upstream: UpstreamSettings {
+            // The response is there as a whole before its head can be understood.
+            buffering: false,
+            ..upstream
+        },
+        method: draft.method.clone().expect("set with the target"),
+        entries: draft.entries.clone().unwrap_or_default(),
+        all_headers: draft.all_headers.unwrap_or(true),
+        heartbeat_interval: draft.heartbeat_interval.unwrap_or(MINUTE),
+        max_response_bytes: draft.max_response_size.unwrap_or(DUBBO_RESPONSE_BYTES),
     }
 }
 
@@ -457,7 +487,7 @@ fn default_temp_path(options: &Options, family: Family) -> Arc<TempPath> {
 /// What nginx's modules hide unless it is passed.
 fn hidden_by_default(family: Family) -> &'static [&'static str] {
     match family {
-        Family::Proxy => &["Date", "Server", "X-Pad"],
+        Family::Proxy | Family::Dubbo => &["Date", "Server", "X-Pad"],
         Family::Grpc => &["Date", "Server"],
         Family::FastCgi | Family::Scgi => &["Status"],
         Family::Uwsgi | Family::Memcached | Family::Tunnel | Family::ProxyConnect => &[],

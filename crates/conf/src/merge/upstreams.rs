@@ -76,6 +76,7 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
             time: block.keepalive_time.unwrap_or(default.time),
             timeout: block.keepalive_timeout.unwrap_or(default.timeout),
         },
+        multi: block.multi.unwrap_or(1),
         zone: block.zone,
         check: block.check.finish().map(Arc::new),
         sticky: block.sticky,
@@ -132,6 +133,7 @@ fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
             connections: 0,
             ..UpstreamKeepalive::default()
         },
+        multi: 1,
         zone: None,
         check: None,
         sticky: None,

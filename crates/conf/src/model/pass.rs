@@ -1,6 +1,6 @@
 //! Passing requests to other servers: what answers in a location with
-//! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`, `grpc_pass` or `memcached_pass`;
-//! tunnels (`tunnel_pass`) are in `tunnel.rs`.
+//! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass`, `grpc_pass`, `memcached_pass` or
+//! `dubbo_pass`; tunnels (`tunnel_pass`) are in `tunnel.rs`.
 //!
 //! What they have in common is [`UpstreamSettings`]; the rest of each is
 //! here. A pass applies to the location where it is written and is not inherited by
@@ -13,6 +13,7 @@ use super::{
 use crate::regex::Regex;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A group of servers: an index into [`super::Http::upstreams`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +36,8 @@ pub enum Pass {
     Memcached(Arc<MemcachedPass>),
     /// `tunnel_pass`, `proxy_connect`.
     Tunnel(Arc<TunnelPass>),
+    /// `dubbo_pass`.
+    Dubbo(Arc<DubboPass>),
 }
 
 /// The families of directives, one for each protocol.
@@ -56,6 +59,8 @@ pub enum Family {
     Tunnel,
     /// `proxy_connect_*`.
     ProxyConnect,
+    /// `dubbo_*`.
+    Dubbo,
 }
 
 /// The target of `fastcgi_pass` and `scgi_pass`, and with its TLS of `uwsgi_pass` and
@@ -267,6 +272,45 @@ pub struct MemcachedPass {
     pub gzip_flag: u64,
 }
 
+/// `dubbo_pass` and what belongs to it.
+#[derive(Debug, Clone)]
+pub struct DubboPass {
+    /// Where to.
+    pub target: PassTarget,
+    /// What all families have (except buffers, temporary files and rate limits).
+    pub upstream: UpstreamSettings,
+    /// What is called there.
+    pub method: DubboMethod,
+    /// `dubbo_pass_set`, in order: entries of the map that the method is called with.
+    pub entries: List<DubboEntry>,
+    /// `dubbo_pass_all_headers`; default on.
+    pub all_headers: bool,
+    /// `dubbo_heartbeat_interval`; default 60 s.
+    pub heartbeat_interval: Duration,
+    /// `dubbo_max_response_size`; default 8 MiB.
+    pub max_response_bytes: u64,
+}
+
+/// A method of a Dubbo service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DubboMethod {
+    /// The name of the service.
+    pub service: Template,
+    /// Its version.
+    pub version: Template,
+    /// The name of the method.
+    pub name: Template,
+}
+
+/// One `dubbo_pass_set`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DubboEntry {
+    /// The name in the map.
+    pub key: Template,
+    /// Its value.
+    pub value: Template,
+}
+
 /// Parameters of a FastCGI, uwsgi or SCGI request: `fastcgi_param` and the like.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Params {
@@ -314,6 +358,7 @@ impl Pass {
             Pass::Grpc(pass) => &pass.upstream,
             Pass::Memcached(pass) => &pass.upstream,
             Pass::Tunnel(pass) => &pass.upstream,
+            Pass::Dubbo(pass) => &pass.upstream,
         }
     }
 
@@ -335,6 +380,7 @@ impl Pass {
             Pass::Grpc(pass) => &pass.target,
             Pass::Memcached(pass) => &pass.target,
             Pass::Tunnel(pass) => &pass.target,
+            Pass::Dubbo(pass) => &pass.target,
         };
         match target {
             PassTarget::Group(group) => Some(*group),
@@ -384,7 +430,7 @@ fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Arc<LocationConf>>)
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 8] = [
+    pub const ALL: [Family; 9] = [
         Family::Proxy,
         Family::FastCgi,
         Family::Uwsgi,
@@ -393,6 +439,7 @@ impl Family {
         Family::Memcached,
         Family::Tunnel,
         Family::ProxyConnect,
+        Family::Dubbo,
     ];
 
     /// What its directives begin with.
@@ -406,6 +453,7 @@ impl Family {
             Family::Memcached => "memcached",
             Family::Tunnel => "tunnel",
             Family::ProxyConnect => "proxy_connect",
+            Family::Dubbo => "dubbo",
         }
     }
 }

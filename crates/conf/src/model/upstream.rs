@@ -31,6 +31,9 @@ pub struct Upstream {
     pub check: Option<Arc<Check>>,
     /// `keepalive` and its limits.
     pub keepalive: UpstreamKeepalive,
+    /// `multi`: connections of each worker thread to each server, for requests that share them;
+    /// default 1.
+    pub multi: u32,
     /// `zone`: counters and positions are shared by all workers.
     pub zone: Option<UpstreamZone>,
     /// `resolver` of the block or of `http`; `Some` when a server has `resolve`.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Random;
 use crate::cgi::{StatusLine, parse_cgi_response};
+use crate::dubbo::{self, FrameDecoder, FrameError};
 use crate::fastcgi::{self, FastCgiError, RecordDecoder};
 use crate::h1::{
     BodyDecoder, BodyError, Framing, Limits, ParseState, Parsed, ParsedResponse, RequestError,
@@ -369,6 +370,36 @@ fn of_fastcgi_records() {
         b"\x01\x06\0\x02",
     ];
     check(good, words, || Records(RecordDecoder::new()));
+}
+
+struct DubboFrames(FrameDecoder);
+
+impl Decode for DubboFrames {
+    type Error = FrameError;
+
+    fn take(&mut self, mut piece: &[u8]) -> Result<(), FrameError> {
+        loop {
+            let decoded = self.0.decode(piece)?;
+            piece = &piece[decoded.consumed..];
+            if decoded.event == dubbo::Event::NeedMore {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[test]
+fn of_dubbo_frames() {
+    let good = b"\xda\xbb\x02\x14\0\0\0\0\0\0\0\x01\0\0\0\x02\x91N";
+    let words: &[&[u8]] = &[
+        good,
+        b"\xda\xbb\x22\x14\0\0\0\0\0\0\0\x02\0\0\0\x01N",
+        b"\xda\xbb\xe2\0\0\0\0\0\0\0\0\x03\0\0\0\0",
+        b"\xda\xbb\x02\x14\0\0\0\0\0\0\0\x04\x80\0\0\0",
+        b"\xda\xbc",
+        b"HTTP/1.1 200 OK\r\n",
+    ];
+    check(good, words, || DubboFrames(FrameDecoder::default()));
 }
 
 /// Each piece is a block.

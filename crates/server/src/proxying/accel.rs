@@ -6,7 +6,7 @@ use super::wire::UpstreamHead;
 use crate::exchange::{ContentType, Exchange};
 use crate::handlers::{Outcome, special};
 use crate::request_log::{Text, log_request};
-use sealane_conf::model::UpstreamSettings;
+use sealane_conf::model::{Family, UpstreamSettings};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode, uri};
 
@@ -105,8 +105,12 @@ pub(super) fn apply(exchange: &mut Exchange, head: &UpstreamHead, settings: &Ups
     }
 }
 
-/// Whether the response is buffered, as `X-Accel-Buffering` and `proxy_buffering` say.
+/// Whether the response is buffered, as `X-Accel-Buffering` and `proxy_buffering` say. As in nginx,
+/// families without such a directive never do.
 pub(super) fn buffers(head: &UpstreamHead, settings: &UpstreamSettings) -> bool {
+    if let Family::Grpc | Family::Memcached | Family::Dubbo = settings.family {
+        return settings.buffering;
+    }
     let word = head.parsed.get(KnownHeader::XAccelBuffering);
     match word.map(|word| word.of(&head.buffer)) {
         Some(word) if !settings.ignore_headers.accel_buffering => {

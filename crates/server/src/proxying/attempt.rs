@@ -18,7 +18,7 @@ use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
 use crate::request_log::{self, log_request};
 use crate::template;
-use sealane_conf::model::UpstreamSettings;
+use sealane_conf::model::{Pass, UpstreamSettings};
 use sealane_http::StatusCode;
 use sealane_http::h1::{ResponseKind, Version};
 use sealane_http::headers::{HeaderList, KnownHeader};
@@ -308,7 +308,12 @@ async fn ask_peer(
         Err(AttemptError::ClientGone(doing, _)) => {
             Err(AttemptError::ClientGone(doing, conversation.abandon()))
         }
-        Err(broken) => Err(broken),
+        Err(broken) => {
+            if conversation.connection.ended_while_idle() {
+                lease.set_reused();
+            }
+            Err(broken)
+        }
     }
 }
 
@@ -441,22 +446,32 @@ async fn connect(
     secured: Option<&Secured>,
     lease: &mut Leased,
 ) -> Result<PeerConnection, AttemptError> {
-    let settings = pass.settings();
+    let watches = !pass.settings().ignore_client_abort;
     let peer = lease.picked().peer().clone();
-    let opening = peer_connection::open(exchange, pass, secured, &peer, peer.address());
-    let watches = !settings.ignore_client_abort;
     let client = exchange.client.clone();
-    let mut opening = std::pin::pin!(opening);
-    let opened = poll_fn(|cx| {
-        if let Poll::Ready(opened) = opening.as_mut().poll(cx) {
-            return Poll::Ready(opened.map_err(AttemptError::Failed));
-        }
-        if watches && client.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(AttemptError::ClientGone(Doing::Connecting, None)));
-        }
-        Poll::Pending
-    })
-    .await?;
+    let opened = {
+        let leased = &*lease;
+        let mut opening = std::pin::pin!(async {
+            match &pass.pass {
+                Pass::Dubbo(dubbo) => {
+                    let call = leased.join(exchange, dubbo)?;
+                    poll_fn(|cx| call.poll_open(cx)).await?;
+                    Ok(PeerConnection::shared(call))
+                }
+                _ => peer_connection::open(exchange, pass, secured, &peer, peer.address()).await,
+            }
+        });
+        poll_fn(|cx| {
+            if let Poll::Ready(opened) = opening.as_mut().poll(cx) {
+                return Poll::Ready(opened.map_err(AttemptError::Failed));
+            }
+            if watches && client.poll_gone(cx).is_ready() {
+                return Poll::Ready(Err(AttemptError::ClientGone(Doing::Connecting, None)));
+            }
+            Poll::Pending
+        })
+        .await?
+    };
     lease.set_opened();
     Ok(opened)
 }

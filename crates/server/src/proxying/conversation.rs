@@ -107,7 +107,7 @@ impl Conversation {
 
     /// Bytes sent to the peer.
     pub(crate) fn bytes_sent(&self) -> u64 {
-        self.out.sent
+        self.out.sent.max(self.connection.shared_bytes_sent())
     }
 
     /// Whether something of what there is has not left yet.
@@ -289,6 +289,9 @@ impl Conversation {
                     };
                     return Poll::Ready(Err(failure));
                 }
+            }
+            if let Some(failure) = self.connection.failure(self.doing()) {
+                return Poll::Ready(Err(failure));
             }
             // What was read may require a reply, or make room.
             if self.wire_has_output()

@@ -2,6 +2,7 @@
 
 use super::health;
 use super::peer_connection::{self, PeerConnection};
+use super::shared::{SharedConnections, SharedSettings};
 use super::sticky::StickyRuntime;
 use super::{GroupRuntime, PassRuntime};
 use crate::materials::Materials;
@@ -146,7 +147,16 @@ fn runtime(
         keepalive: keepalive(&upstream.keepalive),
     };
     let kept = before.filter(|before| before.idle.is_for(settings.keepalive, threads));
+    let sharing = SharedSettings {
+        connections: upstream.multi,
+        idle_timeout: upstream.keepalive.timeout,
+    };
+    let shared = before.filter(|before| before.shared.is_for(sharing, threads));
     GroupRuntime {
+        shared: match shared {
+            Some(before) => before.shared.clone(),
+            None => Arc::new(SharedConnections::new(sharing, threads)),
+        },
         idle: match kept {
             Some(before) => before.idle.clone(),
             None => Arc::new(IdlePool::new(settings.keepalive, threads)),

@@ -1,10 +1,13 @@
 //! A peer that is reserved for a request, and the connection to it: where both come from and
 //! where they are returned to.
 
+use super::failure::Failure;
 use super::peer_connection::{self, PeerConnection};
+use super::shared::{self, Call, SharedConnections};
 use super::sticky::{Learnt, StickyRuntime};
+use crate::exchange::Exchange;
 use crate::worker::Worker;
-use sealane_conf::model::Template;
+use sealane_conf::model::{DubboPass, Template};
 use sealane_upstream::pool::{ConnectionKey, Life};
 use sealane_upstream::{Failure as PeerFailure, Group, IdlePool, Picked};
 use std::sync::Arc;
@@ -16,6 +19,8 @@ pub(crate) struct GroupRuntime {
     pub(crate) group: Group,
     /// Idle connections. Successive configurations share them.
     pub(crate) idle: Arc<IdlePool<PeerConnection>>,
+    /// Connections that requests share. Successive configurations share them.
+    pub(super) shared: Arc<SharedConnections>,
     /// It is an `upstream` block.
     pub(crate) explicit: bool,
     /// The key of `hash`.
@@ -107,6 +112,20 @@ impl Leased {
         )?;
         self.life = taken.life;
         Some(taken.connection)
+    }
+
+    /// A place on a connection that requests share.
+    ///
+    /// # Errors
+    /// When it has too many.
+    pub(super) fn join(&self, exchange: &Exchange, pass: &DubboPass) -> Result<Call, Failure> {
+        let peer = self.picked.peer();
+        shared::join(exchange, pass, &self.group, peer, &self.key)
+    }
+
+    /// The connection, which others have used before, ended instead of carrying this request.
+    pub(crate) fn set_reused(&mut self) {
+        self.life.requests = 1;
     }
 
     /// The connection was opened just now.

@@ -1,6 +1,6 @@
 //! Passes requests to other servers: `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`,
 //! `scgi_pass`, `grpc_pass`,
-//! `memcached_pass`.
+//! `memcached_pass`, `dubbo_pass`.
 //!
 //! ```text
 //! request body (whole, or streamed) -> request -> peers, one after the other -> head
@@ -15,9 +15,10 @@
 //! | `attempt`, `next` | trying peers, and whether to try another one |
 //! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it |
 //! | `tls_settings` | TLS on such connections |
-//! | `memcached` | the key of a value |
+//! | `memcached`, `dubbo` | the key of a value; what a method is called with |
 //! | `tunnel` | tunnels for CONNECT: where they may lead |
 //! | `websocket` | WebSockets on streams of HTTP/2 |
+//! | `shared/` | connections that requests share |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | from the peer's response head to the client's |
@@ -34,6 +35,7 @@ mod attempt;
 mod body;
 mod cache;
 mod conversation;
+mod dubbo;
 mod failure;
 mod gateway;
 mod groups;
@@ -49,6 +51,7 @@ mod response;
 mod response_buffer;
 mod rewrite;
 mod runtime;
+mod shared;
 mod states;
 mod sticky;
 mod store;
@@ -72,6 +75,7 @@ use failure::Doing;
 use lease::Leased;
 use peer_connection::PeerConnection;
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
+use sealane_http::dubbo::MAX_PAYLOAD_BYTES;
 use sealane_http::h1::{Framing, ResponseKind};
 use sealane_http::headers::KnownHeader;
 use sealane_http::outgoing::InvalidRequest;
@@ -81,7 +85,7 @@ use sealane_io::chain::OutputChain;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use store::StoredBody;
-use wire::{FastCgi, Gateway, Http1, Http2, Memcached, Wire, WireEvent};
+use wire::{Dubbo, FastCgi, Gateway, Http1, Http2, Memcached, Wire, WireEvent};
 
 pub(crate) use accel::safe_uri;
 pub use cache::CacheDirectories;
@@ -289,6 +293,10 @@ fn outbound(
         }
         Pass::Grpc(_) | Pass::Tunnel(_) => Ok(()),
         Pass::Memcached(memcached) => memcached::encode(exchange, memcached, &mut head),
+        Pass::Dubbo(call) => {
+            dubbo::encode(exchange, call, !body.chain.is_empty(), &mut head);
+            Ok(())
+        }
     };
     let wire = encoded.and_then(|()| {
         let family = match &pass.pass {
@@ -317,6 +325,16 @@ fn outbound(
         if !body.streamed {
             framing.end_body(&mut chain);
         }
+    }
+    if let Pass::Dubbo(_) = &pass.pass
+        && chain.len() > MAX_PAYLOAD_BYTES
+    {
+        log_request!(
+            exchange,
+            Error,
+            "request body is too large for a dubbo frame"
+        );
+        return Err(StatusCode::CONTENT_TOO_LARGE);
     }
     Ok(Outbound {
         chain,
@@ -375,6 +393,13 @@ fn wire_maker(
             })
         }
         Pass::Tunnel(_) => Box::new(|| Wire::Tunnel(Some(tunnel::established()))),
+        Pass::Dubbo(dubbo) => {
+            let (has_body, max_bytes) = (!body.chain.is_empty(), dubbo.max_response_bytes);
+            Box::new(move || {
+                let wire = Dubbo::new(method, has_body, max_head_bytes, max_bytes);
+                Wire::Dubbo(Box::new(wire))
+            })
+        }
         Pass::Proxy(_) | Pass::Grpc(_) => Box::new(move || {
             Wire::Http1(Http1::new(method, chunked, keeps_trailers, max_head_bytes))
         }),

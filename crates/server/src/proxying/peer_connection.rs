@@ -2,8 +2,9 @@
 
 use super::PassRuntime;
 use super::failure::{Doing, Failure};
-use super::identity;
+use super::identity::{self, LocalAddress};
 use super::pause::Pause;
+use super::shared::Call;
 use super::tls_settings::Secured;
 use super::tunnel;
 use super::wire::http2::Session;
@@ -34,12 +35,20 @@ pub(crate) type PeerError = StreamError<sealane_tls::client::Error>;
 /// A connection to a peer. Dropping it says goodbye in TLS (close_notify), as far as the socket
 /// takes that without waiting.
 pub(crate) struct PeerConnection {
-    stream: Stream<PeerSocket, TlsConnection>,
+    way: Way,
     /// What both sides agreed on in HTTP/2, between two requests.
     pub(crate) http2: Option<Box<Session>>,
     /// The timers of conversations on it: kept from one to the next, since a timer that is
     /// there is moved for less than a new one costs.
     pub(crate) timers: Timers,
+}
+
+/// How bytes get to the peer.
+enum Way {
+    /// On a connection of the request's own.
+    Own(Stream<PeerSocket, TlsConnection>),
+    /// In frames on one that requests share.
+    Shared(Call),
 }
 
 /// What a conversation waits with: `proxy_send_timeout` and `proxy_read_timeout`.
@@ -72,17 +81,48 @@ impl Endpoint for PeerSocket {
 }
 
 impl PeerConnection {
-    fn new(socket: Socket) -> PeerConnection {
+    /// A connection over this socket.
+    pub(super) fn over(socket: Socket) -> PeerConnection {
+        PeerConnection::by(Way::Own(Stream::new(PeerSocket(Some(socket)))))
+    }
+
+    /// A call on a connection that requests share.
+    pub(super) fn shared(call: Call) -> PeerConnection {
+        PeerConnection::by(Way::Shared(call))
+    }
+
+    fn by(way: Way) -> PeerConnection {
         PeerConnection {
-            stream: Stream::new(PeerSocket(Some(socket))),
+            way,
             http2: None,
             timers: Timers::default(),
         }
     }
 
+    /// The call, on a connection that requests share.
+    fn call(&self) -> Option<&Call> {
+        match &self.way {
+            Way::Own(_) => None,
+            Way::Shared(call) => Some(call),
+        }
+    }
+
+    /// Whether a shared connection was idle before this request, and has ended.
+    pub(super) fn ended_while_idle(&self) -> bool {
+        self.call().is_some_and(Call::ended_while_idle)
+    }
+
+    /// Why a shared connection will bring no response.
+    pub(super) fn failure(&self, doing: Doing) -> Option<Failure> {
+        self.call()?.failure(doing)
+    }
+
     /// From now on its events arrive at this thread's loop.
     fn move_here(&mut self) -> io::Result<()> {
-        let socket = &mut self.stream.endpoint_mut().0;
+        let Way::Own(stream) = &mut self.way else {
+            return Ok(());
+        };
+        let socket = &mut stream.endpoint_mut().0;
         match socket.take() {
             Some(here) if here.is_here() => *socket = Some(here),
             Some(there) => {
@@ -97,12 +137,17 @@ impl PeerConnection {
 
     /// Begins TLS.
     pub(super) fn start_tls(&mut self, tls: Sealed<TlsConnection>) {
-        self.stream.start_tls(tls);
+        if let Way::Own(stream) = &mut self.way {
+            stream.start_tls(tls);
+        }
     }
 
     /// Continues the handshake. Ready once, when it is done.
     pub(super) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), PeerError>> {
-        self.stream.poll_handshake(cx, true).map_ok(|_| ())
+        match &mut self.way {
+            Way::Own(stream) => stream.poll_handshake(cx, true).map_ok(|_| ()),
+            Way::Shared(_) => Poll::Ready(Ok(())),
+        }
     }
 
     /// Appends up to `max` received bytes.
@@ -112,12 +157,23 @@ impl PeerConnection {
         buf: &mut Vec<u8>,
         max: usize,
     ) -> Poll<Result<Received, PeerError>> {
-        self.stream.poll_receive(cx, buf, max)
+        match &mut self.way {
+            Way::Own(stream) => stream.poll_receive(cx, buf, max),
+            Way::Shared(call) => {
+                if call.has_progressed() {
+                    self.timers.reading.end();
+                }
+                call.poll_receive(cx, buf).map(Ok)
+            }
+        }
     }
 
     /// Whether the end that was received may be somebody else's doing: TLS was not closed.
     pub(crate) fn is_cut(&self) -> bool {
-        self.stream.tls().is_some_and(|tls| tls.is_cut())
+        match &self.way {
+            Way::Own(stream) => stream.tls().is_some_and(|tls| tls.is_cut()),
+            Way::Shared(_) => false,
+        }
     }
 
     /// Sends the message; see [`Stream::poll_send`].
@@ -126,24 +182,46 @@ impl PeerConnection {
         cx: &mut Context<'_>,
         message: &mut OutboundMessage,
     ) -> Poll<Result<(), PeerError>> {
-        self.stream.poll_send(cx, message)
+        match &mut self.way {
+            Way::Own(stream) => stream.poll_send(cx, message),
+            Way::Shared(call) => {
+                call.send(message);
+                Poll::Ready(Ok(()))
+            }
+        }
     }
 
     /// Ends this side's direction of a plain connection. False if the connection cannot do that
     /// without its other direction: TLS may close for both.
     pub(crate) fn end_sending(&mut self) -> bool {
-        self.stream.tls().is_none() && self.stream.endpoint_mut().socket().end_sending().is_ok()
+        match &mut self.way {
+            Way::Own(stream) => {
+                stream.tls().is_none() && stream.endpoint_mut().socket().end_sending().is_ok()
+            }
+            Way::Shared(_) => false,
+        }
     }
 
     /// Whether something of a message has not left yet.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.stream.has_unsent()
+        match &self.way {
+            Way::Own(stream) => stream.has_unsent(),
+            Way::Shared(_) => false,
+        }
+    }
+
+    /// Bytes of the request that have left on a connection that requests share; on others the
+    /// message counts them.
+    pub(super) fn shared_bytes_sent(&self) -> u64 {
+        self.call().map_or(0, Call::sent)
     }
 
     /// No conversation is on it any more: it gives back what an idle connection does not need.
     pub(crate) fn rest(&mut self) {
         self.timers.end();
-        self.stream.release_buffers();
+        if let Way::Own(stream) = &mut self.way {
+            stream.release_buffers();
+        }
     }
 
     /// Whether an idle connection, maybe of another thread, can take another request here: the peer
@@ -201,14 +279,12 @@ pub(crate) async fn open(
         None => None,
     };
     let deadline = Instant::now() + tunnel::connect_timeout(exchange, pass);
-    let socket = timeout_at(deadline, connect(exchange, settings, address))
+    let dial = Dial::new(exchange, settings, address);
+    let socket = timeout_at(deadline, dial.connect())
         .await
         .map_err(|_| Failure::TimedOut(Doing::Connecting))?
-        .map_err(|error| {
-            let is_unix = matches!(address, PeerAddress::Unix(_));
-            Failure::Connect(error, is_unix.then(|| (**peer.name()).into()))
-        })?;
-    let mut connection = PeerConnection::new(socket);
+        .map_err(|error| Failure::Connect(error, dial.socket_name()))?;
+    let mut connection = PeerConnection::over(socket);
     if let Some(header) = identity::proxy_header(exchange) {
         // Before anything else, TLS included.
         let mut message = OutboundMessage::new(header, OutputChain::new());
@@ -237,65 +313,95 @@ pub(crate) async fn open(
 /// # Errors
 /// What the system says.
 pub(super) async fn connect_plainly(address: &PeerAddress) -> io::Result<PeerConnection> {
-    let socket = match address {
-        PeerAddress::Ip(address) => {
-            let domain = socket2::Domain::for_address(*address);
-            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
-            socket.set_tcp_nodelay(true)?;
-            Socket::connect_tcp(socket, *address).await?
-        }
-        PeerAddress::Unix(path) => {
-            let domain = socket2::Domain::UNIX;
-            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
-            Socket::connect_unix(socket, Path::new(path)).await?
-        }
-    };
-    Ok(PeerConnection::new(socket))
+    let socket = Dial::plain(address).connect().await?;
+    Ok(PeerConnection::over(socket))
 }
 
-async fn connect(
-    exchange: &Exchange,
-    settings: &UpstreamSettings,
-    address: &PeerAddress,
-) -> io::Result<Socket> {
-    let address = match address {
-        PeerAddress::Ip(address) => *address,
-        PeerAddress::Unix(path) => {
-            let socket = with_buffers(settings, socket2::Domain::UNIX)?;
-            return Socket::connect_unix(socket, Path::new(path)).await;
-        }
-    };
-    let socket = with_buffers(settings, socket2::Domain::for_address(address))?;
-    if settings.socket_keepalive {
-        socket.set_keepalive(true)?;
-    }
-    if let Some(local) = identity::bind_address(exchange, settings)
-        // As in nginx an address of the other family is not used.
-        && local.address.is_ipv4() == address.is_ipv4()
-    {
-        if local.transparent {
-            set_transparent(socket.as_fd(), address.is_ipv4())?;
-        }
-        socket.bind(&local.address.into())?;
-    }
-    socket.set_tcp_nodelay(true)?;
-    Socket::connect_tcp(socket, address).await
+/// How a connection is opened.
+pub(super) struct Dial {
+    address: PeerAddress,
+    local: Option<LocalAddress>,
+    keepalive: bool,
+    rcvbuf_bytes: Option<u64>,
+    sndbuf_bytes: Option<u64>,
 }
 
-/// A socket with the configured buffers.
-fn with_buffers(
-    settings: &UpstreamSettings,
-    domain: socket2::Domain,
-) -> io::Result<socket2::Socket> {
-    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
-    let size = |bytes: u64| bytes.min(i32::MAX as u64) as usize;
-    if let Some(bytes) = settings.socket_rcvbuf_bytes {
-        socket.set_recv_buffer_size(size(bytes))?;
+impl Dial {
+    /// To this address, as the location wants it for this request.
+    pub(super) fn new(
+        exchange: &Exchange,
+        settings: &UpstreamSettings,
+        address: &PeerAddress,
+    ) -> Dial {
+        let is_ip = matches!(address, PeerAddress::Ip(_));
+        Dial {
+            address: address.clone(),
+            local: is_ip
+                .then(|| identity::bind_address(exchange, settings))
+                .flatten(),
+            keepalive: settings.socket_keepalive,
+            rcvbuf_bytes: settings.socket_rcvbuf_bytes,
+            sndbuf_bytes: settings.socket_sndbuf_bytes,
+        }
     }
-    if let Some(bytes) = settings.socket_sndbuf_bytes {
-        socket.set_send_buffer_size(size(bytes))?;
+
+    /// To this address, with the system's settings.
+    fn plain(address: &PeerAddress) -> Dial {
+        Dial {
+            address: address.clone(),
+            local: None,
+            keepalive: false,
+            rcvbuf_bytes: None,
+            sndbuf_bytes: None,
+        }
     }
-    Ok(socket)
+
+    /// The name of a Unix socket.
+    pub(super) fn socket_name(&self) -> Option<Box<str>> {
+        match &self.address {
+            PeerAddress::Ip(_) => None,
+            PeerAddress::Unix(_) => Some(self.address.to_string().into()),
+        }
+    }
+
+    /// Opens the connection.
+    pub(super) async fn connect(&self) -> io::Result<Socket> {
+        let address = match &self.address {
+            PeerAddress::Ip(address) => *address,
+            PeerAddress::Unix(path) => {
+                let socket = self.socket(socket2::Domain::UNIX)?;
+                return Socket::connect_unix(socket, Path::new(path)).await;
+            }
+        };
+        let socket = self.socket(socket2::Domain::for_address(address))?;
+        if self.keepalive {
+            socket.set_keepalive(true)?;
+        }
+        if let Some(local) = self.local
+            // As in nginx an address of the other family is not used.
+            && local.address.is_ipv4() == address.is_ipv4()
+        {
+            if local.transparent {
+                set_transparent(socket.as_fd(), address.is_ipv4())?;
+            }
+            socket.bind(&local.address.into())?;
+        }
+        socket.set_tcp_nodelay(true)?;
+        Socket::connect_tcp(socket, address).await
+    }
+
+    /// A socket with the configured buffers.
+    fn socket(&self, domain: socket2::Domain) -> io::Result<socket2::Socket> {
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+        let size = |bytes: u64| bytes.min(i32::MAX as u64) as usize;
+        if let Some(bytes) = self.rcvbuf_bytes {
+            socket.set_recv_buffer_size(size(bytes))?;
+        }
+        if let Some(bytes) = self.sndbuf_bytes {
+            socket.set_send_buffer_size(size(bytes))?;
+        }
+        Ok(socket)
+    }
 }
 
 /// Closes a connection that nobody uses any more, in good manners as far as that
@@ -306,8 +412,10 @@ pub(crate) fn close(connection: PeerConnection) {
 
 impl Drop for PeerConnection {
     fn drop(&mut self) {
-        if self.stream.endpoint_mut().0.is_some() {
-            self.stream.close();
+        if let Way::Own(stream) = &mut self.way
+            && stream.endpoint_mut().0.is_some()
+        {
+            stream.close();
         }
     }
 }

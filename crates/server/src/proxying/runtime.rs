@@ -1,5 +1,6 @@
 //! A location's pass directive at run time, built once per snapshot.
 
+use super::shared::{SharedConnections, SharedSettings};
 use super::tls_settings::{PeerTls, Secured};
 use super::{GroupRuntime, knows_chunks, rewrite};
 use crate::exchange::Exchange;
@@ -51,7 +52,11 @@ impl PassRuntime {
             },
             Pass::Uwsgi(uwsgi) => ("", "", uwsgi.secure),
             Pass::Grpc(grpc) => (&*grpc.host, "", grpc.secure),
-            Pass::FastCgi(_) | Pass::Scgi(_) | Pass::Memcached(_) | Pass::Tunnel(_) => {
+            Pass::FastCgi(_)
+            | Pass::Scgi(_)
+            | Pass::Memcached(_)
+            | Pass::Tunnel(_)
+            | Pass::Dubbo(_) => {
                 ("", "", false)
             }
         };
@@ -98,9 +103,10 @@ impl PassRuntime {
         }
     }
 
-    /// The key of an idle connection.
+    /// The key of an idle connection, or of one that requests share.
     pub(crate) fn connection_key(&self, group: &GroupRuntime) -> ConnectionKey {
-        match group.local {
+        let is_shared = matches!(self.pass, Pass::Dubbo(_));
+        match group.local && !is_shared {
             true => self.local_key.clone(),
             false => self.shared_key.clone(),
         }
@@ -125,6 +131,8 @@ impl PassRuntime {
             Pass::Uwsgi(_) | Pass::Scgi(_) => has_length,
             // Nothing is sent of it.
             Pass::Memcached(_) | Pass::Tunnel(_) => false,
+            // A frame begins with its length.
+            Pass::Dubbo(_) => false,
         }
     }
 
@@ -156,6 +164,7 @@ impl GroupRuntime {
         GroupRuntime {
             sticky: None,
             idle: Arc::new(IdlePool::new(settings.keepalive, 1)),
+            shared: Arc::new(SharedConnections::new(SharedSettings::DEFAULT, 1)),
             group: Group::new(settings, 1),
             explicit: false,
             hash_key: None,

@@ -65,6 +65,7 @@ impl Target {
             Pass::Grpc(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
             Pass::Memcached(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
             Pass::Tunnel(tunnel) => Box::pin(tunnel::evaluated(exchange, pass, tunnel)).await,
+            Pass::Dubbo(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
         }
     }
 }
@@ -83,6 +84,7 @@ impl Target {
             (Pass::Grpc(_), true) => "grpcs://",
             (Pass::Memcached(_), _) => "memcached://",
             (Pass::Tunnel(_), _) => "",
+            (Pass::Dubbo(_), _) => "dubbo://",
         }
     }
 }

@@ -232,6 +232,7 @@ fn directives(family: Family) -> &'static str {
         Family::Memcached => "memcached_ssl",
         Family::Tunnel => "tunnel_ssl",
         Family::ProxyConnect => "proxy_connect_ssl",
+        Family::Dubbo => "dubbo_ssl",
     }
 }
 

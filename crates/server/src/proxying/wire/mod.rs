@@ -5,6 +5,7 @@
 //! [`Wire`]; what only streams of HTTP/2 have is one of [`Http2`], reached through
 //! [`Wire::stream`].
 
+mod dubbo;
 mod fastcgi;
 mod gateway;
 mod http1;
@@ -12,6 +13,7 @@ pub(crate) mod http2;
 mod memcached;
 
 use bytes::Bytes;
+pub(crate) use dubbo::Dubbo;
 pub(crate) use fastcgi::FastCgi;
 pub(crate) use gateway::Gateway;
 pub(crate) use http1::Http1;
@@ -38,6 +40,8 @@ pub(crate) enum Wire {
     Memcached(Box<Memcached>),
     /// A connection that is to become a tunnel: the head that says that it stands.
     Tunnel(Option<Arc<UpstreamHead>>),
+    /// Dubbo.
+    Dubbo(Box<Dubbo>),
     /// Whatever both sides send (after 101).
     Raw,
 }
@@ -115,6 +119,7 @@ impl Wire {
             Wire::Gateway(wire) => wire.method,
             Wire::Http2(wire) => wire.method(),
             Wire::Tunnel(_) => Method::Connect,
+            Wire::Dubbo(wire) => wire.method,
             Wire::Memcached(_) | Wire::Raw => Method::Get,
         }
     }
@@ -125,6 +130,7 @@ impl Wire {
             Wire::Http1(wire) => wire.frame_body(piece, out),
             Wire::FastCgi(wire) => wire.frame_body(piece, out),
             Wire::Http2(wire) => wire.frame_body(piece),
+            Wire::Dubbo(wire) => wire.frame_body(piece, out),
             Wire::Gateway(_) | Wire::Memcached(_) | Wire::Tunnel(_) | Wire::Raw => out.push(piece),
         }
     }
@@ -135,6 +141,7 @@ impl Wire {
             Wire::Http1(wire) => wire.end_body(out),
             Wire::FastCgi(wire) => wire.end_body(out),
             Wire::Http2(wire) => wire.end_body(),
+            Wire::Dubbo(wire) => wire.end_body(out),
             Wire::Gateway(_) | Wire::Memcached(_) | Wire::Tunnel(_) | Wire::Raw => {}
         }
     }
@@ -156,6 +163,7 @@ impl Wire {
             Wire::Http2(wire) => wire.next_event(input, closed),
             Wire::Memcached(wire) => wire.next_event(input, closed),
             Wire::Tunnel(established) => Ok(established.take().map(WireEvent::Head)),
+            Wire::Dubbo(wire) => wire.next_event(input, closed),
             Wire::Raw if !input.is_empty() => {
                 Ok(Some(WireEvent::Data(Bytes::from(std::mem::take(input)))))
             }
@@ -191,6 +199,7 @@ impl Wire {
             | Wire::Gateway(_)
             | Wire::Memcached(_)
             | Wire::Tunnel(_)
+            | Wire::Dubbo(_)
             | Wire::Raw => Vec::new(),
         }
     }
@@ -218,7 +227,7 @@ impl Wire {
             Wire::Gateway(wire) => wire.known_left(),
             Wire::Http2(wire) => wire.known_left(),
             Wire::Memcached(wire) => wire.known_left(),
-            Wire::Tunnel(_) | Wire::Raw => 0,
+            Wire::Tunnel(_) | Wire::Dubbo(_) | Wire::Raw => 0,
         }
     }
 }
