@@ -556,6 +556,10 @@ fn the_directives_are_checked() {
             "\"multi\" directive is duplicate",
         ),
         (
+            "server { location / { dubbo_pass s 0.0.0 m 127.0.0.1:1; health_check; } }",
+            "\"health_check\" in a location with \"dubbo_pass\"",
+        ),
+        (
             "server { location / { dubbo_next_upstream updating; } }",
             "invalid value \"updating\"",
         ),

@@ -25,6 +25,10 @@ pub(super) fn check(b: &Build<'_>, servers: &[Server]) -> Result<(), Fault> {
                             its own that is \"internal\"";
                 return Err(fault("of servers that only a request names").help(help));
             };
+            if let Pass::Dubbo(_) = pass {
+                let help = "\"check\" in the \"upstream\" finds servers that cannot be reached";
+                return Err(fault("in a location with \"dubbo_pass\"").help(help));
+            }
             let is_grpc = matches!(check.question, HealthQuestion::Grpc { .. });
             if is_grpc && !matches!(pass, Pass::Grpc(_)) {
                 return Err(fault(
