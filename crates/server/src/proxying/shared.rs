@@ -1,13 +1,13 @@
 //! Connections that requests share: frames of many requests on each, told apart by their numbers.
 //!
 //! ```text
-//! request -> Call --frame-->  SharedConnection (queue, calls) --> driver task <==> socket
-//!            Call <--frame--                      <--
+//! request -> Call --frame-->  SharedConnection --> driver task <==> socket
+//!            Call <--frame--   (queue, calls)  <--
 //! ```
 //!
-//! Each worker thread has its own, `multi` of them for each server. A [`SharedConnection`] is what requests
-//! know of a connection; a task of its own drives it, from connecting to its end. When the framing
-//! is in doubt the connection is closed, and with it all its requests fail.
+//! Each worker thread has its own, `multi` of them for each server. A [`SharedConnection`] is what
+//! requests know of a connection; a task of its own drives it, from connecting to its end. When the
+//! framing is in doubt the connection is closed, and with it all its requests fail.
 //!
 //! | file | what it holds |
 //! |---|---|
