@@ -38,20 +38,20 @@ enum Phase {
     Open,
     /// The provider wants no more requests.
     Closing,
-    Ended(ConnectionEnd),
+    Ended(SharedEnd),
 }
 
 /// Why a connection has ended.
 #[derive(Clone, Debug)]
-pub(super) enum ConnectionEnd {
+pub(super) enum SharedEnd {
     /// It could not be opened. The socket's name, if it is a Unix socket.
-    Connect(Fault, Option<Box<str>>),
+    Connect(SystemError, Option<Box<str>>),
     /// It could not be opened in time.
     ConnectTimedOut,
     /// The provider closed it, or nobody needed it any more.
     Closed,
     /// It broke.
-    Broken(Fault, Doing),
+    Broken(SystemError, Doing),
     /// Nothing happened in time.
     TimedOut(Doing),
     /// The provider does not keep to the protocol; a sentence in nginx's words.
@@ -62,22 +62,22 @@ pub(super) enum ConnectionEnd {
 
 /// An error of the operating system that several requests are told of.
 #[derive(Clone, Debug)]
-pub(super) struct Fault {
+pub(super) struct SystemError {
     code: Option<i32>,
     kind: io::ErrorKind,
 }
 
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Fault {
-        Fault {
+impl From<io::Error> for SystemError {
+    fn from(error: io::Error) -> SystemError {
+        SystemError {
             code: error.raw_os_error(),
             kind: error.kind(),
         }
     }
 }
 
-impl From<&Fault> for io::Error {
-    fn from(fault: &Fault) -> io::Error {
+impl From<&SystemError> for io::Error {
+    fn from(fault: &SystemError) -> io::Error {
         match fault.code {
             Some(code) => io::Error::from_raw_os_error(code),
             None => fault.kind.into(),
@@ -172,7 +172,7 @@ impl SharedConnection {
     }
 
     /// It has ended. The first reason counts.
-    pub(super) fn end(&self, ending: ConnectionEnd) {
+    pub(super) fn end(&self, ending: SharedEnd) {
         let mut state = self.state();
         if let Phase::Ended(_) = state.phase {
             return;
@@ -434,17 +434,17 @@ impl Drop for Call {
     }
 }
 
-impl ConnectionEnd {
+impl SharedEnd {
     /// The failure of a request that did this when the connection ended.
     fn failure(&self, doing: Doing) -> Failure {
         match self {
-            ConnectionEnd::Connect(fault, socket) => Failure::Connect(fault.into(), socket.clone()),
-            ConnectionEnd::ConnectTimedOut => Failure::TimedOut(Doing::Connecting),
-            ConnectionEnd::Closed => Failure::ClosedEarly(doing),
-            ConnectionEnd::Broken(fault, doing) => Failure::Io(fault.into(), *doing),
-            ConnectionEnd::TimedOut(doing) => Failure::TimedOut(*doing),
-            ConnectionEnd::Invalid(text) => Failure::Invalid(text.clone(), doing),
-            ConnectionEnd::File(text) => Failure::TempFile(text.clone()),
+            SharedEnd::Connect(fault, socket) => Failure::Connect(fault.into(), socket.clone()),
+            SharedEnd::ConnectTimedOut => Failure::TimedOut(Doing::Connecting),
+            SharedEnd::Closed => Failure::ClosedEarly(doing),
+            SharedEnd::Broken(fault, doing) => Failure::Io(fault.into(), *doing),
+            SharedEnd::TimedOut(doing) => Failure::TimedOut(*doing),
+            SharedEnd::Invalid(text) => Failure::Invalid(text.clone(), doing),
+            SharedEnd::File(text) => Failure::TempFile(text.clone()),
         }
     }
 }

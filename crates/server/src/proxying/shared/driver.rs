@@ -3,7 +3,7 @@
 use super::super::failure::Doing;
 use super::super::pause::Pause;
 use super::super::peer_connection::{Dial, PeerConnection, PeerError};
-use super::connection::{ConnectionEnd, SharedConnection, Taker};
+use super::connection::{SharedConnection, SharedEnd, Taker};
 use sealane_http::dubbo::{self, Event, FrameDecoder, HESSIAN2, Header, Kind, OK};
 use sealane_io::chain::OutputChain;
 use sealane_io::runtime::{Sleep, sleep_until, timeout_at};
@@ -51,7 +51,7 @@ pub(super) struct Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.shared.end(ConnectionEnd::Closed);
+        self.shared.end(SharedEnd::Closed);
     }
 }
 
@@ -71,11 +71,9 @@ impl Driver {
             Ok(Ok(socket)) => PeerConnection::over(socket),
             Ok(Err(error)) => {
                 let socket = dial.socket_name();
-                return self
-                    .shared
-                    .end(ConnectionEnd::Connect(error.into(), socket));
+                return self.shared.end(SharedEnd::Connect(error.into(), socket));
             }
-            Err(_) => return self.shared.end(ConnectionEnd::ConnectTimedOut),
+            Err(_) => return self.shared.end(SharedEnd::ConnectTimedOut),
         };
         self.shared.open();
         let mut link = Link::new(&self, connection, prologue.unwrap_or_default());
@@ -115,7 +113,7 @@ struct Link<'d> {
     /// Answers to events, not yet in the message.
     replies: Vec<Header>,
     /// Sending failed; the provider may still have answered before it closed.
-    send_error: Option<ConnectionEnd>,
+    send_error: Option<SharedEnd>,
     send_pause: Pause,
     last_sent: Instant,
     last_received: Instant,
@@ -150,7 +148,7 @@ impl<'d> Link<'d> {
     }
 
     /// Sends and receives. Ready when the connection has ended.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<SharedEnd> {
         loop {
             self.driver.shared.set_driver(cx);
             let now = Instant::now();
@@ -170,7 +168,7 @@ impl<'d> Link<'d> {
                     continue;
                 }
                 Poll::Ready(Ok(Received::End)) => {
-                    return Poll::Ready(self.send_error.take().unwrap_or(ConnectionEnd::Closed));
+                    return Poll::Ready(self.send_error.take().unwrap_or(SharedEnd::Closed));
                 }
                 Poll::Ready(Err(error)) => {
                     let broken = || broken(error, Doing::ReadingHead);
@@ -181,7 +179,7 @@ impl<'d> Link<'d> {
             // An idle connection has no buffer.
             self.input = Vec::new();
             if self.is_over(now) {
-                return Poll::Ready(ConnectionEnd::Closed);
+                return Poll::Ready(SharedEnd::Closed);
             }
             match self.beat(now) {
                 Ok(true) => {} // there is a heartbeat to send
@@ -192,7 +190,7 @@ impl<'d> Link<'d> {
     }
 
     /// Sends what there is, as far as the socket takes it.
-    fn send(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<(), ConnectionEnd> {
+    fn send(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<(), SharedEnd> {
         loop {
             self.frame();
             if self.message.is_empty() && !self.connection.has_unsent() {
@@ -221,7 +219,7 @@ impl<'d> Link<'d> {
                 Poll::Pending => {
                     let limit = self.driver.settings.send_timeout;
                     return match self.send_pause.poll_expired(cx, limit) {
-                        Poll::Ready(()) => Err(ConnectionEnd::TimedOut(Doing::Sending)),
+                        Poll::Ready(()) => Err(SharedEnd::TimedOut(Doing::Sending)),
                         Poll::Pending => Ok(()),
                     };
                 }
@@ -276,13 +274,13 @@ impl<'d> Link<'d> {
     }
 
     /// Gives each call what has come for it.
-    fn take_input(&mut self) -> Result<(), ConnectionEnd> {
+    fn take_input(&mut self) -> Result<(), SharedEnd> {
         let input = std::mem::take(&mut self.input);
         let mut at = 0;
         loop {
             let rest = &input[at..];
             let decoded = self.decoder.decode(rest);
-            let decoded = decoded.map_err(|error| ConnectionEnd::Invalid(error.to_string()))?;
+            let decoded = decoded.map_err(|error| SharedEnd::Invalid(error.to_string()))?;
             match decoded.event {
                 Event::NeedMore => break,
                 Event::Begin(header) => self.begin(&header)?,
@@ -305,11 +303,11 @@ impl<'d> Link<'d> {
         Ok(())
     }
 
-    fn begin(&mut self, header: &Header) -> Result<(), ConnectionEnd> {
+    fn begin(&mut self, header: &Header) -> Result<(), SharedEnd> {
         self.receiving = match header.kind {
             Kind::Response => {
                 let taker = self.driver.shared.begin_response(header);
-                match taker.map_err(ConnectionEnd::Invalid)? {
+                match taker.map_err(SharedEnd::Invalid)? {
                     Taker::Call(number) => Receiving::Response(number),
                     Taker::Nobody => Receiving::Nothing,
                 }
@@ -318,12 +316,12 @@ impl<'d> Link<'d> {
             Kind::Event { .. } => Receiving::Event(*header, Vec::new()),
             Kind::Request { .. } => {
                 let text = "upstream sent a dubbo request instead of a response";
-                return Err(ConnectionEnd::Invalid(text.to_owned()));
+                return Err(SharedEnd::Invalid(text.to_owned()));
             }
         };
         if self.replies.len() >= MAX_REPLIES {
             let text = "upstream sent too many dubbo events, and reads no answers";
-            return Err(ConnectionEnd::Invalid(text.to_owned()));
+            return Err(SharedEnd::Invalid(text.to_owned()));
         }
         Ok(())
     }
@@ -381,15 +379,15 @@ impl<'d> Link<'d> {
     }
 
     /// Prepares a heartbeat if one is due.
-    fn beat(&mut self, now: Instant) -> Result<bool, ConnectionEnd> {
+    fn beat(&mut self, now: Instant) -> Result<bool, SharedEnd> {
         if self.frame_due().is_some_and(|due| now >= due) {
-            return Err(ConnectionEnd::TimedOut(Doing::ReadingHead));
+            return Err(SharedEnd::TimedOut(Doing::ReadingHead));
         }
         if self.heartbeat_due().is_none_or(|due| now < due) || self.send_error.is_some() {
             return Ok(false);
         }
         if self.unanswered_heartbeats >= MISSED_HEARTBEATS {
-            return Err(ConnectionEnd::TimedOut(Doing::ReadingHead));
+            return Err(SharedEnd::TimedOut(Doing::ReadingHead));
         }
         self.unanswered_heartbeats += 1;
         self.last_heartbeat = now;
@@ -405,7 +403,7 @@ impl<'d> Link<'d> {
     }
 
     /// Waits for the next heartbeat, the rest of a frame, or the end of an idle connection.
-    fn wait(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<ConnectionEnd> {
+    fn wait(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<SharedEnd> {
         let idle_timeout = self.driver.settings.idle_timeout;
         let idle_until = self
             .idle_since
@@ -427,11 +425,11 @@ impl<'d> Link<'d> {
     }
 }
 
-fn broken(error: PeerError, doing: Doing) -> ConnectionEnd {
+fn broken(error: PeerError, doing: Doing) -> SharedEnd {
     match error {
-        PeerError::Socket(error) => ConnectionEnd::Broken(error.into(), doing),
-        PeerError::File(error) => ConnectionEnd::File(error.to_string()),
+        PeerError::Socket(error) => SharedEnd::Broken(error.into(), doing),
+        PeerError::File(error) => SharedEnd::File(error.to_string()),
         // There is no TLS on it.
-        PeerError::Tls(_) | PeerError::ClosedInHandshake => ConnectionEnd::Closed,
+        PeerError::Tls(_) | PeerError::ClosedInHandshake => SharedEnd::Closed,
     }
 }
