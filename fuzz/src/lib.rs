@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 27] = [
+pub const TARGETS: [Target; 28] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -76,6 +76,12 @@ pub const TARGETS: [Target; 27] = [
         run: sealane_http::fuzz::fuzz_mp4,
         max_bytes: 2048,
         cost: 1,
+    },
+    Target {
+        name: "trim",
+        run: sealane_http::fuzz::fuzz_trim,
+        max_bytes: 2048,
+        cost: 2,
     },
     Target {
         name: "response",

@@ -136,6 +136,11 @@ fn several_requests_on_a_connection() {
 }
 
 #[test]
+fn trimmed_pages() {
+    run("trim");
+}
+
+#[test]
 fn media_files() {
     run("mp4");
 }

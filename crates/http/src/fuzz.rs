@@ -25,6 +25,7 @@ mod model;
 mod origin;
 mod refused;
 mod stream;
+mod trim;
 
 pub use cache::fuzz_cache_control;
 pub use dubbo::fuzz_dubbo;
@@ -35,6 +36,7 @@ pub use media::fuzz_mp4;
 pub use model::request_starts;
 pub use origin::{fuzz_fastcgi, fuzz_proxy_protocol, fuzz_response, fuzz_set_cookie};
 pub use stream::{fuzz_stream, stream_of};
+pub use trim::fuzz_trim;
 
 /// HTTP/1 request heads: the first byte chooses limits and leniency, the rest is the input.
 ///

@@ -26,6 +26,7 @@
 //! | [`media_type`] | by which extension of a path a media type is looked up |
 //! | [`method`] | the methods nginx knows by name |
 //! | [`traceparent`] | `traceparent` and `tracestate` |
+//! | [`trim`] | pages without the white space and comments that nobody sees |
 //! | [`outgoing`] | what may be written into a request to another server |
 //! | [`fuzz`] | entry points for the fuzzers |
 
@@ -52,6 +53,7 @@ pub mod rewrite;
 pub mod scgi;
 pub mod status;
 pub mod traceparent;
+pub mod trim;
 pub mod uri;
 pub mod uwsgi;
 
