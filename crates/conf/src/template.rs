@@ -208,6 +208,7 @@ fn changeable(name: &str, variable: &Variable) -> bool {
             | Builtin::ProxyConnectConnectTime
             | Builtin::ProxyConnectFirstByteTime,
         ) => true,
+        Variable::Builtin(Builtin::TrimBytes | Builtin::TrimOriginalBytes) => true,
         Variable::Builtin(_) => name.starts_with("ssl_"),
         _ => !FIXED.contains(&name),
     }

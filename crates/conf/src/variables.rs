@@ -104,6 +104,8 @@ builtins! {
     GzipRatio "gzip_ratio" "compression ratio achieved by `gzip`"
     BrotliRatio "brotli_ratio" "the same for `brotli`"
     ZstdRatio "zstd_ratio" "the same for `zstd`"
+    TrimBytes "trim_bytes" "bytes by which `trim` has made the page shorter"
+    TrimOriginalBytes "trim_original_bytes" "bytes of the page before that"
     UidGot "uid_got" "name and value of the received `userid` cookie"
     UidSet "uid_set" "name and value of the `userid` cookie that is sent"
     UidReset "uid_reset" "set it to a non-empty value other than `0` to send a new `userid` \

@@ -18,7 +18,7 @@ use crate::access::AccessState;
 use crate::codings::CodingsState;
 use crate::exchange::Exchange;
 use crate::filters::{
-    AddHeaderState, CharsetState, CompressState, SliceState, SsiState, UseridState,
+    AddHeaderState, CharsetState, CompressState, SliceState, SsiState, TrimState, UseridState,
 };
 use crate::handlers::special::ErrorPageState;
 use crate::handlers::try_files::TryFilesState;
@@ -64,6 +64,7 @@ pub(crate) struct Features {
     pub(crate) sysguard: SysguardState,
     pub(crate) tally: TallyState,
     pub(crate) tracing: TracingState,
+    pub(crate) trim: TrimState,
     pub(crate) try_files: TryFilesState,
     pub(crate) userid: UseridState,
 }

@@ -163,15 +163,13 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "modules that change pages (Tengine and others)",
         names: &[
-            "trim",
-            "trim_*",
             "footer_if",
             "strip",
             "slice_header*",
             "slice_footer*",
             "append_header",
         ],
-        instead: "minify files when the site is built",
+        instead: "`trim` and `footer` change pages; the rest is better done when the site is built",
     },
     Elsewhere {
         module: "modules for status pages (VTS)",

@@ -71,6 +71,7 @@ mod subrequests;
 mod sysguard;
 mod syslog;
 mod thread_pools;
+mod trim;
 mod tuning;
 mod tunnel;
 mod upstream;
@@ -301,6 +302,7 @@ pub const MODULES: &[&Module] = &[
     &later::HTTP3,
     &gunzip::MODULE,
     &addition::MODULE,
+    &trim::MODULE,
     &footer::MODULE,
     &sub_filter::MODULE,
     &charset::MODULE,

@@ -3,6 +3,7 @@
 use super::MediaTypesDraft;
 use crate::model::{
     Addition, Charset, CharsetName, Footer, Replacements, Ssi, SubFilter, Template, TextFilters,
+    Trim,
 };
 use std::sync::Arc;
 
@@ -18,6 +19,10 @@ pub(crate) struct TextFiltersDraft {
     pub(crate) addition_types: Option<MediaTypesDraft>,
     pub(crate) footer: Option<Template>,
     pub(crate) footer_types: Option<MediaTypesDraft>,
+    pub(crate) trim: Option<Template>,
+    pub(crate) trim_js: Option<Template>,
+    pub(crate) trim_css: Option<Template>,
+    pub(crate) trim_types: Option<MediaTypesDraft>,
     /// `Some(None)`: off.
     pub(crate) charset: Option<Option<CharsetName>>,
     pub(crate) source_charset: Option<CharsetName>,
@@ -58,6 +63,10 @@ impl TextFiltersDraft {
         take(&mut self.addition_types, &outer.addition_types);
         take(&mut self.footer, &outer.footer);
         take(&mut self.footer_types, &outer.footer_types);
+        take(&mut self.trim, &outer.trim);
+        take(&mut self.trim_js, &outer.trim_js);
+        take(&mut self.trim_css, &outer.trim_css);
+        take(&mut self.trim_types, &outer.trim_types);
         take(&mut self.charset, &outer.charset);
         take(&mut self.source_charset, &outer.source_charset);
         take(&mut self.override_charset, &outer.override_charset);
@@ -116,9 +125,23 @@ impl TextFiltersDraft {
             sub,
             addition,
             footer,
+            trim: self.trim(),
             charset,
             ssi,
         }
+    }
+}
+
+impl TextFiltersDraft {
+    fn trim(&self) -> Option<Arc<Trim>> {
+        let may_be_on = |switch: &&Template| switch.as_literal().is_none_or(|text| text == b"on");
+        let switch = |written: &Option<Template>| written.as_ref().filter(may_be_on).cloned();
+        Some(Arc::new(Trim {
+            enabled: switch(&self.trim)?,
+            scripts: switch(&self.trim_js),
+            styles: switch(&self.trim_css),
+            types: MediaTypesDraft::built(&self.trim_types, HTML),
+        }))
     }
 }
 

@@ -13,6 +13,8 @@ pub struct TextFilters {
     pub addition: Option<Arc<Addition>>,
     /// `footer`.
     pub footer: Option<Arc<Footer>>,
+    /// `trim`.
+    pub trim: Option<Arc<Trim>>,
     /// `charset` and `source_charset`.
     pub charset: Option<Arc<Charset>>,
     /// `ssi`.
@@ -94,6 +96,19 @@ pub struct Footer {
     /// `footer`; never empty.
     pub text: Template,
     /// `footer_types`; default `text/html`.
+    pub types: MediaTypes,
+}
+
+/// Pages without what nobody sees. Each switch is on if its value is `on`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trim {
+    /// `trim`.
+    pub enabled: Template,
+    /// `trim_js`; `None` is off.
+    pub scripts: Option<Template>,
+    /// `trim_css`; `None` is off.
+    pub styles: Option<Template>,
+    /// `trim_types`; default `text/html`.
     pub types: MediaTypes,
 }
 

@@ -8,6 +8,24 @@ const NEWER: &str = "the reference is newer than nginx 1.22";
 
 pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
+        case: Case(
+            Location,
+            "trim yes; foo;",
+            "[warn] \"yes\" is neither \"on\" nor \"off\", and means \"off\" in FILE:5\n[emerg] unknown directive \"foo\" in FILE:5",
+        ),
+        nginx: r#"[emerg] unknown directive "trim" in FILE:5"#,
+        why: "a directive of Tengine",
+    },
+    Difference {
+        case: Case(
+            Location,
+            "trim_types text/x *;",
+            r#"[emerg] "trim_types" does not take "*" in FILE:5"#,
+        ),
+        nginx: r#"[emerg] unknown directive "trim_types" in FILE:5"#,
+        why: "a directive of Tengine",
+    },
+    Difference {
         case: Case(Http, "proxy_cache_path c keys_zone=a:1m purger=on;", "OK"),
         nginx: r#"[emerg] invalid parameter "purger=on" in FILE:3"#,
         why: "as in nginx's commercial edition",

@@ -11,7 +11,9 @@ mod ranges;
 pub(crate) mod slice;
 pub(crate) mod userid;
 
-pub(crate) use body::{CharsetState, CompressState, Compressed, SsiState, charset_to_be_named};
+pub(crate) use body::{
+    CharsetState, CompressState, Compressed, SsiState, TrimState, charset_to_be_named,
+};
 pub(crate) use headers::{AddHeaderState, add_trailers, without_line_breaks};
 pub(crate) use slice::SliceState;
 pub(crate) use userid::UseridState;

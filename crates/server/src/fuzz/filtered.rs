@@ -10,7 +10,7 @@ use std::io::Write;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Locations of the site, and whether bodies are given to them compressed.
-const PLACES: [(&str, bool); 10] = [
+const PLACES: [(&str, bool); 11] = [
     ("/gunzipped", false),
     ("/gunzipped", true),
     ("/subbed", false),
@@ -21,6 +21,7 @@ const PLACES: [(&str, bool); 10] = [
     ("/ranged", false),
     ("/added", false),
     ("/proxy", false),
+    ("/trimmed", false),
 ];
 
 static SITE: LazyLock<Mutex<FuzzSite>> = LazyLock::new(|| Mutex::new(FuzzSite::new("filters")));

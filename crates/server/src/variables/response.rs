@@ -10,6 +10,7 @@ use sealane_http::{StatusCode, date};
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
     let transfer = &exchange.transfer;
+    let trimmed = exchange.features.trim.trimmed.as_deref();
     match builtin {
         // The status of an error page stays, whatever is sent: 304 for its file.
         Builtin::Status => {
@@ -25,6 +26,10 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             number(transfer.sent_bytes.saturating_sub(transfer.head_bytes), out)
         }
         Builtin::LimitRate => number(limit_rate::value(exchange), out),
+        Builtin::TrimOriginalBytes => trimmed.is_some_and(|it| number(it.in_bytes, out)),
+        Builtin::TrimBytes => {
+            trimmed.is_some_and(|it| number(it.in_bytes.saturating_sub(it.out_bytes), out))
+        }
         Builtin::GzipRatio => ratio(exchange, Coding::Gzip, out),
         Builtin::BrotliRatio => ratio(exchange, Coding::Brotli, out),
         Builtin::ZstdRatio => ratio(exchange, Coding::Zstd, out),

@@ -6,6 +6,7 @@ use crate::exchange::Exchange;
 use crate::template;
 use bytes::Bytes;
 use sealane_conf::model::Footer;
+use sealane_http::StatusCode;
 use sealane_http::headers::HeaderList;
 use sealane_io::chain::OutputChain;
 use std::task::{Context, Poll, ready};
@@ -16,6 +17,8 @@ pub(super) fn apply(exchange: &mut Exchange, settings: &Footer) {
     let response = &exchange.response;
     let applies = !exchange.request.is_subrequest
         && !response.status.is_bodiless()
+        // Part of a page from another server: what follows it is not the end.
+        && response.status != StatusCode::PARTIAL_CONTENT
         && head::content_encoding(response).is_none()
         && head::is_of(response, &settings.types);
     if !applies {

@@ -1,5 +1,6 @@
 //! Filters that change the contents of a body, in nginx's order: decompression, additions,
-//! replacements, character sets, server-side includes, footers, compression.
+//! replacements, character sets, server-side includes, trimming, footers,
+//! compression.
 //!
 //! Each has a file with two parts. `apply` examines the head, decides whether the filter
 //! applies, changes the head accordingly and wraps the body into its
@@ -20,11 +21,13 @@ mod pieces;
 mod ssi;
 mod sub_filter;
 mod transformed;
+mod trim;
 
 pub(crate) use charset::CharsetState;
 pub(crate) use charset::to_be_named as charset_to_be_named;
 pub(crate) use compress::{CompressState, Compressed};
 pub(crate) use ssi::SsiState;
+pub(crate) use trim::TrimState;
 
 use crate::exchange::Exchange;
 
@@ -59,6 +62,10 @@ pub(super) fn apply(exchange: &mut Exchange) {
     }
     if let Some(settings) = added {
         addition::put(exchange, settings);
+    }
+    // The page as it is put together from all of the above.
+    if let Some(settings) = &texts.trim {
+        trim::apply(exchange, settings);
     }
     if let Some(settings) = &texts.footer {
         footer::apply(exchange, settings);
