@@ -13,7 +13,7 @@ const CONFIGURATION: &str = r#"
     server {
         LISTEN
         location /static/ { }
-        location /mixed/ { alias html/static/; concat_unique off; concat_delimiter "\n"; concat_types text/plain; }
+        location /mixed/ { alias html/static/; concat_unique off; concat_delimiter "\n"; concat_types text/css text/plain; }
         location /lenient/ { alias html/static/; concat_ignore_file_error on; concat_max_files 3; }
         location /cached/ { alias html/static/; open_file_cache max=100; open_file_cache_content 64k; }
         location /own/ { alias html/static/; disable_symlinks on from=$document_root; }
@@ -69,6 +69,7 @@ fn is(server: &Server<'_>, path: &str, status: u16, text: &str) {
 fn files_in_one_response() {
     let site = site();
     let server = site.serve(&CONFIGURATION.replace("LISTEN", LISTEN));
+    server.expect_alert("is not a regular file");
     for (path, status, text) in [
         ("/static/??a.js,lib/b.js", 200, "var a;var b;"),
         ("/static/??lib/b.js,/a.js", 200, "var b;var a;"),

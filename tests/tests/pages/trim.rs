@@ -4,7 +4,7 @@ use super::{LISTEN, WAYS, curl};
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::wire::get;
 use sealane_tests::{Certificate, CertificateKey, Site, repository, wait_for};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 
 const CONFIGURATION: &str = r#"
@@ -93,7 +93,6 @@ fn pages_arrive_trimmed_on_every_way() {
             trimmed.body.len()
         );
         assert!(trimmed.body.len() < whole.body.len(), "{name}");
-        assert!(!trimmed.text().contains("  <p>"), "{name}");
         for (name, expected) in [("content-length", None), ("accept-ranges", None)] {
             assert_eq!(trimmed.header(name), expected, "{name}");
         }
@@ -183,6 +182,7 @@ fn endless() -> u16 {
                 LARGE_BYTES / piece.len() * piece.len()
             );
             // A client that has gone ends it.
+            let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(head.as_bytes());
             for _ in 0..LARGE_BYTES / piece.len() {
                 if stream.write_all(&piece).is_err() {
