@@ -48,7 +48,7 @@ pub struct TrimOptions {
 #[derive(Debug)]
 pub struct Trimmer {
     options: TrimOptions,
-    state: State,
+    state: PageState,
     regions: Regions,
     gap: Gap,
     /// Bytes of a tag's or comment's beginning that are not written yet.
@@ -56,7 +56,7 @@ pub struct Trimmer {
 }
 
 #[derive(Debug)]
-enum State {
+enum PageState {
     /// The first two bytes, which may say that this is UTF-16.
     Beginning,
     Text,
@@ -88,7 +88,7 @@ impl Trimmer {
     pub fn new(options: TrimOptions) -> Trimmer {
         Trimmer {
             options,
-            state: State::Beginning,
+            state: PageState::Beginning,
             regions: Regions::default(),
             gap: Gap::default(),
             held: SmallVec::new(),
@@ -103,7 +103,7 @@ impl Trimmer {
             if byte == 0x1b {
                 self.give_up(output);
             }
-            if matches!(self.state, State::Verbatim) {
+            if matches!(self.state, PageState::Verbatim) {
                 output.extend_from_slice(&input[at..]);
                 return;
             }
@@ -114,66 +114,66 @@ impl Trimmer {
     /// The page has ended: appends what was held back.
     pub fn finish(&mut self, output: &mut Vec<u8>) {
         match &mut self.state {
-            State::Raw(raw) => raw.finish(output),
+            PageState::Raw(raw) => raw.finish(output),
             // A tag without an end is none, but its name alone would be text.
-            State::Tag(tag) => tag.give_up(output),
+            PageState::Tag(tag) => tag.give_up(output),
             _ => self.write_held(output),
         }
-        self.state = State::Verbatim;
+        self.state = PageState::Verbatim;
     }
 
     fn step(&mut self, byte: u8, output: &mut Vec<u8>) {
         match &mut self.state {
-            State::Beginning => self.beginning(byte, output),
-            State::Text => self.text(byte, output),
-            State::Open => self.open(byte, output),
-            State::EndOpen => self.end_open(byte, output),
-            State::Declaration => self.declaration(byte, output),
-            State::NewComment(end) => {
+            PageState::Beginning => self.beginning(byte, output),
+            PageState::Text => self.text(byte, output),
+            PageState::Open => self.open(byte, output),
+            PageState::EndOpen => self.end_open(byte, output),
+            PageState::Declaration => self.declaration(byte, output),
+            PageState::NewComment(end) => {
                 let (mut end, before) = (*end, *end);
                 self.held.push(byte);
                 let ended = end.step(byte);
                 self.new_comment(if ended { before } else { end }, ended, output);
             }
-            State::KeptComment(end) => {
+            PageState::KeptComment(end) => {
                 output.push(byte);
                 if end.step(byte) {
-                    self.state = State::Text;
+                    self.state = PageState::Text;
                 }
             }
-            State::DroppedComment(end) => {
+            PageState::DroppedComment(end) => {
                 if end.step(byte) {
-                    self.state = State::Text;
+                    self.state = PageState::Text;
                 }
             }
-            State::Bogus => {
+            PageState::Bogus => {
                 output.push(byte);
                 if byte == b'>' {
-                    self.state = State::Text;
+                    self.state = PageState::Text;
                 }
             }
-            State::Cdata(last) => {
+            PageState::Cdata(last) => {
                 output.push(byte);
                 match byte {
-                    b'>' if last == b"]]" => self.state = State::Text,
-                    b'>' => self.state = State::Verbatim,
+                    b'>' if last == b"]]" => self.state = PageState::Text,
+                    b'>' => self.state = PageState::Verbatim,
                     _ => *last = [last[1], byte],
                 }
             }
-            State::Tag(tag) => {
+            PageState::Tag(tag) => {
                 if tag.step(byte, output) {
                     self.end_tag();
                 }
             }
-            State::Raw(raw) => match raw.step(byte, output) {
+            PageState::Raw(raw) => match raw.step(byte, output) {
                 RawStep::Inside => {}
-                RawStep::EndTag(tag) => {
-                    self.state = State::Tag(Box::new(tag));
+                RawStep::EndTag(name) => {
+                    self.state = PageState::Tag(Box::new(Tag::end_of(name)));
                     self.step(byte, output);
                 }
-                RawStep::Uncertain => self.state = State::Verbatim,
+                RawStep::Uncertain => self.state = PageState::Verbatim,
             },
-            State::Verbatim => output.push(byte),
+            PageState::Verbatim => output.push(byte),
         }
     }
 
@@ -184,7 +184,7 @@ impl Trimmer {
             [0xfe, 0xff] | [0xff, 0xfe] => self.give_up(output),
             _ => {
                 let held = std::mem::take(&mut self.held);
-                self.state = State::Text;
+                self.state = PageState::Text;
                 self.push(&held, output);
             }
         }
@@ -194,7 +194,7 @@ impl Trimmer {
         match byte {
             b'<' => {
                 self.held.push(byte);
-                self.state = State::Open;
+                self.state = PageState::Open;
             }
             b' ' | b'\t' if !self.regions.keeps_space() => self.gap.space(Space::Blank),
             b'\n' | b'\r' if !self.regions.keeps_space() => self.gap.space(Space::Line),
@@ -211,15 +211,15 @@ impl Trimmer {
     /// The rest stays as it is.
     fn give_up(&mut self, output: &mut Vec<u8>) {
         match &mut self.state {
-            State::Raw(raw) => raw.give_up(output),
-            State::DroppedComment(_) => {
+            PageState::Raw(raw) => raw.give_up(output),
+            PageState::DroppedComment(_) => {
                 self.write_held(output);
                 output.extend_from_slice(b"<!--");
             }
-            State::Tag(tag) => tag.give_up(output),
+            PageState::Tag(tag) => tag.give_up(output),
             _ => self.write_held(output),
         }
-        self.state = State::Verbatim;
+        self.state = PageState::Verbatim;
     }
 
     fn write_held(&mut self, output: &mut Vec<u8>) {
@@ -232,27 +232,27 @@ impl Trimmer {
         match byte {
             b'!' => {
                 self.held.push(byte);
-                self.state = State::Declaration;
+                self.state = PageState::Declaration;
             }
             b'/' => {
                 self.held.push(byte);
-                self.state = State::EndOpen;
+                self.state = PageState::EndOpen;
             }
             b'?' => {
                 self.held.push(byte);
                 self.write_held(output);
-                self.state = State::Bogus;
+                self.state = PageState::Bogus;
             }
             _ if byte.is_ascii_alphabetic() => {
                 self.write_held(output);
-                self.state = State::Tag(Box::new(Tag::new(false)));
+                self.state = PageState::Tag(Box::new(Tag::new(false)));
                 self.step(byte, output);
             }
             _ => {
                 // Text, after all.
                 self.held.clear();
                 self.write_text(b'<', output);
-                self.state = State::Text;
+                self.state = PageState::Text;
                 self.step(byte, output);
             }
         }
@@ -261,12 +261,12 @@ impl Trimmer {
     fn end_open(&mut self, byte: u8, output: &mut Vec<u8>) {
         self.write_held(output);
         if byte.is_ascii_alphabetic() {
-            self.state = State::Tag(Box::new(Tag::new(true)));
+            self.state = PageState::Tag(Box::new(Tag::new(true)));
             self.step(byte, output);
             return;
         }
         // "</>" is nothing, and ends at the same place.
-        self.state = State::Bogus;
+        self.state = PageState::Bogus;
         self.step(byte, output);
     }
 
@@ -274,7 +274,7 @@ impl Trimmer {
         const CDATA: &[u8] = b"<![CDATA[";
         self.held.push(byte);
         if *self.held == *b"<!--" {
-            self.state = State::NewComment(CommentEnd::Start);
+            self.state = PageState::NewComment(CommentEnd::Start);
             if self.regions.keeps_space() {
                 self.keep_comment(CommentEnd::Start, false, output);
             }
@@ -284,13 +284,13 @@ impl Trimmer {
         if *self.held == *b"<!-" || (is_section && CDATA.starts_with(&self.held)) {
             if self.held.len() == CDATA.len() {
                 self.write_held(output);
-                self.state = State::Cdata([0; 2]);
+                self.state = PageState::Cdata([0; 2]);
             }
             return;
         }
         let last = self.held.pop();
         self.write_held(output);
-        self.state = State::Bogus;
+        self.state = PageState::Bogus;
         last.into_iter().for_each(|byte| self.step(byte, output));
     }
 
@@ -303,24 +303,24 @@ impl Trimmer {
                 self.held.clear();
                 self.gap.comment();
                 self.state = match ended {
-                    true => State::Text,
-                    false => State::DroppedComment(end),
+                    true => PageState::Text,
+                    false => PageState::DroppedComment(end),
                 };
             }
-            Verdict::Open => self.state = State::NewComment(end),
+            Verdict::Open => self.state = PageState::NewComment(end),
         }
     }
 
     fn keep_comment(&mut self, end: CommentEnd, ended: bool, output: &mut Vec<u8>) {
         self.write_held(output);
         self.state = match ended {
-            true => State::Text,
-            false => State::KeptComment(end),
+            true => PageState::Text,
+            false => PageState::KeptComment(end),
         };
     }
 
     fn end_tag(&mut self) {
-        let State::Tag(tag) = std::mem::replace(&mut self.state, State::Text) else {
+        let PageState::Tag(tag) = std::mem::replace(&mut self.state, PageState::Text) else {
             return;
         };
         if tag.is_end {
@@ -333,9 +333,9 @@ impl Trimmer {
             self.regions.keep_space();
         }
         if tag.name() == b"plaintext" {
-            self.state = State::Verbatim;
+            self.state = PageState::Verbatim;
         } else if let Some(raw) = Raw::new(&tag, self.options, certain, &self.regions) {
-            self.state = State::Raw(Box::new(raw));
+            self.state = PageState::Raw(Box::new(raw));
         }
     }
 }

@@ -35,8 +35,8 @@ enum Contents {
 #[derive(Debug)]
 pub(super) enum RawStep {
     Inside,
-    /// The end tag, up to this byte.
-    EndTag(Tag),
+    /// The end tag with this name is written up to this byte.
+    EndTag(&'static [u8]),
     /// Nobody knows where the element ends.
     Uncertain,
 }
@@ -109,7 +109,7 @@ impl Raw {
             }
             self.finish_contents(output);
             output.extend_from_slice(&self.held);
-            return RawStep::EndTag(Tag::end_of(self.name));
+            return RawStep::EndTag(self.name);
         }
         if is_terminator && matches!(self.escape, Escape::Escaped(_)) && self.is_tag(b"<") {
             self.release(output);

@@ -14,7 +14,7 @@ const MAX_NESTING: usize = 64;
 /// A script that is being read.
 #[derive(Debug)]
 pub(super) struct Script {
-    state: State,
+    state: ScriptState,
     space: Space,
     /// The last bytes that were written, the newest one in the lowest place. 0: none.
     recent: u32,
@@ -32,7 +32,7 @@ pub(super) struct Script {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ScriptState {
     Code,
     /// Behind a slash, which is not written yet.
     Slash,
@@ -43,7 +43,7 @@ enum State {
     KeptLineComment,
     /// Behind `/*`.
     NewComment,
-    /// A comment that goes. Its last byte is a star; see also [`State::LineComment`].
+    /// A comment that goes. Its last byte is a star; see also [`ScriptState::LineComment`].
     Comment(bool, u8),
     /// The last byte is a star.
     KeptComment(bool),
@@ -93,7 +93,7 @@ enum Open {
 impl Script {
     pub(super) fn new() -> Script {
         Script {
-            state: State::Code,
+            state: ScriptState::Code,
             space: Space::None,
             recent: 0,
             before: Before::Operator,
@@ -110,19 +110,19 @@ impl Script {
     pub(super) fn push(&mut self, byte: u8, output: &mut Vec<u8>) {
         let was_high = std::mem::replace(&mut self.was_high, byte >= 0x80);
         match self.state {
-            State::Verbatim => output.push(byte),
-            State::NewLineComment
-            | State::LineComment(_)
-            | State::KeptLineComment
-            | State::NewComment
-            | State::Comment(..)
-            | State::KeptComment(_) => self.comment(byte, output),
+            ScriptState::Verbatim => output.push(byte),
+            ScriptState::NewLineComment
+            | ScriptState::LineComment(_)
+            | ScriptState::KeptLineComment
+            | ScriptState::NewComment
+            | ScriptState::Comment(..)
+            | ScriptState::KeptComment(_) => self.comment(byte, output),
             // In some character sets, these may be the second byte of a character.
             _ if was_high && matches!(byte, b'[' | b'\\' | b']' | b'`' | b'{' | b'|' | b'}') => {
                 self.give_up_with(byte, output);
             }
-            State::Code => self.code(byte, output),
-            State::Slash => self.slash(byte, output),
+            ScriptState::Code => self.code(byte, output),
+            ScriptState::Slash => self.slash(byte, output),
             _ => self.literal(byte, output),
         }
     }
@@ -130,17 +130,17 @@ impl Script {
     /// What follows stays as it is.
     pub(super) fn give_up(&mut self, output: &mut Vec<u8>) {
         let begun: &[u8] = match self.state {
-            State::Slash => b"/",
-            State::NewLineComment | State::LineComment(_) => b"//",
-            State::NewComment | State::Comment(false, _) => b"/*",
-            State::Comment(true, _) => b"/**",
+            ScriptState::Slash => b"/",
+            ScriptState::NewLineComment | ScriptState::LineComment(_) => b"//",
+            ScriptState::NewComment | ScriptState::Comment(false, _) => b"/*",
+            ScriptState::Comment(true, _) => b"/**",
             _ => b"",
         };
-        if self.state != State::Verbatim {
+        if self.state != ScriptState::Verbatim {
             self.space.write(output);
         }
         output.extend_from_slice(begun);
-        self.state = State::Verbatim;
+        self.state = ScriptState::Verbatim;
     }
 
     fn give_up_with(&mut self, byte: u8, output: &mut Vec<u8>) {
@@ -152,7 +152,7 @@ impl Script {
     pub(super) fn finish(&mut self, output: &mut Vec<u8>) {
         match self.state {
             // Nothing was wrong up to here.
-            State::Code | State::NewLineComment | State::LineComment(_) => {}
+            ScriptState::Code | ScriptState::NewLineComment | ScriptState::LineComment(_) => {}
             // An error stays one.
             _ => self.give_up(output),
         }
@@ -173,9 +173,9 @@ impl Script {
         match byte {
             b' ' | b'\t' | 0x0b | 0x0c => self.space.add(Space::Blank),
             b'\n' | b'\r' => self.space.add(Space::Line),
-            b'/' => self.state = State::Slash,
-            b'"' | b'\'' => self.begin(State::Quoted(byte), byte, output),
-            b'`' => self.begin(State::Template, byte, output),
+            b'/' => self.state = ScriptState::Slash,
+            b'"' | b'\'' => self.begin(ScriptState::Quoted(byte), byte, output),
+            b'`' => self.begin(ScriptState::Template, byte, output),
             b'(' | b'[' | b'{' => {
                 let open = match (byte, self.before) {
                     (b'[', _) => Open::Bracket,
@@ -207,7 +207,7 @@ impl Script {
         }
     }
 
-    fn begin(&mut self, state: State, byte: u8, output: &mut Vec<u8>) {
+    fn begin(&mut self, state: ScriptState, byte: u8, output: &mut Vec<u8>) {
         self.write(byte, output);
         self.state = state;
     }
@@ -226,13 +226,13 @@ impl Script {
         let open = self.depth.checked_sub(1).map(|at| self.open[at]);
         let (before, state) = match (byte, open) {
             (b')', Some(Open::Parenthesis)) | (b']', Some(Open::Bracket)) => {
-                (Before::Operand, State::Code)
+                (Before::Operand, ScriptState::Code)
             }
-            (b')', Some(Open::Condition)) => (Before::Operator, State::Code),
+            (b')', Some(Open::Condition)) => (Before::Operator, ScriptState::Code),
             (b')', Some(Open::Unclear)) | (b'}', Some(Open::Brace)) => {
-                (Before::Unclear, State::Code)
+                (Before::Unclear, ScriptState::Code)
             }
-            (b'}', Some(Open::Template)) => (Before::Operand, State::Template),
+            (b'}', Some(Open::Template)) => (Before::Operand, ScriptState::Template),
             _ => return self.give_up_with(byte, output),
         };
         self.depth -= 1;
@@ -266,17 +266,17 @@ impl Script {
     /// Behind a slash.
     fn slash(&mut self, byte: u8, output: &mut Vec<u8>) {
         match (byte, self.before) {
-            (b'/', _) => self.state = State::NewLineComment,
-            (b'*', _) => self.state = State::NewComment,
+            (b'/', _) => self.state = ScriptState::NewLineComment,
+            (b'*', _) => self.state = ScriptState::NewComment,
             (_, Before::Operand) => {
                 self.write(b'/', output);
                 self.before = Before::Operator;
-                self.state = State::Code;
+                self.state = ScriptState::Code;
                 self.code(byte, output);
             }
             (_, Before::Operator) => {
                 self.write(b'/', output);
-                self.state = State::Regex;
+                self.state = ScriptState::Regex;
                 self.literal(byte, output);
             }
             (_, Before::Unclear | Before::Condition | Before::Dot) => {
@@ -287,59 +287,61 @@ impl Script {
 
     fn comment(&mut self, byte: u8, output: &mut Vec<u8>) {
         match (self.state, byte) {
-            (State::KeptLineComment, b'\n' | b'\r') => {
+            (ScriptState::KeptLineComment, b'\n' | b'\r') => {
                 self.space = Space::Line;
                 self.recent = 0x01;
-                self.state = State::Code;
+                self.state = ScriptState::Code;
             }
-            (State::NewLineComment | State::LineComment(_), b'\n' | b'\r') => {
+            (ScriptState::NewLineComment | ScriptState::LineComment(_), b'\n' | b'\r') => {
                 self.space.add(Space::Line);
-                self.state = State::Code;
+                self.state = ScriptState::Code;
             }
             // For tools of developers.
-            (State::NewLineComment, b'#' | b'@') => {
+            (ScriptState::NewLineComment, b'#' | b'@') => {
                 self.write_all(&[b'/', b'/', byte], output);
-                self.state = State::KeptLineComment;
+                self.state = ScriptState::KeptLineComment;
             }
-            (State::NewLineComment, _) => self.state = State::LineComment(separator(0, byte)),
-            (State::LineComment(seen), _) => {
-                self.state = State::LineComment(separator(seen, byte));
+            (ScriptState::NewLineComment, _) => {
+                self.state = ScriptState::LineComment(separator(0, byte))
+            }
+            (ScriptState::LineComment(seen), _) => {
+                self.state = ScriptState::LineComment(separator(seen, byte));
                 // A line separator ends the comment, if the character set is UTF-8.
-                if self.state == State::LineComment(3) {
+                if self.state == ScriptState::LineComment(3) {
                     self.give_up(output);
                     output.extend_from_slice(&[0xe2, 0x80, byte]);
                 }
             }
             // Licences, and what old browsers take for code.
-            (State::NewComment, b'!' | b'@' | b'#') => {
+            (ScriptState::NewComment, b'!' | b'@' | b'#') => {
                 self.write_all(&[b'/', b'*', byte], output);
-                self.state = State::KeptComment(false);
+                self.state = ScriptState::KeptComment(false);
             }
-            (State::KeptComment(true) | State::Comment(true, _), b'/') => {
+            (ScriptState::KeptComment(true) | ScriptState::Comment(true, _), b'/') => {
                 match self.state {
-                    State::KeptComment(_) => self.write(byte, output),
+                    ScriptState::KeptComment(_) => self.write(byte, output),
                     _ => self.space.add(Space::Blank),
                 }
-                self.state = State::Code;
+                self.state = ScriptState::Code;
             }
-            (State::NewComment, _) => {
-                self.state = State::Comment(false, 0);
+            (ScriptState::NewComment, _) => {
+                self.state = ScriptState::Comment(false, 0);
                 self.comment(byte, output);
             }
-            (State::Comment(_, seen), _) => {
+            (ScriptState::Comment(_, seen), _) => {
                 if matches!(byte, b'\n' | b'\r') {
                     self.space.add(Space::Line);
                 }
-                self.state = State::Comment(byte == b'*', separator(seen, byte));
-                if let State::Comment(_, 3) = self.state {
+                self.state = ScriptState::Comment(byte == b'*', separator(seen, byte));
+                if let ScriptState::Comment(_, 3) = self.state {
                     self.give_up(output);
                     output.extend_from_slice(&[0xe2, 0x80, byte]);
                 }
             }
             _ => {
                 output.push(byte);
-                if let State::KeptComment(_) = self.state {
-                    self.state = State::KeptComment(byte == b'*');
+                if let ScriptState::KeptComment(_) = self.state {
+                    self.state = ScriptState::KeptComment(byte == b'*');
                 }
             }
         }
@@ -348,30 +350,34 @@ impl Script {
     fn literal(&mut self, byte: u8, output: &mut Vec<u8>) {
         let breaks_line = matches!(byte, b'\n' | b'\r');
         let next = match (self.state, byte) {
-            (State::QuotedEscape(quote), _) => State::Quoted(quote),
-            (State::TemplateEscape, _) => State::Template,
-            (State::Quoted(quote), b'\\') => State::QuotedEscape(quote),
-            (State::Template | State::TemplateDollar, b'\\') => State::TemplateEscape,
-            (State::Template | State::TemplateDollar, b'$') => State::TemplateDollar,
-            (State::TemplateDollar, b'{') => {
-                self.state = State::Code;
+            (ScriptState::QuotedEscape(quote), _) => ScriptState::Quoted(quote),
+            (ScriptState::TemplateEscape, _) => ScriptState::Template,
+            (ScriptState::Quoted(quote), b'\\') => ScriptState::QuotedEscape(quote),
+            (ScriptState::Template | ScriptState::TemplateDollar, b'\\') => {
+                ScriptState::TemplateEscape
+            }
+            (ScriptState::Template | ScriptState::TemplateDollar, b'$') => {
+                ScriptState::TemplateDollar
+            }
+            (ScriptState::TemplateDollar, b'{') => {
+                self.state = ScriptState::Code;
                 return self.open(Open::Template, byte, output);
             }
-            (State::Quoted(quote), _) if quote == byte => State::Code,
-            (State::Template | State::TemplateDollar, b'`') => State::Code,
-            (State::Template | State::TemplateDollar, _) => State::Template,
+            (ScriptState::Quoted(quote), _) if quote == byte => ScriptState::Code,
+            (ScriptState::Template | ScriptState::TemplateDollar, b'`') => ScriptState::Code,
+            (ScriptState::Template | ScriptState::TemplateDollar, _) => ScriptState::Template,
             // An error.
             (_, _) if breaks_line => return self.give_up_with(byte, output),
-            (State::Regex, b'\\') => State::RegexEscape,
-            (State::RegexClass, b'\\') => State::RegexClassEscape,
-            (State::Regex, b'[') => State::RegexClass,
-            (State::RegexClass, b']') | (State::RegexEscape, _) => State::Regex,
-            (State::RegexClassEscape, _) => State::RegexClass,
-            (State::Regex, b'/') => State::Code,
+            (ScriptState::Regex, b'\\') => ScriptState::RegexEscape,
+            (ScriptState::RegexClass, b'\\') => ScriptState::RegexClassEscape,
+            (ScriptState::Regex, b'[') => ScriptState::RegexClass,
+            (ScriptState::RegexClass, b']') | (ScriptState::RegexEscape, _) => ScriptState::Regex,
+            (ScriptState::RegexClassEscape, _) => ScriptState::RegexClass,
+            (ScriptState::Regex, b'/') => ScriptState::Code,
             (state, _) => state,
         };
         output.push(byte);
-        if next == State::Code {
+        if next == ScriptState::Code {
             self.before = Before::Operand;
             self.recent = u32::from(byte);
         }

@@ -9,7 +9,7 @@ use super::word::Word;
 /// A style sheet that is being read.
 #[derive(Debug)]
 pub(super) struct Style {
-    state: State,
+    state: StyleState,
     /// White space that is not written yet.
     space: bool,
     /// A comment without white space has been dropped.
@@ -29,7 +29,7 @@ pub(super) struct Style {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StyleState {
     Code,
     /// A colon between white space and what comes next, both not written yet.
     Colon,
@@ -85,7 +85,7 @@ enum Statement {
 impl Style {
     pub(super) fn new() -> Style {
         Style {
-            state: State::Code,
+            state: StyleState::Code,
             space: false,
             gap: false,
             last: 0,
@@ -102,8 +102,8 @@ impl Style {
     pub(super) fn push(&mut self, byte: u8, output: &mut Vec<u8>) {
         let was_high = std::mem::replace(&mut self.was_high, byte >= 0x80);
         match self.state {
-            State::Verbatim => output.push(byte),
-            State::NewComment | State::Comment(_) | State::KeptComment(_) => {
+            StyleState::Verbatim => output.push(byte),
+            StyleState::NewComment | StyleState::Comment(_) | StyleState::KeptComment(_) => {
                 self.comment(byte, output);
             }
             // In some character sets, these may be the second byte of a character.
@@ -111,9 +111,9 @@ impl Style {
                 self.give_up(output);
                 output.push(byte);
             }
-            State::Code => self.code(byte, output),
-            State::Colon => {
-                self.state = State::Code;
+            StyleState::Code => self.code(byte, output),
+            StyleState::Colon => {
+                self.state = StyleState::Code;
                 if !is_space(byte) {
                     // A selector, perhaps.
                     self.write(b' ', output);
@@ -125,34 +125,34 @@ impl Style {
                 };
                 self.code(byte, output);
             }
-            State::Slash if byte == b'*' => self.state = State::NewComment,
-            State::Slash => {
-                self.state = State::Code;
+            StyleState::Slash if byte == b'*' => self.state = StyleState::NewComment,
+            StyleState::Slash => {
+                self.state = StyleState::Code;
                 self.statement = Statement::Other;
                 self.write(b'/', output);
                 self.code(byte, output);
             }
-            State::Escape(digits) => self.escape(digits, byte, output),
-            State::UrlStart if matches!(byte, b'"' | b'\'') => {
-                self.state = State::Code;
+            StyleState::Escape(digits) => self.escape(digits, byte, output),
+            StyleState::UrlStart if matches!(byte, b'"' | b'\'') => {
+                self.state = StyleState::Code;
                 self.code(byte, output);
             }
-            State::Custom(open, custom) => self.custom(open, custom, byte, output),
+            StyleState::Custom(open, custom) => self.custom(open, custom, byte, output),
             _ => self.literal(byte, output),
         }
     }
 
     /// What follows stays as it is.
     pub(super) fn give_up(&mut self, output: &mut Vec<u8>) {
-        if self.state == State::Verbatim {
+        if self.state == StyleState::Verbatim {
             return;
         }
         let begun: &[u8] = match self.state {
-            State::Colon => b" :",
-            State::Slash => b"/",
-            State::NewComment => b"/*",
-            State::Comment([_, b'*']) => b"/**",
-            State::Comment(_) => b"/*",
+            StyleState::Colon => b" :",
+            StyleState::Slash => b"/",
+            StyleState::NewComment => b"/*",
+            StyleState::Comment([_, b'*']) => b"/**",
+            StyleState::Comment(_) => b"/*",
             _ => b"",
         };
         if self.gap {
@@ -161,13 +161,13 @@ impl Style {
             output.push(b' ');
         }
         output.extend_from_slice(begun);
-        self.state = State::Verbatim;
+        self.state = StyleState::Verbatim;
     }
 
     /// The style sheet has ended.
     pub(super) fn finish(&mut self, output: &mut Vec<u8>) {
         match self.state {
-            State::Code | State::NewComment | State::Comment(_) => {}
+            StyleState::Code | StyleState::NewComment | StyleState::Comment(_) => {}
             _ => self.give_up(output),
         }
     }
@@ -179,7 +179,7 @@ impl Style {
                 (Statement::New, b'-') => Statement::Dash,
                 (Statement::Dash, b'-') => {
                     self.write(byte, output);
-                    self.state = State::Custom(0, Custom::Plain);
+                    self.state = StyleState::Custom(0, Custom::Plain);
                     return;
                 }
                 (Statement::New | Statement::Dash | Statement::Name, _) => Statement::Name,
@@ -203,26 +203,26 @@ impl Style {
                 return;
             }
             b'/' => {
-                self.state = State::Slash;
+                self.state = StyleState::Slash;
                 return;
             }
             b'\\' => {
                 self.statement = Statement::Other;
                 self.word_is_escaped = true;
                 self.write(byte, output);
-                self.state = State::Escape(0);
+                self.state = StyleState::Escape(0);
                 return;
             }
             b'(' if !self.space && !self.gap && self.word.text() == Some(b"url") => {
-                self.state = State::UrlStart;
+                self.state = StyleState::UrlStart;
             }
             // "url(", perhaps.
             b'(' if self.word_is_escaped => return self.literal_rest(byte, output),
-            b'"' | b'\'' => self.state = State::Quoted(byte),
+            b'"' | b'\'' => self.state = StyleState::Quoted(byte),
             b':' if self.depth > 0 && self.space && self.statement == Statement::AfterName => {
                 self.space = false;
                 self.end_word();
-                self.state = State::Colon;
+                self.state = StyleState::Colon;
                 return;
             }
             _ => {}
@@ -258,28 +258,28 @@ impl Style {
     fn comment(&mut self, byte: u8, output: &mut Vec<u8>) {
         match (self.state, byte) {
             // Nothing but a separator: old browsers are told apart with it.
-            (State::NewComment, b'*') => self.state = State::Comment([0, b'*']),
-            (State::NewComment, b'!' | b'@' | b'#') => {
+            (StyleState::NewComment, b'*') => self.state = StyleState::Comment([0, b'*']),
+            (StyleState::NewComment, b'!' | b'@' | b'#') => {
                 self.pass_comment();
                 [b'/', b'*', byte]
                     .iter()
                     .for_each(|byte| self.write(*byte, output));
-                self.state = State::KeptComment(false);
+                self.state = StyleState::KeptComment(false);
             }
-            (State::NewComment, _) => self.state = State::Comment([0, byte]),
-            (State::Comment(last @ [_, b'*']), b'/') => {
-                self.state = State::Code;
+            (StyleState::NewComment, _) => self.state = StyleState::Comment([0, byte]),
+            (StyleState::Comment(last @ [_, b'*']), b'/') => {
+                self.state = StyleState::Code;
                 self.end_comment(last, output);
             }
-            (State::Comment([_, last]), _) => self.state = State::Comment([last, byte]),
-            (State::KeptComment(true), b'/') => {
+            (StyleState::Comment([_, last]), _) => self.state = StyleState::Comment([last, byte]),
+            (StyleState::KeptComment(true), b'/') => {
                 self.last = byte;
                 output.push(byte);
-                self.state = State::Code;
+                self.state = StyleState::Code;
             }
             _ => {
                 output.push(byte);
-                self.state = State::KeptComment(byte == b'*');
+                self.state = StyleState::KeptComment(byte == b'*');
             }
         }
     }
@@ -313,11 +313,11 @@ impl Style {
         let (state, is_part) = match byte {
             b'\r' | b'\n' | 0x0c if digits == 0 => return self.literal_rest(byte, output),
             b'\r' => return self.literal_rest(byte, output),
-            _ if byte.is_ascii_hexdigit() && digits < 6 => (State::Escape(digits + 1), true),
-            _ if digits == 0 => (State::Code, true),
+            _ if byte.is_ascii_hexdigit() && digits < 6 => (StyleState::Escape(digits + 1), true),
+            _ if digits == 0 => (StyleState::Code, true),
             // White space behind digits belongs to them.
-            _ if is_space(byte) => (State::Code, true),
-            _ => (State::Code, false),
+            _ if is_space(byte) => (StyleState::Code, true),
+            _ => (StyleState::Code, false),
         };
         self.state = state;
         // Whatever the byte is, it is not what it looks like.
@@ -331,15 +331,17 @@ impl Style {
 
     fn literal(&mut self, byte: u8, output: &mut Vec<u8>) {
         let next = match (self.state, byte) {
-            (State::QuotedEscape(quote), _) => State::Quoted(quote),
-            (State::Quoted(quote), b'\\') => State::QuotedEscape(quote),
-            (State::Quoted(quote), _) if quote == byte => State::Code,
-            (State::Quoted(_), b'\n' | b'\r' | 0x0c) => return self.literal_rest(byte, output),
-            (State::UrlStart, _) if is_space(byte) => State::UrlStart,
-            (State::UrlEscape, _) => State::Url,
-            (State::UrlStart | State::Url, b'\\') => State::UrlEscape,
-            (State::UrlStart | State::Url, b')') => State::Code,
-            (State::UrlStart, _) => State::Url,
+            (StyleState::QuotedEscape(quote), _) => StyleState::Quoted(quote),
+            (StyleState::Quoted(quote), b'\\') => StyleState::QuotedEscape(quote),
+            (StyleState::Quoted(quote), _) if quote == byte => StyleState::Code,
+            (StyleState::Quoted(_), b'\n' | b'\r' | 0x0c) => {
+                return self.literal_rest(byte, output);
+            }
+            (StyleState::UrlStart, _) if is_space(byte) => StyleState::UrlStart,
+            (StyleState::UrlEscape, _) => StyleState::Url,
+            (StyleState::UrlStart | StyleState::Url, b'\\') => StyleState::UrlEscape,
+            (StyleState::UrlStart | StyleState::Url, b')') => StyleState::Code,
+            (StyleState::UrlStart, _) => StyleState::Url,
             (state, _) => state,
         };
         output.push(byte);
@@ -349,7 +351,7 @@ impl Style {
 
     fn custom(&mut self, open: u32, custom: Custom, byte: u8, output: &mut Vec<u8>) {
         if custom == Custom::Plain && open == 0 && matches!(byte, b';' | b'}') {
-            self.state = State::Code;
+            self.state = StyleState::Code;
             self.last = 0x01;
             self.end_word();
             return self.code(byte, output);
@@ -357,7 +359,7 @@ impl Style {
         output.push(byte);
         let (open, custom) = match (custom, byte) {
             (Custom::Quoted(quote), _) if quote == byte => (open, Custom::Plain),
-            (Custom::Quoted(_), b'\n' | b'\r' | 0x0c) => return self.state = State::Verbatim,
+            (Custom::Quoted(_), b'\n' | b'\r' | 0x0c) => return self.state = StyleState::Verbatim,
             (Custom::Quoted(quote), b'\\') => (open, Custom::QuotedEscape(quote)),
             (Custom::Quoted(quote) | Custom::QuotedEscape(quote), _) => {
                 (open, Custom::Quoted(quote))
@@ -373,7 +375,7 @@ impl Style {
             (_, b')' | b']' | b'}') => (open.saturating_sub(1), Custom::Plain),
             _ => (open, Custom::Plain),
         };
-        self.state = State::Custom(open, custom);
+        self.state = StyleState::Custom(open, custom);
     }
 
     /// Writes a byte of the code, and before it what is needed to keep it apart.

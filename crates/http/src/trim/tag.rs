@@ -5,7 +5,7 @@ use super::word::Word;
 
 /// Where in a tag the next byte is (HTML standard, 13.2.5.8 and 13.2.5.32 to 13.2.5.40).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum TagPart {
     Name,
     BeforeAttribute,
     Attribute,
@@ -24,7 +24,7 @@ enum Place {
 pub(super) struct Tag {
     pub(super) is_end: bool,
     name: Word<16>,
-    place: Place,
+    place: TagPart,
     space: Space,
     /// The slash of a self-closing tag, or one that would become it without white space.
     behind_slash: bool,
@@ -43,7 +43,7 @@ impl Tag {
         Tag {
             is_end,
             name: Word::EMPTY,
-            place: Place::Name,
+            place: TagPart::Name,
             space: Space::None,
             behind_slash: false,
             self_closing: false,
@@ -67,59 +67,59 @@ impl Tag {
     pub(super) fn step(&mut self, byte: u8, output: &mut Vec<u8>) -> bool {
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | 0x0c | b'\r');
         match (self.place, byte) {
-            (Place::Quoted(quote), _) => {
+            (TagPart::Quoted(quote), _) => {
                 self.write(byte, output);
                 match byte == quote {
-                    true => self.end_value(Place::AfterQuoted),
+                    true => self.end_value(TagPart::AfterQuoted),
                     false => self.push_value(byte),
                 }
                 return false;
             }
-            (Place::BeforeValue, _) if is_space => return false,
-            (Place::Unquoted, _) if is_space => {
-                self.end_value(Place::BeforeAttribute);
+            (TagPart::BeforeValue, _) if is_space => return false,
+            (TagPart::Unquoted, _) if is_space => {
+                self.end_value(TagPart::BeforeAttribute);
                 self.space = Space::Blank;
                 return false;
             }
-            (Place::Attribute | Place::AfterAttribute, _) if is_space => {
-                self.place = Place::AfterAttribute;
+            (TagPart::Attribute | TagPart::AfterAttribute, _) if is_space => {
+                self.place = TagPart::AfterAttribute;
                 self.space = Space::Blank;
                 return false;
             }
             (_, _) if is_space => {
-                self.place = Place::BeforeAttribute;
+                self.place = TagPart::BeforeAttribute;
                 self.space = Space::Blank;
                 return false;
             }
-            (Place::BeforeValue, b'"' | b'\'') => self.place = Place::Quoted(byte),
+            (TagPart::BeforeValue, b'"' | b'\'') => self.place = TagPart::Quoted(byte),
             (_, b'>') => {
                 self.end(output);
                 return true;
             }
-            (Place::BeforeValue | Place::Unquoted, _) => {
-                self.place = Place::Unquoted;
+            (TagPart::BeforeValue | TagPart::Unquoted, _) => {
+                self.place = TagPart::Unquoted;
                 self.push_value(byte);
             }
             (_, b'/') => {
                 self.space.write(output);
                 self.write(byte, output);
                 self.behind_slash = true;
-                self.place = Place::Slash;
+                self.place = TagPart::Slash;
                 return false;
             }
-            (Place::Attribute | Place::AfterAttribute, b'=') => {
+            (TagPart::Attribute | TagPart::AfterAttribute, b'=') => {
                 self.space = Space::None;
                 self.value = Word::EMPTY;
                 self.wanted = Wanted::of(&self.attribute);
-                self.place = Place::BeforeValue;
+                self.place = TagPart::BeforeValue;
             }
-            (Place::Name, _) => self.name.push(byte),
-            (Place::Attribute, _) => self.attribute.push(byte),
+            (TagPart::Name, _) => self.name.push(byte),
+            (TagPart::Attribute, _) => self.attribute.push(byte),
             // An equals sign here is the beginning of a name.
             (_, _) => {
                 self.attribute = Word::EMPTY;
                 self.attribute.push(byte);
-                self.place = Place::Attribute;
+                self.place = TagPart::Attribute;
             }
         }
         self.space.write(output);
@@ -146,10 +146,10 @@ impl Tag {
     }
 
     fn end(&mut self, output: &mut Vec<u8>) {
-        if self.place == Place::Unquoted {
-            self.end_value(Place::BeforeAttribute);
+        if self.place == TagPart::Unquoted {
+            self.end_value(TagPart::BeforeAttribute);
         }
-        self.self_closing = self.place == Place::Slash;
+        self.self_closing = self.place == TagPart::Slash;
         // "/ >" does not close the element.
         if self.behind_slash && !self.self_closing {
             self.space.write(output);
@@ -157,7 +157,7 @@ impl Tag {
         output.push(b'>');
     }
 
-    fn end_value(&mut self, place: Place) {
+    fn end_value(&mut self, place: TagPart) {
         self.place = place;
         // Of attributes with the same name, the first one counts.
         match self.wanted {
