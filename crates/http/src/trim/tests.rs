@@ -123,7 +123,7 @@ fn texts_that_a_comment_keeps_apart() {
     );
     assert_eq!(trimmed("a<table> <!-- remark -->b"), "a<table> <!---->b");
     assert_eq!(
-        trimmed("<table>a<!-- b --> <!-- c --> <tr>"),
+        trimmed("<table>a<!-- remark --> <!-- another --> <tr>"),
         "<table>a<!----> <tr>"
     );
     assert_eq!(trimmed("<table> <!-- remark --> <tr>"), "<table> <tr>");
