@@ -79,7 +79,7 @@ impl Shown {
                 _ => shown.push(char),
             }
         }
-        if !shown.is_empty() && !(between_cells && shown == " ") {
+        if !(shown.is_empty() || between_cells && shown == " ") {
             writeln!(self.tree, "{:depth$}{shown:?}", "").expect("memory");
         }
     }
