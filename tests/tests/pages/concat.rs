@@ -109,7 +109,7 @@ fn files_in_one_response() {
     ] {
         is(&server, path, status, text);
     }
-    let eleven = vec!["a.js"; 11].join(",");
+    let eleven = ["a.js"; 11].join(",");
     is(&server, &format!("/static/??{eleven}"), 400, "");
 }
 

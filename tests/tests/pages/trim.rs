@@ -174,7 +174,7 @@ fn endless() -> u16 {
     std::thread::spawn(move || {
         // It ends with the process.
         for mut stream in listener.incoming().flatten() {
-            let pages = NAMES.map(|name| page(name)).concat();
+            let pages = NAMES.map(page).concat();
             let long = [&b"<!-- "[..], &[b' '; 60_000], b"-->", &[b'\n'; 60_000]].concat();
             let piece = [pages, b"-->".to_vec(), long].concat();
             let head = format!(
