@@ -12,7 +12,7 @@ mod pairs;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sealane_tests::{Site, command};
+use sealane_tests::{Site, command, wait_for, wire};
 use std::io::Write;
 
 fn gzip(text: &[u8]) -> Vec<u8> {
@@ -148,4 +148,38 @@ fn answers_without_buffers_become_parts() {
             );
         }
     }
+}
+
+/// `$zstd_bytes_in` and `$zstd_bytes_out` are known once the response is complete.
+#[test]
+fn what_compression_has_made_of_a_body_is_logged() {
+    let site = Site::new();
+    site.write("html/text.txt", "a text. ".repeat(1000));
+    let server = site.serve(
+        "log_format sizes '$uri $zstd_bytes_in $zstd_bytes_out $body_bytes_sent $brotli_ratio';
+         access_log logs/sizes.log sizes;
+         types { text/plain txt; }
+         server { listen 127.0.0.1:%plain%; root html; zstd on; zstd_types text/plain; }",
+    );
+    let port = server.port("plain");
+    let zipped = wire::get_with(port, "/text.txt", "Accept-Encoding: zstd\r\n");
+    assert_eq!(zipped.header("Content-Encoding"), Some("zstd"));
+    assert_eq!(wire::get(port, "/text.txt").body.len(), 8000);
+    let log = wait_for("two lines", || {
+        let log = std::fs::read_to_string(site.path("logs/sizes.log")).ok()?;
+        (log.lines().count() == 2).then_some(log)
+    });
+    let lines: Vec<Vec<&str>> = log.lines().map(|line| line.split(' ').collect()).collect();
+    let [.., input, output, sent, brotli] = lines[0][..] else {
+        panic!("{log}");
+    };
+    assert_eq!((input, brotli), ("8000", "-"), "{log}");
+    // What was sent has the lines of chunks as well.
+    assert_eq!(output.parse(), Ok(zipped.body.len()), "{log}");
+    assert!(
+        sent.parse::<usize>()
+            .is_ok_and(|sent| sent > zipped.body.len()),
+        "{log}"
+    );
+    assert_eq!(lines[1][1..3], ["-", "-"], "{log}");
 }

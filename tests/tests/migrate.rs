@@ -94,12 +94,12 @@ fn what_works_has_status_0_and_needs_neither_keys_nor_rights() {
 #[test]
 fn everything_that_does_not_work_is_told_with_its_place_and_what_to_use() {
     let site = Site::new();
-    site.write("conf.d/bad.conf", "\n\nmore_set_headers 'Server: x';\n");
+    site.write("conf.d/bad.conf", "\n\nauth_pam 'Zone';\n");
     let file = written(
         &site,
         "include conf.d/*.conf;
          include conf.d/missing.conf;
-         more_set_headers 'Server: y';
+         auth_pam 'Other';
          server {
            listen 80;
            rot /srv;
@@ -110,8 +110,8 @@ fn everything_that_does_not_work_is_told_with_its_place_and_what_to_use() {
     let (report, status) = json(&file);
     assert_eq!(status, 2);
     let expected = [
-        ("more_set_headers", 3),
-        ("more_set_headers", 5),
+        ("auth_pam", 3),
+        ("auth_pam", 5),
         ("rot", 8),
         ("content_by_lua_block", 9),
         ("sendfile", 10),
@@ -140,10 +140,7 @@ fn everything_that_does_not_work_is_told_with_its_place_and_what_to_use() {
             .expect("a file")
             .ends_with("conf.d/bad.conf")
     );
-    assert_eq!(
-        list[0]["places"][0]["text"],
-        "more_set_headers 'Server: x';"
-    );
+    assert_eq!(list[0]["places"][0]["text"], "auth_pam 'Zone';");
     for one in list.iter().filter(|one| one["kind"] == "unsupported") {
         assert!(
             one["remedy"]
@@ -339,7 +336,7 @@ fn the_test_sums_up_and_says_how_many_faults_there_are() {
     );
     assert!(lines[0].ends_with("syntax is ok") && lines[1].ends_with("test is successful"));
     assert_eq!(test(&file, &["-t", "-q"]).stderr, "", "-q is quiet");
-    let bad = site.write("bad.conf", "rot; rat; events { } more_set_headers x;");
+    let bad = site.write("bad.conf", "rot; rat; events { } auth_pam x;");
     let outcome = test(&bad, &["-t"]);
     assert_eq!(outcome.status, 1);
     assert!(
@@ -375,8 +372,8 @@ fn part_of_a_configuration_is_read_as_one_would_include_it() {
         (http.clone(), 2.into(), vec![], 0)
     );
     // Faults stand where they are.
-    let text = "server {\n lisen 80;\n more_set_headers x;\n}";
-    let faults = vec![("lisen".to_owned(), 2), ("more_set_headers".to_owned(), 3)];
+    let text = "server {\n lisen 80;\n auth_pam x;\n}";
+    let faults = vec![("lisen".to_owned(), 2), ("auth_pam".to_owned(), 3)];
     assert_eq!(whole(text), (http, 1.into(), faults, 2));
     // Relative names begin where the configuration is.
     site.write("nginx.conf", "");

@@ -180,14 +180,11 @@ fn a_configuration_that_does_not_work_changes_nothing() {
     let server = start(&site);
     let nginx = server.pid();
     // Of the file alone: nginx serves what it has read before.
-    server.configure(&configuration(&format!(
-        "more_set_headers x; {}",
-        servers(&site)
-    )));
+    server.configure(&configuration(&format!("auth_pam x; {}", servers(&site))));
     let (status, said) = takeover(&site, &[]);
     assert_eq!(status, 2, "{said}");
     assert!(
-        said.contains("\"more_set_headers\" directive is not supported"),
+        said.contains("\"auth_pam\" directive is not supported"),
         "{said}"
     );
     assert!(said.contains("nginx serves as before"), "{said}");

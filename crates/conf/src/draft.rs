@@ -7,6 +7,8 @@ mod browsers;
 mod caching;
 mod compression;
 mod concat;
+mod echo;
+mod geoip2;
 mod health;
 mod media_types;
 mod passing;
@@ -24,6 +26,8 @@ pub(crate) use browsers::*;
 pub(crate) use caching::*;
 pub(crate) use compression::*;
 pub(crate) use concat::*;
+pub(crate) use echo::*;
+pub(crate) use geoip2::*;
 pub(crate) use health::*;
 pub(crate) use media_types::*;
 pub(crate) use passing::*;
@@ -43,9 +47,9 @@ use crate::model::{
     DisableSymlinks, EnvVar, ErrorLog, ErrorPage, Expires, Family, FrameAllowance, GroupRef,
     HealthCheck, IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List,
     ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork,
-    PostAction, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens,
-    SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template, TlsProtocols, TryFiles,
-    Types, UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
+    PostAction, RealIpHeader, RequestChange, Resolver, ResponseChange, Seccomp, SendProxyProtocol,
+    ServerName, ServerTokens, SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template,
+    TlsProtocols, TryFiles, Types, UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -108,6 +112,7 @@ pub(crate) struct HttpDraft {
     pub(crate) open_upstream: Option<UpstreamBlock>,
     pub(crate) http2_recv_buffer_bytes: Option<u64>,
     pub(crate) trace_exporter: TraceExporterDraft,
+    pub(crate) geoip2: GeoIp2Draft,
     pub(crate) compression_memory_bytes: Option<u64>,
     /// Zones of `limit_req` and `limit_conn`; [`crate::model::Http::limit_zones`] keeps their
     /// order.
@@ -393,6 +398,7 @@ pub(crate) struct LocationDraft {
     pub(crate) concat: ConcatDraft,
     pub(crate) req_status: ReqStatusDraft,
     pub(crate) sysguard: SysguardDraft,
+    pub(crate) echo: EchoDraft,
     pub(crate) slice: Option<u64>,
     pub(crate) mp4_buffer_size: Option<u64>,
     pub(crate) mp4_max_buffer_size: Option<u64>,
@@ -419,6 +425,8 @@ pub(crate) struct LocationDraft {
     pub(crate) server_admin: Option<Arc<[u8]>>,
     /// Empty for `off`.
     pub(crate) server_tag: Option<Template>,
+    pub(crate) response_changes: List<ResponseChange>,
+    pub(crate) request_changes: List<RequestChange>,
     pub(crate) server_tokens: Option<ServerTokens>,
     pub(crate) chunked_transfer_encoding: Option<bool>,
     pub(crate) msie_padding: Option<bool>,

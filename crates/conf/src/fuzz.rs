@@ -119,7 +119,10 @@ fn check_locations(locations: &Locations, names: usize, server_level: bool) {
 
 fn check_conf(conf: &LocationConf, names: usize) {
     let headers = conf.add_headers.iter().map(|header| &header.value);
-    for template in conf.index.iter().chain(headers) {
+    let changed = conf.response_changes.iter().map(|change| &change.fields);
+    let changed = changed.chain(conf.request_changes.iter().map(|change| &change.fields));
+    let changed = changed.flatten().map(|field| &field.value);
+    for template in conf.index.iter().chain(headers).chain(changed) {
         check_template(template, names);
     }
     if let Some(script) = &conf.script {
@@ -136,6 +139,11 @@ fn check_script(script: &Script, names: usize) {
                 assert!(block.is_none_or(|block| block < script.blocks.len()));
             }
             Op::Set(set) => check_template(&set.value, names),
+            Op::Compute(compute) => {
+                for argument in &compute.arguments {
+                    check_template(argument, names);
+                }
+            }
             Op::Rewrite(rewrite) => {
                 check_template(&rewrite.path, names);
                 rewrite

@@ -361,6 +361,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                     .filter_map(|zone| zone.zone) // the same
                     .collect(),
                 charsets: Arc::new(charsets),
+                geoip2: std::mem::take(&mut b.http.geoip2).finish(),
                 trace_exporter: std::mem::take(&mut b.http.trace_exporter).finish(),
                 handshakes: handshake_limits(&level.server.tls, connections),
                 certificate_reload: level

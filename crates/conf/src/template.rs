@@ -209,6 +209,7 @@ fn changeable(name: &str, variable: &Variable) -> bool {
             | Builtin::ProxyConnectFirstByteTime,
         ) => true,
         Variable::Builtin(Builtin::TrimBytes | Builtin::TrimOriginalBytes) => true,
+        Variable::Builtin(Builtin::ZstdBytesIn | Builtin::ZstdBytesOut) => true,
         Variable::Builtin(_) => name.starts_with("ssl_"),
         _ => !FIXED.contains(&name),
     }

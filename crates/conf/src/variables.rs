@@ -106,6 +106,18 @@ builtins! {
     ZstdRatio "zstd_ratio" "the same for `zstd`"
     TrimBytes "trim_bytes" "bytes by which `trim` has made the page shorter"
     TrimOriginalBytes "trim_original_bytes" "bytes of the page before that"
+    ZstdBytesIn "zstd_bytes_in" "bytes that `zstd` has compressed, known once the response is complete"
+    ZstdBytesOut "zstd_bytes_out" "bytes that came of them"
+    EchoRequestBody "echo_request_body" "the request body, if it was read and is in memory"
+    EchoRequestMethod "echo_request_method" "the method of the request, or of the subrequest"
+    EchoRequestUri "echo_request_uri" "the current URI, decoded and without arguments"
+    EchoCacheableRequestUri "echo_cacheable_request_uri" "the same"
+    EchoClientRequestMethod "echo_client_request_method" "the method that the client has sent"
+    EchoClientRequestHeaders "echo_client_request_headers" "request line and header lines, with the \
+        empty line behind them"
+    EchoTimerElapsed "echo_timer_elapsed" "seconds since the request began, or since \
+        `echo_reset_timer`"
+    EchoResponseStatus "echo_response_status" "the status of the response, once there is one"
     UidGot "uid_got" "name and value of the received `userid` cookie"
     UidSet "uid_set" "name and value of the `userid` cookie that is sent"
     UidReset "uid_reset" "set it to a non-empty value other than `0` to send a new `userid` \

@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// mistyped.
 const MAX_MATERIAL_BYTES: u64 = 16 << 20;
 
+/// Largest database of `geoip2`, in bytes. The largest that are sold have half of this.
+const MAX_DATABASE_BYTES: u64 = 512 << 20;
+
 /// Reads every file that servers and proxying locations name, each once.
 ///
 /// # Errors
@@ -55,6 +58,9 @@ pub(crate) fn read(http: Option<&Http>, guard: &Guard) -> Result<Materials, Diag
         add(&mut materials, path, |error| {
             format!("cannot load certificate \"{}\": {error}", path.display())
         })?;
+    }
+    for database in http.iter().flat_map(|http| &http.geoip2.databases) {
+        add_database(&mut materials, &database.path)?;
     }
     Ok(materials.materials)
 }
@@ -203,7 +209,7 @@ pub(crate) fn read_state(path: &Path, guard: &Guard) -> Result<Option<Vec<u8>>, 
         Err(Unreadable::NotAFile | Unreadable::Silent) => {
             Err("it is not a regular file".to_owned())
         }
-        Err(Unreadable::TooLarge) => Err(format!("it is larger than {MAX_MATERIAL_BYTES} bytes")),
+        Err(why @ Unreadable::TooLarge(_)) => Err(why.to_string()),
     }
 }
 
@@ -235,6 +241,22 @@ fn add(
     Ok(())
 }
 
+/// Reads a database of addresses, which may be much larger than anything else.
+fn add_database(materials: &mut Reading<'_>, path: &Path) -> Result<(), Diagnostic> {
+    let bytes = read_database(path, materials.guard).map_err(refusal)?;
+    materials.materials.insert(path.to_owned(), bytes);
+    Ok(())
+}
+
+/// Reads the file of a `geoip2`.
+///
+/// # Errors
+/// Why it cannot be read, with its name.
+pub(crate) fn read_database(path: &Path, guard: &Guard) -> Result<Vec<u8>, String> {
+    let read = open(path, guard).and_then(|file| read_whole(&file, MAX_DATABASE_BYTES));
+    read.map_err(|why| format!("cannot load GeoIP2 database \"{}\": {why}", path.display()))
+}
+
 /// Reads a certificate or key that has changed.
 ///
 /// # Errors
@@ -252,7 +274,8 @@ const MAX_FIFO_BYTES: usize = 64 << 10;
 enum Unreadable {
     System(&'static str, io::Error),
     NotAFile,
-    TooLarge,
+    /// It is larger than this.
+    TooLarge(u64),
     /// Nobody has written to a FIFO.
     Silent,
 }
@@ -262,8 +285,8 @@ impl fmt::Display for Unreadable {
         match self {
             Unreadable::System(call, error) => write!(f, "{call}() failed ({})", OsError(error)),
             Unreadable::NotAFile => f.write_str("it is not a regular file"),
-            Unreadable::TooLarge => {
-                write!(f, "it is larger than {MAX_MATERIAL_BYTES} bytes")
+            Unreadable::TooLarge(max_bytes) => {
+                write!(f, "it is larger than {max_bytes} bytes")
             }
             Unreadable::Silent => write!(
                 f,
@@ -277,7 +300,7 @@ impl fmt::Display for Unreadable {
 /// Reads a file into memory that is never reallocated, so that no copy of a
 /// secret stays behind.
 fn read_file(path: &Path, guard: &Guard) -> Result<Vec<u8>, Unreadable> {
-    read_whole(&open(path, guard)?)
+    read_whole(&open(path, guard)?, MAX_MATERIAL_BYTES)
 }
 
 /// The same, of a file or of a FIFO.
@@ -288,7 +311,7 @@ fn read_file_or_fifo(path: &Path, guard: &Guard) -> Result<Vec<u8>, Unreadable> 
         .map_err(|error| Unreadable::System("fstat", error))?;
     match facts.file_type().is_fifo() {
         true => read_fifo(file),
-        false => read_whole(&file),
+        false => read_whole(&file, MAX_MATERIAL_BYTES),
     }
 }
 
@@ -314,7 +337,9 @@ fn read_fifo(mut file: File) -> Result<Vec<u8>, Unreadable> {
             false => return Err(Unreadable::Silent),
         }
         match file.read(&mut bytes[filled..]) {
-            Ok(0) if filled == MAX_FIFO_BYTES => return Err(Unreadable::TooLarge),
+            Ok(0) if filled == MAX_FIFO_BYTES => {
+                return Err(Unreadable::TooLarge(MAX_FIFO_BYTES as u64));
+            }
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -326,15 +351,15 @@ fn read_fifo(mut file: File) -> Result<Vec<u8>, Unreadable> {
     Ok(bytes)
 }
 
-fn read_whole(file: &File) -> Result<Vec<u8>, Unreadable> {
+fn read_whole(file: &File, max_bytes: u64) -> Result<Vec<u8>, Unreadable> {
     let facts = file
         .metadata()
         .map_err(|error| Unreadable::System("fstat", error))?;
     if !facts.is_file() {
         return Err(Unreadable::NotAFile);
     }
-    if facts.len() > MAX_MATERIAL_BYTES {
-        return Err(Unreadable::TooLarge);
+    if facts.len() > max_bytes {
+        return Err(Unreadable::TooLarge(max_bytes));
     }
     let size = facts.len() as usize;
     let mut bytes = Vec::with_capacity(size);

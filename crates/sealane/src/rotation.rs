@@ -1,4 +1,5 @@
-//! Certificates and keys that change while the server runs (`ssl_certificate_reload`).
+//! Certificates and keys that change while the server runs (`ssl_certificate_reload`), and
+//! databases of addresses (`auto_reload` in `geoip2`).
 //!
 //! ```text
 //! every interval: look at all files
@@ -13,8 +14,10 @@
 
 use crate::materials;
 use sealane_conf::Config;
-use sealane_conf::model::{CertificateFiles, CertificateSource, Pass, UpstreamCertificate};
-use sealane_server::Materials;
+use sealane_conf::model::{
+    CertificateFiles, CertificateSource, GeoDatabase, Http, Pass, UpstreamCertificate,
+};
+use sealane_server::{Materials, check_database};
 use sealane_sys::guard::Guard;
 use sealane_tls::{CertificatePair, Identity, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,12 +29,13 @@ use zeroize::Zeroizing;
 /// The longest time for which a file must stay the same before it is read.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// The certificates and keys of a configuration.
+/// The certificates and keys of a configuration, and its databases.
 pub(crate) struct Rotation {
     interval: Duration,
     due: Instant,
     files: BTreeMap<PathBuf, WatchedFile>,
     pairs: Vec<WatchedPair>,
+    databases: Vec<PathBuf>,
 }
 
 /// A certificate with its key, at least one of which is a file.
@@ -96,38 +100,29 @@ impl Rotation {
     /// Of a configuration whose files have just been read; `None` if nothing is to be watched.
     pub(crate) fn of(config: &Config, now: Instant) -> Option<Rotation> {
         let http = config.http.as_ref()?;
-        let interval = http.certificate_reload?;
-        let mut pairs: Vec<WatchedPair> = Vec::new();
-        let servers = http.servers.iter().filter_map(|it| it.tls.as_deref());
-        let of_servers = servers.flat_map(|tls| {
-            let files = tls.certificates.files().unwrap_or_default();
-            files.iter().map(|files| (files, &tls.password_file))
-        });
-        let passes = http.passes().filter_map(Pass::tls);
-        let of_passes = passes.filter_map(|tls| match &tls.certificate {
-            Some(UpstreamCertificate::Files(files)) => Some((files, &tls.password_file)),
-            _ => None,
-        });
-        let mut known = BTreeSet::new();
-        for (files, password_file) in of_servers.chain(of_passes) {
-            let names = [file(&files.certificate), file(&files.key)];
-            if names == [None, None] || !known.insert((names, password_file)) {
-                continue;
-            }
-            pairs.push(WatchedPair {
-                files: files.clone(),
-                password_file: password_file.clone(),
-            });
-        }
+        let watched = |it: &GeoDatabase| Some((it.path.clone(), it.auto_reload?));
+        let databases: Vec<_> = http.geoip2.databases.iter().filter_map(watched).collect();
+        let pairs = match http.certificate_reload {
+            Some(_) => pairs(http),
+            None => Vec::new(),
+        };
+        // What is asked for less often than this is looked at just as often.
+        let of_pairs = http.certificate_reload.filter(|_| !pairs.is_empty());
+        let of_databases = databases.iter().map(|(_, interval)| *interval);
+        let interval = of_databases.chain(of_pairs).min()?;
+        let databases: Vec<PathBuf> = databases.into_iter().map(|(path, _)| path).collect();
         let paths = pairs.iter().flat_map(WatchedPair::paths);
         let files: BTreeMap<_, _> = paths
-            .map(|path| (path.to_owned(), WatchedFile::default()))
+            .map(Path::to_owned)
+            .chain(databases.iter().cloned())
+            .map(|path| (path, WatchedFile::default()))
             .collect();
         (!files.is_empty()).then(|| Rotation {
             interval,
             due: now + interval,
             files,
             pairs,
+            databases,
         })
     }
 
@@ -200,7 +195,12 @@ impl Rotation {
             if file.used == file.seen || unsettled.contains(path) {
                 continue;
             }
-            let content = materials::read_again(path, guard).map(Zeroizing::new);
+            let is_database = self.databases.contains(path);
+            let content = match is_database {
+                true => materials::read_database(path, guard),
+                false => materials::read_again(path, guard),
+            };
+            let content = content.map(Zeroizing::new);
             if file.seen != Some(Stamp::of(path)) {
                 // It changes while it is read: at the next look it will look different.
                 continue;
@@ -214,6 +214,19 @@ impl Rotation {
             }
         }
         let mut complaints = Vec::new();
+        for path in &self.databases {
+            let Some(content) = read.get(path) else {
+                continue;
+            };
+            let checked = content.as_ref().map_err(String::clone);
+            let checked = checked.and_then(|content| check_database(path, content.to_vec()));
+            if let Err(why) = checked {
+                read.remove(path);
+                complaints.push(format!(
+                    "{why}; the file has changed, but the contents before stay in use"
+                ));
+            }
+        }
         // A file that one pair cannot use stays as it is for all: others that needed it fail, too.
         let mut pairs: Vec<&WatchedPair> = self.pairs.iter().collect();
         loop {
@@ -245,6 +258,33 @@ impl Rotation {
             complaints,
         }
     }
+}
+
+/// The pairs of certificates and keys that are files, each once.
+fn pairs(http: &Http) -> Vec<WatchedPair> {
+    let mut pairs: Vec<WatchedPair> = Vec::new();
+    let servers = http.servers.iter().filter_map(|it| it.tls.as_deref());
+    let of_servers = servers.flat_map(|tls| {
+        let files = tls.certificates.files().unwrap_or_default();
+        files.iter().map(|files| (files, &tls.password_file))
+    });
+    let passes = http.passes().filter_map(Pass::tls);
+    let of_passes = passes.filter_map(|tls| match &tls.certificate {
+        Some(UpstreamCertificate::Files(files)) => Some((files, &tls.password_file)),
+        _ => None,
+    });
+    let mut known = BTreeSet::new();
+    for (files, password_file) in of_servers.chain(of_passes) {
+        let names = [file(&files.certificate), file(&files.key)];
+        if names == [None, None] || !known.insert((names, password_file)) {
+            continue;
+        }
+        pairs.push(WatchedPair {
+            files: files.clone(),
+            password_file: password_file.clone(),
+        });
+    }
+    pairs
 }
 
 impl WatchedPair {

@@ -1,12 +1,14 @@
 //! Builds a [`Snapshot`] from a configuration.
 
 use crate::access_log::LogSample;
+use crate::geoip2::Databases;
 use crate::h2;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{GroupRuntime, Groups, HealthTask, TlsSettings, build_zone};
 use crate::req_status::ReqStatusZoneRuntime;
+use crate::rewrite::Rotation;
 use crate::router::LocationTree;
 use crate::snapshot::{
     AccessLogRuntime, LimitExcept, ListenerId, ListenerRuntime, LocationId, LocationRuntime,
@@ -54,6 +56,9 @@ pub(crate) fn build(
     };
     if let Some(http) = &config.http {
         parts.snapshot.variables = http.variables.clone();
+        let databases = materials.before().map(|before| &*before.geoip2);
+        let databases = Databases::build(&http.geoip2, materials, databases)?;
+        parts.snapshot.geoip2 = Arc::new(databases);
         let zones = http.limit_zones.iter();
         let zone = |zone| LimitZoneRuntime::build(zone, materials.before());
         parts.snapshot.limit_zones = zones.map(zone).collect();
@@ -122,6 +127,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         session_stores: materials.session_store_names(),
         cache_zones: Vec::new(),
         variables: Vec::new(),
+        geoip2: Arc::default(),
         charsets: Arc::default(),
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,
@@ -273,6 +279,7 @@ impl Parts<'_> {
             location,
             logger: self.logs.logger(&conf.error_logs),
             access_logs,
+            rotation: Rotation::default(),
             blocks,
             limited,
             guard,

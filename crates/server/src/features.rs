@@ -20,6 +20,7 @@ use crate::exchange::Exchange;
 use crate::filters::{
     AddHeaderState, CharsetState, CompressState, SliceState, SsiState, TrimState, UseridState,
 };
+use crate::handlers::echo::EchoState;
 use crate::handlers::special::ErrorPageState;
 use crate::handlers::try_files::TryFilesState;
 use crate::limit_rate::LimitRateState;
@@ -48,6 +49,7 @@ pub(crate) struct Features {
     pub(crate) codings: CodingsState,
     pub(crate) compress: CompressState,
     pub(crate) early_data: EarlyDataState,
+    pub(crate) echo: EchoState,
     pub(crate) error_page: ErrorPageState,
     pub(crate) limit_rate: LimitRateState,
     pub(crate) limits: LimitsState,

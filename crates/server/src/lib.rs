@@ -47,6 +47,7 @@ pub mod metrics;
 pub mod names;
 pub mod open_file_cache;
 pub mod request_body;
+mod request_changes;
 pub mod router;
 pub mod snapshot;
 pub mod values;
@@ -69,6 +70,7 @@ mod filters;
 mod framing;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod geoip2;
 mod h2;
 mod handlers;
 mod handover;
@@ -98,6 +100,7 @@ mod traces;
 mod transport;
 mod variables;
 
+pub use crate::geoip2::check_database;
 pub use acme::{AcmeFiles, AcmeId, AcmeState, AcmeTask, DnsAnswer, HttpAnswer, TlsAnswer};
 pub use client_status::{StatusDesk, StatusRequest};
 pub use handover::moving_format;

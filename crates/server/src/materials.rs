@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 /// Contents of the files named by a configuration, by absolute path.
 #[derive(Default, Clone)]
 pub struct Materials {
-    files: HashMap<PathBuf, Zeroizing<Vec<u8>>>,
+    files: HashMap<PathBuf, Arc<Zeroizing<Vec<u8>>>>,
     kernel_tls: Option<Arc<Capabilities>>,
     sessions: Arc<SessionState>,
     handshakes: Arc<HandshakeState>,
@@ -52,12 +52,12 @@ impl Materials {
 
     /// Stores the bytes of a file. They are wiped when dropped.
     pub fn insert(&mut self, path: PathBuf, bytes: Vec<u8>) {
-        self.files.insert(path, Zeroizing::new(bytes));
+        self.insert_wiped(path, Zeroizing::new(bytes));
     }
 
     /// The same for bytes that are wiped already.
     pub fn insert_wiped(&mut self, path: PathBuf, bytes: Zeroizing<Vec<u8>>) {
-        self.files.insert(path, bytes);
+        self.files.insert(path, Arc::new(bytes));
     }
 
     /// Stores what this kernel can do for TLS. Probing may load a module, for which a worker has no
@@ -220,6 +220,11 @@ impl Materials {
     /// The bytes of a file, if it was read.
     pub fn get(&self, path: &Path) -> Option<&[u8]> {
         self.files.get(path).map(|bytes| bytes.as_slice())
+    }
+
+    /// The same, to be kept for longer than this.
+    pub(crate) fn shared(&self, path: &Path) -> Option<&Arc<Zeroizing<Vec<u8>>>> {
+        self.files.get(path)
     }
 }
 

@@ -17,8 +17,8 @@ use crate::handlers::{self, Outcome};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
 use crate::{
-    access, access_log, acme, debug_log, filters, limits, real_ip, req_status, rewrite, status,
-    subrequest, sysguard, traces,
+    access, access_log, acme, debug_log, filters, limits, real_ip, req_status, request_changes,
+    rewrite, status, subrequest, sysguard, traces,
 };
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
@@ -261,6 +261,8 @@ async fn in_location(exchange: &mut Exchange) -> Outcome {
             Outcome::Declined => {}
             outcome => return outcome,
         }
+    } else {
+        request_changes::apply(exchange);
     }
     match preaccess(exchange).await {
         Outcome::Declined => {}
@@ -293,11 +295,17 @@ async fn rewrite_until_found(exchange: &mut Exchange) -> Outcome {
         let snapshot = exchange.snapshot.clone();
         let location = snapshot.location(exchange.location);
         let Some(script) = &location.conf.script else {
+            request_changes::apply(exchange);
             return Outcome::Declined;
         };
         let ran = rewrite::run(exchange, script, &location.blocks).await;
-        if ran.outcome != Outcome::Declined || !ran.uri_changed {
+        if ran.outcome != Outcome::Declined {
             return ran.outcome;
+        }
+        // After the script, also in a location that it leaves, and with the settings of its `if`.
+        request_changes::apply(exchange);
+        if !ran.uri_changed {
+            return Outcome::Declined;
         }
         exchange.phases.redirects += 1;
         if exchange.phases.redirects > MAX_INTERNAL_REDIRECTS {

@@ -1,6 +1,10 @@
 //! The rewrite module: `rewrite`, `if`, `set`, `break` and `return`, step by step
 //! (nginx's `ngx_http_script.c`).
 
+mod functions;
+
+pub(crate) use functions::Rotation;
+
 use crate::exchange::Exchange;
 use crate::handlers::path::FilePath;
 use crate::handlers::{Outcome, returns, symlinks, try_files};
@@ -9,7 +13,9 @@ use crate::request_log::{Text, log_request};
 use crate::snapshot::LocationId;
 use crate::{template, variables};
 use sealane_conf::model::Variable;
-use sealane_conf::model::{Condition, FileTest, Op, Part, Rewrite, RewriteThen, Script, Template};
+use sealane_conf::model::{
+    Compute, Condition, FileTest, Op, Part, Rewrite, RewriteThen, Script, Template,
+};
 use sealane_conf::regex::Regex;
 use sealane_http::StatusCode;
 use sealane_http::uri::{EscapeKind, escape_into};
@@ -81,6 +87,7 @@ impl Engine {
                     let value = self.evaluate(exchange, &set.value, self.escapes);
                     variables::assign(exchange, &set.variable, value);
                 }
+                Op::Compute(compute) => self.compute(exchange, compute)?,
                 Op::If(condition) => {
                     if !self.holds(exchange, &condition.condition).await? {
                         at += condition.inside;
@@ -106,6 +113,26 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Sets a variable to the value of a function.
+    fn compute(&mut self, exchange: &mut Exchange, compute: &Compute) -> ScriptResult<()> {
+        let arguments = compute.arguments.iter();
+        let arguments: Vec<Vec<u8>> = arguments
+            .map(|argument| self.evaluate(exchange, argument, self.escapes))
+            .collect();
+        let rotation = &exchange.snapshot.location(exchange.location).rotation;
+        match functions::value(compute.function, &arguments, rotation) {
+            Ok(value) => {
+                variables::assign(exchange, &compute.variable, value);
+                Ok(())
+            }
+            Err(why) => {
+                let name = compute.name;
+                log_request!(exchange, Error, "{name}: {why}");
+                Err(FAILED)
+            }
+        }
     }
 
     /// Changes the URI after its expression has matched. Returns whether that was the last step.

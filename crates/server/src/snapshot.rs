@@ -10,6 +10,7 @@ use crate::acme::{AcmeState, AcmeTask};
 use crate::client_status::StatusDesk;
 use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::facts::ConnectionFacts;
+use crate::geoip2::Databases;
 use crate::limits::LimitZoneRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
@@ -17,6 +18,7 @@ use crate::proxying::{
     self, CacheDirectories, CacheZone, GroupRuntime, Groups, HealthTask, KnownVerdict, PassRuntime,
 };
 use crate::req_status::ReqStatusZoneRuntime;
+use crate::rewrite::Rotation;
 use crate::router::LocationTree;
 use crate::status::{StatusZone, Zones};
 use crate::sysguard::{Guard, LoadWatch};
@@ -88,6 +90,8 @@ pub struct Snapshot {
     pub(crate) cache_zones: Vec<Arc<CacheZone>>,
     /// Variables that the configuration defines.
     pub variables: Vec<UserVariable>,
+    /// `geoip2`: databases of addresses.
+    pub(crate) geoip2: Arc<Databases>,
     /// The configured character sets, and the tables between them.
     pub charsets: Arc<Charsets>,
     /// Base of relative paths that are only known at run time; without a slash at the end.
@@ -155,6 +159,8 @@ pub struct LocationRuntime {
     pub logger: Logger,
     /// Its access logs.
     pub access_logs: Vec<AccessLogRuntime>,
+    /// `set_rotate`.
+    pub(crate) rotation: Rotation,
     /// Locations with the settings of its `if`s, in their order.
     pub(crate) blocks: Box<[LocationId]>,
     /// Settings for methods that `limit_except` does not list.
@@ -332,6 +338,11 @@ impl Snapshot {
     /// Takes over what the health checks of another process have found out.
     pub fn take_over_verdict(&self, known: &KnownVerdict) {
         proxying::take_over_verdict(&self.health_tasks, known);
+    }
+
+    /// Databases of addresses.
+    pub(crate) fn geoip2(&self) -> &Databases {
+        &self.geoip2
     }
 
     /// Where finished spans wait to be exported.

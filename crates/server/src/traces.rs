@@ -18,7 +18,6 @@ use crate::facts::PeerAddress;
 use crate::{template, variables};
 use sealane_conf::model::{Propagation, SpanAttribute, TraceExporter, Tracing, Variable};
 use sealane_conf::variables::Builtin;
-use sealane_http::Span as Position;
 use sealane_http::h1::{Framing, RawHeader, Version};
 use sealane_http::headers::KnownHeader;
 use sealane_http::traceparent::{SpanId, TraceId, TraceParent, trace_state};
@@ -185,25 +184,9 @@ pub(crate) fn begin(exchange: &mut Exchange) {
 /// Gives a request header this value, as if the client had sent it; removes it if that is empty.
 fn set_header(request: &mut Request, name: &'static str, value: &str) {
     let Request { buffer, head, .. } = request;
-    let start = buffer.len();
-    buffer.extend_from_slice(value.as_bytes());
-    let value = Position::new(start, buffer.len());
-    let mut is_written = value.is_empty();
-    head.headers.retain(|header| {
-        if !header.name.of(buffer).eq_ignore_ascii_case(name.as_bytes()) {
-            return true;
-        }
-        header.value = value;
-        !std::mem::replace(&mut is_written, true)
-    });
-    if !is_written {
-        let start = buffer.len();
-        buffer.extend_from_slice(name.as_bytes());
-        head.headers.push(RawHeader {
-            name: Position::new(start, buffer.len()),
-            value,
-            known: None,
-        });
+    match value {
+        "" => head.remove_headers(buffer, |sent| sent.eq_ignore_ascii_case(name.as_bytes())),
+        value => head.set_header(buffer, name.as_bytes(), value.as_bytes()),
     }
 }
 

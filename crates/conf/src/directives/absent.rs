@@ -4,8 +4,8 @@ use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row};
 
 const TWO: Arity = Arity::Between(2, 2);
 
-const GEOIP: &str = "it reads GeoIP Legacy databases, which are no longer published; generate a \
-                     list of networks from a current database and include it in `geo`";
+const GEOIP: &str = "it reads GeoIP Legacy databases, which are no longer published; use `geoip2` \
+                     with a current database";
 
 pub(super) const GEOIP_MODULE: Module = Module {
     title: "Left out: GeoIP Legacy",

@@ -253,33 +253,17 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: SCRIPTS,
     },
     Elsewhere {
-        module: "headers-more",
-        names: &["more_*"],
-        instead: "`add_header NAME VALUE always` adds a response header field, `proxy_hide_header` \
-                  removes one that a backend sent, and `proxy_set_header` sets or (with an empty \
-                  value) removes one in requests to the backend",
-    },
-    Elsewhere {
-        module: "set-misc and the development kit",
+        module: "set-misc and the development kit (beyond what works here)",
         names: &[
-            "set_encode_*",
-            "set_decode_*",
-            "set_escape_uri",
-            "set_unescape_uri",
-            "set_hmac_*",
-            "set_md5*",
-            "set_sha1*",
-            "set_murmur2*",
-            "set_quote_*",
-            "set_if_empty",
-            "set_hashed_upstream",
-            "set_misc_*",
+            "set_encode_base32",
+            "set_decode_base32",
             "set_base32_*",
-            "set_local_today",
-            "set_formatted_*",
-            "set_random",
-            "set_secure_random_*",
-            "set_rotate",
+            "set_misc_*",
+            "set_murmur2*",
+            "set_md5_*",
+            "set_sha1_*",
+            "set_quote_pgsql_str",
+            "set_hashed_upstream",
             "set_form_input*",
             "set_iconv",
             "set_cconv_*",
@@ -306,15 +290,17 @@ pub const ELSEWHERE: &[Elsewhere] = &[
                   is a random value, and `proxy_cookie_flags` sets cookie flags",
     },
     Elsewhere {
-        module: "echo-nginx-module",
-        names: &["echo", "echo_*"],
-        instead: "`return 200 TEXT` with `default_type` returns a text",
+        module: "echo-nginx-module (subrequests, and waiting that blocks)",
+        names: &["echo_*"],
+        instead: "`echo`, `echo_sleep` and `echo_read_request_body` work; `add_before_body` and \
+                  SSI's `include virtual` answer with other locations, `rewrite ... last` leads \
+                  to one",
     },
     Elsewhere {
-        module: "modules that read geolocation databases (GeoIP2)",
-        names: &["geoip2", "geoip2_*", "ip2location_*", "ip2proxy_*"],
-        instead: "geolocation databases are not supported; generate a list of networks from one \
-                  and include it in `geo`",
+        module: "modules that read other geolocation databases (IP2Location)",
+        names: &["ip2location_*", "ip2proxy_*"],
+        instead: "`geoip2` reads databases in MaxMind's format (.mmdb), which these providers have, \
+                  too",
     },
     Elsewhere {
         module: "ModSecurity and other application firewalls",

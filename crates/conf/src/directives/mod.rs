@@ -15,19 +15,23 @@ mod browser;
 mod cache_paths;
 mod charset;
 mod compression;
+mod computed;
 mod concat;
 mod core;
 mod dav;
 mod dubbo;
+mod echo;
 mod elsewhere;
 mod events;
 mod fastcgi;
 mod files;
 mod footer;
 mod geo;
+mod geoip2;
 mod grpc;
 mod gunzip;
 mod headers;
+mod headers_more;
 mod health;
 mod http2;
 mod http_core;
@@ -282,14 +286,18 @@ pub const MODULES: &[&Module] = &[
     &files::MODULE,
     &autoindex::MODULE,
     &concat::MODULE,
+    &echo::MODULE,
     &media::MODULE,
     &status::MODULE,
     &req_status::MODULE,
     &dav::MODULE,
     &headers::MODULE,
+    &headers_more::MODULE,
     &rewrite::MODULE,
+    &computed::MODULE,
     &map::MODULE,
     &geo::MODULE,
+    &geoip2::MODULE,
     &log::MODULE,
     &otel::MODULE,
     &ssl::MODULE,

@@ -9,6 +9,11 @@ const MODULES: &[(&str, &str)] = &[
     ("ngx_http_brotli_static_module", "brotli_static"),
     ("ngx_http_zstd_filter_module", "zstd"),
     ("ngx_http_zstd_static_module", "zstd_static"),
+    ("ndk_http_module", "set_md5"),
+    ("ngx_http_set_misc_module", "set_md5"),
+    ("ngx_http_headers_more_filter_module", "more_set_headers"),
+    ("ngx_http_geoip2_module", "geoip2"),
+    ("ngx_http_echo_module", "echo"),
     ("ngx_http_geoip_module", "geoip_country"),
     ("ngx_http_image_filter_module", "image_filter"),
     ("ngx_http_perl_module", "perl"),
@@ -48,6 +53,10 @@ mod tests {
     fn modules_are_known_by_their_files() {
         assert!(is_built_in("modules/ngx_http_auth_request_module.so"));
         assert!(is_built_in("/usr/lib/nginx/modules/ngx_http_v2_module.so"));
+        assert!(is_built_in(
+            "modules/ngx_http_headers_more_filter_module.so"
+        ));
+        assert!(is_built_in("modules/ngx_http_geoip2_module.so"));
         assert!(!is_built_in("ngx_stream_module.so"));
         assert!(!is_built_in("modules/ngx_http_geoip_module.so"));
         assert!(!is_built_in("modules/made_up.so"));

@@ -150,7 +150,7 @@ fn no_pattern_takes_a_directive_that_has_a_row() {
     for name in [
         "lua_code_cache",
         "access_by_lua_block",
-        "more_set_headers",
+        "auth_pam",
         "js_set",
     ] {
         assert!(owner(name.as_bytes()).is_some(), "{name}");

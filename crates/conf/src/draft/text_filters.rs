@@ -2,8 +2,8 @@
 
 use super::MediaTypesDraft;
 use crate::model::{
-    Addition, Charset, CharsetName, Footer, Replacements, Ssi, SubFilter, Template, TextFilters,
-    Trim,
+    Addition, Charset, CharsetName, EchoAround, Footer, List, Replacements, Ssi, SubFilter,
+    Template, TextFilters, Trim,
 };
 use std::sync::Arc;
 
@@ -18,6 +18,8 @@ pub(crate) struct TextFiltersDraft {
     pub(crate) after_body: Option<Arc<[u8]>>,
     pub(crate) addition_types: Option<MediaTypesDraft>,
     pub(crate) footer: Option<Template>,
+    pub(crate) echo_before: Option<List<Template>>,
+    pub(crate) echo_after: Option<List<Template>>,
     pub(crate) footer_types: Option<MediaTypesDraft>,
     pub(crate) trim: Option<Template>,
     pub(crate) trim_js: Option<Template>,
@@ -62,6 +64,8 @@ impl TextFiltersDraft {
         take(&mut self.after_body, &outer.after_body);
         take(&mut self.addition_types, &outer.addition_types);
         take(&mut self.footer, &outer.footer);
+        take(&mut self.echo_before, &outer.echo_before);
+        take(&mut self.echo_after, &outer.echo_after);
         take(&mut self.footer_types, &outer.footer_types);
         take(&mut self.trim, &outer.trim);
         take(&mut self.trim_js, &outer.trim_js);
@@ -104,6 +108,12 @@ impl TextFiltersDraft {
                 types: MediaTypesDraft::built(&self.footer_types, HTML),
             })
         });
+        let texts = |texts: &Option<List<Template>>| {
+            texts.iter().flatten().cloned().collect::<Box<[Template]>>()
+        };
+        let (before, after) = (texts(&self.echo_before), texts(&self.echo_after));
+        let is_any = !before.is_empty() || !after.is_empty();
+        let echo = is_any.then(|| Arc::new(EchoAround { before, after }));
         let named = self.charset.clone().flatten();
         let charset = (named.is_some() || self.source_charset.is_some()).then(|| {
             Arc::new(Charset {
@@ -124,6 +134,7 @@ impl TextFiltersDraft {
         TextFilters {
             sub,
             addition,
+            echo,
             footer,
             trim: self.trim(),
             charset,

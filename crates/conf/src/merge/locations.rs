@@ -90,6 +90,7 @@ impl LocationDraft {
         let (tracing, outer_tracing) = (&mut self.tracing, &outer.tracing);
         inherit!(tracing, outer_tracing; trace propagation span_name span_attributes);
         let (concat, outer_concat) = (&mut self.concat, &outer.concat);
+        inherit!(&mut self.echo, &outer.echo; status steps);
         inherit!(concat, outer_concat; enabled types unique max_files delimiter ignore_file_error);
         let (sysguard, outer_sysguard) = (&mut self.sysguard, &outer.sysguard);
         inherit!(sysguard, outer_sysguard; enabled load cpu swap free response_time all interval
@@ -128,6 +129,17 @@ impl LocationDraft {
             &outer.add_trailers,
             self.add_trailer_inherit,
         );
+        prepend(&mut self.response_changes, &outer.response_changes);
+        prepend(&mut self.request_changes, &outer.request_changes);
+    }
+}
+
+/// What is done on outer levels is done first.
+fn prepend<T: Clone>(own: &mut List<T>, outer: &List<T>) {
+    if own.is_empty() {
+        own.clone_from(outer);
+    } else if !outer.is_empty() {
+        *own = outer.iter().chain(&*own).cloned().collect();
     }
 }
 
@@ -304,6 +316,7 @@ impl Inherited<'_> {
             req_status: draft.req_status.counted(),
             req_status_show: draft.req_status.shown(),
             sysguard: draft.sysguard.finish(),
+            echo: draft.echo.finish(),
             dav: dav(draft),
             internal: draft.internal.unwrap_or(false),
             static_codings: draft.body_filters.compression.static_codings(),
@@ -322,6 +335,8 @@ impl Inherited<'_> {
             add_trailers: draft.add_trailers.clone().unwrap_or_default(),
             server_info: draft.server_info.unwrap_or(false),
             server_admin: draft.server_admin.clone(),
+            response_changes: draft.response_changes.clone(),
+            request_changes: draft.request_changes.clone(),
             server_tokens: server_tokens(draft),
             chunked_transfer_encoding: draft.chunked_transfer_encoding.unwrap_or(true),
             msie_padding: draft.msie_padding.unwrap_or(true),

@@ -7,6 +7,8 @@ use super::CheckFormat;
 /// A module that answers every request of its location, in place of plain files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentHandler {
+    /// `echo`: texts from the configuration.
+    Echo,
     /// `empty_gif`: one transparent pixel.
     EmptyGif,
     /// `flv`: files, from the position `start=` on.

@@ -1,7 +1,7 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    AcmeCertificate, AcmeDns, CachePath, Charsets, HandshakeLimits, Http2, LimitZone, List,
+    AcmeCertificate, AcmeDns, CachePath, Charsets, GeoIp2, HandshakeLimits, Http2, LimitZone, List,
     LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch, Script,
     Template, Tls, TraceExporter, Upstream, UserVariable, VerifyClient, locations_of,
 };
@@ -29,6 +29,8 @@ pub struct Http {
     pub cache_paths: Vec<Arc<CachePath>>,
     /// Character sets that are named, and the tables between them.
     pub charsets: Arc<Charsets>,
+    /// `geoip2`.
+    pub geoip2: Arc<GeoIp2>,
     /// `otel_exporter`.
     pub trace_exporter: Option<Arc<TraceExporter>>,
     /// `ssl_async_threads` and `ssl_handshake_queue`.

@@ -2,9 +2,9 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, Concat, ContentHandler, Dav,
-    ErrorLog, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass, RealIp, ReqStatus,
-    ReqStatusShow, Resolver, Script, SecureLink, SendProxyProtocol, StaticCodings, Sysguard,
-    TempPath, Template, Tracing, UserId, ValidReferers,
+    Echo, ErrorLog, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass, RealIp,
+    ReqStatus, ReqStatusShow, RequestChange, Resolver, ResponseChange, Script, SecureLink,
+    SendProxyProtocol, StaticCodings, Sysguard, TempPath, Template, Tracing, UserId, ValidReferers,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -117,6 +117,8 @@ pub struct LocationConf {
     pub req_status_show: Option<Arc<ReqStatusShow>>,
     /// `concat` and its options; `None` is off.
     pub concat: Option<Arc<Concat>>,
+    /// `echo` and its relatives; `None` where no location around has one.
+    pub echo: Option<Arc<Echo>>,
     /// `dav_methods` and its options; `None` is off.
     pub dav: Option<Arc<Dav>>,
     /// `internal`: reachable by internal redirects only.
@@ -154,6 +156,10 @@ pub struct LocationConf {
     pub add_headers: List<AddHeader>,
     /// `add_trailer` lines.
     pub add_trailers: List<AddHeader>,
+    /// `more_set_headers` and `more_clear_headers`, those of outer levels first.
+    pub response_changes: List<ResponseChange>,
+    /// `more_set_input_headers` and `more_clear_input_headers`, likewise.
+    pub request_changes: List<RequestChange>,
     /// `server_info`: error pages tell about the request and the server; default off.
     pub server_info: bool,
     /// `server_admin`: whom error pages name then.

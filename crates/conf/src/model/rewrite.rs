@@ -20,12 +20,76 @@ pub enum Op {
     Rewrite(Box<Rewrite>),
     /// `set`.
     Set(SetVariable),
+    /// `set_md5` and the like.
+    Compute(Box<Compute>),
     /// `if`.
     If(Box<If>),
     /// `break`.
     Break,
     /// `return`.
     Return(Return),
+}
+
+/// Sets a variable to the value of a function.
+#[derive(Debug, Clone)]
+pub struct Compute {
+    /// The variable.
+    pub variable: Variable,
+    /// The directive, for messages.
+    pub name: &'static str,
+    /// The function.
+    pub function: Function,
+    /// Its arguments; the variable's own value where the directive names none.
+    pub arguments: Box<[Template]>,
+}
+
+/// A function of set-misc-nginx-module. Digests and codes are of the first argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    /// `set_escape_uri`.
+    EscapeUri,
+    /// `set_unescape_uri`.
+    UnescapeUri,
+    /// `set_if_empty`: the first argument, or the second if it is empty.
+    IfEmpty,
+    /// `set_md5`.
+    Md5,
+    /// `set_sha1`.
+    Sha1,
+    /// `set_hmac_sha1`: of a key and a text.
+    HmacSha1,
+    /// `set_hmac_sha256`: of a key and a text.
+    HmacSha256,
+    /// `set_encode_base64`.
+    EncodeBase64,
+    /// `set_decode_base64`.
+    DecodeBase64,
+    /// `set_encode_base64url`.
+    EncodeBase64Url,
+    /// `set_decode_base64url`.
+    DecodeBase64Url,
+    /// `set_encode_hex`.
+    EncodeHex,
+    /// `set_decode_hex`.
+    DecodeHex,
+    /// `set_random`: from the first argument to the second.
+    Random,
+    /// `set_secure_random_alphanum`: of a length.
+    RandomAlphanum,
+    /// `set_secure_random_lcalpha`: of a length.
+    RandomLetters,
+    /// `set_quote_sql_str`.
+    QuoteSql,
+    /// `set_quote_json_str`.
+    QuoteJson,
+    /// `set_local_today`: of nothing.
+    LocalToday,
+    /// `set_formatted_gmt_time`: of a notation.
+    FormattedGmtTime,
+    /// `set_formatted_local_time`: of a notation.
+    FormattedLocalTime,
+    /// `set_rotate`: of the last number, the first and the greatest.
+    Rotate,
 }
 
 /// `return code [text]`, `return code URL`, `return URL`.

@@ -1,6 +1,6 @@
 //! `sub_filter`, additions, character sets and their settings.
 
-use super::{MediaTypes, Template};
+use super::{EchoAround, MediaTypes, Template};
 use crate::patterns::Patterns;
 use std::sync::{Arc, OnceLock};
 
@@ -11,6 +11,8 @@ pub struct TextFilters {
     pub sub: Option<Arc<SubFilter>>,
     /// `add_before_body` and `add_after_body`.
     pub addition: Option<Arc<Addition>>,
+    /// `echo_before_body` and `echo_after_body`.
+    pub echo: Option<Arc<EchoAround>>,
     /// `footer`.
     pub footer: Option<Arc<Footer>>,
     /// `trim`.

@@ -1,6 +1,6 @@
 //! Variables that the configuration itself defines.
 
-use super::{Geo, SplitClients, Template, UserAgents, Variable};
+use super::{Geo, GeoIp2Variable, SplitClients, Template, UserAgents, Variable};
 use crate::regex::Regex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub enum Getter {
     Map(Arc<Map>),
     /// `geo`.
     Geo(Arc<Geo>),
+    /// `geoip2`.
+    GeoIp2(Arc<GeoIp2Variable>),
     /// `split_clients`.
     Split(Arc<SplitClients>),
     /// `user_agent`.

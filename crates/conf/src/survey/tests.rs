@@ -32,7 +32,7 @@ fn all_faults_are_told_each_with_its_line_and_the_rest_is_read() {
         "events {}
          stream { server { listen 1; proxy_pass [::1]:1; } }
          http {
-             more_set_headers 'Server: x';
+             auth_pam 'Zone';
              sendfile maybe;
              server {
                  listen 80;
@@ -48,7 +48,7 @@ fn all_faults_are_told_each_with_its_line_and_the_rest_is_read() {
         refused(&survey),
         [
             (Unsupported, "stream", 2),
-            (Unsupported, "more_set_headers", 4),
+            (Unsupported, "auth_pam", 4),
             (Wrong, "sendfile", 5),
             (Unknown, "rot", 8),
             (Wrong, "location", 9),
@@ -143,7 +143,7 @@ fn what_parse_refuses_is_the_first_refusal_and_what_it_takes_has_none() {
 fn every_unknown_variable_is_told_but_not_those_of_what_was_refused() {
     let survey = read(
         "events {} http {
-            geoip2 /a.mmdb { $country source=$remote_addr country iso_code; }
+            ip2location_database /a.bin { $country source=$remote_addr country; }
             js_set $computed x.y;
             server {
                 set_by_lua_block $lua { return \"}\" -- }

@@ -215,6 +215,46 @@ impl RequestHead {
         seen
     }
 
+    /// Gives a header this value, as if the client had sent it: where the first of its name is, in
+    /// place of all of them. Name and value are appended to `buf`, which is the parsed buffer.
+    /// What was derived from the headers, such as framing and host, stays as it is.
+    pub fn set_header(&mut self, buf: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        let start = buf.len();
+        buf.extend_from_slice(value);
+        let value = Span::new(start, buf.len());
+        let mut is_written = false;
+        self.headers.retain(|header| {
+            if !header.name.of(buf).eq_ignore_ascii_case(name) {
+                return true;
+            }
+            header.value = value;
+            !std::mem::replace(&mut is_written, true)
+        });
+        if !is_written {
+            let start = buf.len();
+            buf.extend_from_slice(name);
+            self.push_header(RawHeader {
+                name: Span::new(start, buf.len()),
+                value,
+                known: KnownHeader::from_name(name),
+            });
+        }
+    }
+
+    /// Removes the headers whose names are chosen. `buf` is the parsed buffer. What was derived
+    /// from them, such as framing and host, stays as it is.
+    pub fn remove_headers(&mut self, buf: &[u8], chosen: impl Fn(&[u8]) -> bool) {
+        let RequestHead { headers, known, .. } = self;
+        headers.retain(|header| {
+            let is_chosen = chosen(header.name.of(buf));
+            if is_chosen && let Some(name) = header.known {
+                // All of one name have the same fate.
+                known.remove(name);
+            }
+            !is_chosen
+        });
+    }
+
     /// All values of a well-known header.
     pub fn get_all(&self, name: KnownHeader) -> impl Iterator<Item = Span> {
         all_known(&self.headers, self.known, name)

@@ -134,6 +134,11 @@ impl KnownSet {
     pub const fn insert(&mut self, name: KnownHeader) {
         self.0 |= 1 << name as u8;
     }
+
+    /// Takes a header out.
+    pub(crate) const fn remove(&mut self, name: KnownHeader) {
+        self.0 &= !(1 << name as u8);
+    }
 }
 
 /// Whether `name` equals `lower` in any case. `lower` consists of lower-case letters, digits and

@@ -173,6 +173,13 @@ impl HeaderList {
         self.entries.len() != before
     }
 
+    /// Removes all fields whose names are chosen.
+    pub fn remove_chosen(&mut self, chosen: impl Fn(&[u8]) -> bool) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.retain(|entry| !chosen(self.name(entry)));
+        self.entries = entries;
+    }
+
     /// All fields in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.entries

@@ -306,8 +306,8 @@ impl Master {
             note!(
                 journal,
                 Error,
-                "the changed certificates are not used, the ones before stay in use until one of \
-                 the files changes again"
+                "the changed files are not used, the ones before stay in use until one of them \
+                 changes again"
             );
             return;
         };

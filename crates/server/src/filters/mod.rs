@@ -1,6 +1,6 @@
 //! The filters that every response passes before it is sent, in nginx's order: preconditions,
-//! `expires` and `add_header`, body filters, ranges. Last comes what method and status do not
-//! allow.
+//! `more_set_headers`, `expires` and `add_header`, body filters, ranges. Last comes what method
+//! and status do not allow.
 
 mod body;
 mod expires;
@@ -8,6 +8,7 @@ mod headers;
 mod preconditions;
 mod ranged_source;
 mod ranges;
+mod response_changes;
 pub(crate) mod slice;
 pub(crate) mod userid;
 
@@ -18,7 +19,7 @@ pub(crate) use headers::{AddHeaderState, add_trailers, without_line_breaks};
 pub(crate) use slice::SliceState;
 pub(crate) use userid::UseridState;
 
-use crate::exchange::{Exchange, Response};
+use crate::exchange::{Exchange, PassedHead, Response};
 use crate::proxying;
 use crate::request_log::log_request;
 use sealane_http::h1::Version;
@@ -63,6 +64,7 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         return Err(status);
     }
     proxying::add_sticky_cookies(exchange);
+    response_changes::apply(exchange);
     headers::apply(exchange);
     if exchange.conf().userid.is_some() {
         userid::apply(exchange);
@@ -75,11 +77,19 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         // Headers that were added stay, `Content-Range` among them; those of the file and of the
         // upstream server go.
         let mut headers = std::mem::take(&mut exchange.response.headers);
+        let passed = exchange.response.passed.take();
         for name in [&b"ETag"[..], b"Last-Modified", b"Accept-Ranges"] {
             headers.remove(name);
         }
         discard(&mut exchange.response);
         exchange.response.headers = headers;
+        exchange.response.passed = passed.map(|passed| {
+            Box::new(PassedHead {
+                last_modified: false,
+                reason: None,
+                ..*passed
+            })
+        });
         return Err(status);
     }
     finish_location(exchange);

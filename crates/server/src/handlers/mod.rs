@@ -3,6 +3,7 @@
 pub(crate) mod autoindex;
 pub(crate) mod concat;
 pub(crate) mod dav;
+pub(crate) mod echo;
 pub(crate) mod empty_gif;
 pub(crate) mod flv;
 pub(crate) mod index;
@@ -115,6 +116,7 @@ fn no_upstream(exchange: &Exchange) -> Outcome {
 /// The module that replaces plain files; it may leave some of them to the default handler.
 async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Outcome {
     match handler {
+        ContentHandler::Echo => echo::answer(exchange).await,
         ContentHandler::EmptyGif => empty_gif::answer(exchange),
         ContentHandler::Flv => flv::answer(exchange).await,
         ContentHandler::Mp4 => mp4::answer(exchange).await,

@@ -56,9 +56,7 @@ impl PassRuntime {
             | Pass::Scgi(_)
             | Pass::Memcached(_)
             | Pass::Tunnel(_)
-            | Pass::Dubbo(_) => {
-                ("", "", false)
-            }
+            | Pass::Dubbo(_) => ("", "", false),
         };
         let family = match &pass {
             // A connection has one protocol for its whole life.

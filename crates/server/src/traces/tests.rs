@@ -138,7 +138,8 @@ fn a_trace_is_continued_where_it_is_extracted() {
 fn passed(reply: &Reply) -> Vec<String> {
     let request = &reply.exchange.request;
     let headers = request.head.headers.iter();
-    let text = |position: Position| String::from_utf8_lossy(position.of(&request.buffer)).into();
+    let text =
+        |position: sealane_http::Span| String::from_utf8_lossy(position.of(&request.buffer)).into();
     headers
         .map(|header| {
             let (name, value): (String, String) = (text(header.name), text(header.value));

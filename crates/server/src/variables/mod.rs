@@ -6,6 +6,7 @@
 mod browsers;
 mod composed;
 mod connection;
+mod echo;
 mod links;
 mod process;
 mod request;
@@ -55,6 +56,7 @@ pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>
     }
 }
 
+/// Those of no other group are of echo, or about upstream servers and tunnels.
 fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
     match builtin {
         B::Request
@@ -163,15 +165,20 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslClientVEnd
         | B::SslClientVRemain
         | B::SslClientVerify => tls::append(exchange, builtin, out),
-        B::TrimBytes | B::TrimOriginalBytes => response::append(exchange, builtin, out),
-        B::GzipRatio | B::BrotliRatio | B::ZstdRatio => response::append(exchange, builtin, out),
+        B::TrimBytes
+        | B::TrimOriginalBytes
+        | B::GzipRatio
+        | B::BrotliRatio
+        | B::ZstdRatio
+        | B::ZstdBytesIn
+        | B::ZstdBytesOut => response::append(exchange, builtin, out),
         B::InvalidReferer => links::invalid_referer(exchange, out),
         B::ModernBrowser | B::AncientBrowser | B::Msie => browsers::append(exchange, builtin, out),
         B::UidGot => userid::got(exchange, out),
         B::UidSet => userid::set(exchange, out),
         B::UidReset => text("", out),
-        // Variables about upstream servers and tunnels.
-        _ => upstream::append(exchange, builtin, out),
+        _ => echo::append(exchange, builtin, out)
+            .unwrap_or_else(|| upstream::append(exchange, builtin, out)),
     }
 }
 

@@ -33,15 +33,28 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::GzipRatio => ratio(exchange, Coding::Gzip, out),
         Builtin::BrotliRatio => ratio(exchange, Coding::Brotli, out),
         Builtin::ZstdRatio => ratio(exchange, Coding::Zstd, out),
+        Builtin::ZstdBytesIn => {
+            let zstd = compressed(exchange, Coding::Zstd);
+            zstd.is_some_and(|zstd| number(zstd.in_bytes, out))
+        }
+        Builtin::ZstdBytesOut => {
+            let zstd = compressed(exchange, Coding::Zstd);
+            zstd.is_some_and(|zstd| number(zstd.out_bytes, out))
+        }
         _ => false,
     }
 }
 
+/// What a coding has made of the body.
+fn compressed(exchange: &Exchange, coding: Coding) -> Option<&Compressed> {
+    let compressed = exchange.features.compress.compressed.as_deref();
+    compressed.filter(|compressed| compressed.coding == coding)
+}
+
 /// `$gzip_ratio` and the like: two decimals, rounded as nginx does.
 fn ratio(exchange: &Exchange, coding: Coding, out: &mut Vec<u8>) -> bool {
-    let compressed = exchange.features.compress.compressed.as_deref();
-    let of_it = |compressed: &&Compressed| compressed.coding == coding && compressed.out_bytes > 0;
-    let Some(compressed) = compressed.filter(of_it) else {
+    let compressed = compressed(exchange, coding);
+    let Some(compressed) = compressed.filter(|compressed| compressed.out_bytes > 0) else {
         return false;
     };
     let (before, after) = (
@@ -63,6 +76,14 @@ pub(super) fn header(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool
         "content_length" => response
             .content_length
             .is_some_and(|bytes| number(bytes, out)),
+        "last_modified"
+            if response
+                .passed
+                .as_ref()
+                .is_some_and(|head| head.last_modified) =>
+        {
+            listed(exchange, name, out)
+        }
         "last_modified" => response
             .last_modified_s
             .is_some_and(|at_s| text(date::imf(at_s), out)),

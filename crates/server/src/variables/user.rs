@@ -3,6 +3,7 @@
 use super::tunnel;
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
+use crate::geoip2;
 use crate::real_ip;
 use crate::request_log::log_request;
 use crate::template;
@@ -85,6 +86,13 @@ fn get(exchange: &Exchange, variable: &UserVariable, index: u16, out: &mut Vec<u
             let header = request.head.get(KnownHeader::UserAgent);
             let header = header.map(|header| header.of(&request.buffer));
             out.extend_from_slice(agents.value(header));
+            true
+        }
+        Getter::GeoIp2(variable) => {
+            if !geoip2::append(exchange, variable, out) {
+                exchange.request.values.set(index, None);
+                return false;
+            }
             true
         }
         Getter::Split(split) => {

@@ -340,3 +340,32 @@ fn unusual_names_are_ignored_or_taken_as_configured() {
         assert_eq!(head.headers.len(), if odd { 1 } else { 2 }, "{line}");
     }
 }
+
+#[test]
+fn headers_are_replaced_and_removed_afterwards() {
+    let mut input = with_headers("X-A: 1\r\nCookie: a=b\r\nx-a: 2\r\nRange: bytes=0-1\r\n");
+    let mut head = parse(&input).expect("valid");
+    let values = |head: &RequestHead, input: &[u8], name: &str| -> Vec<String> {
+        let named = head
+            .headers
+            .iter()
+            .filter(|header| header.name.of(input).eq_ignore_ascii_case(name.as_bytes()));
+        named
+            .map(|header| text(header.value, input).to_owned())
+            .collect()
+    };
+    head.set_header(&mut input, b"X-a", b"three");
+    assert_eq!(values(&head, &input, "x-a"), ["three"]);
+    head.set_header(&mut input, b"User-Agent", b"robot");
+    assert!(head.has(KnownHeader::UserAgent));
+    let agent = head.get(KnownHeader::UserAgent).expect("it was set");
+    assert_eq!(text(agent, &input), "robot");
+    head.remove_headers(&input, |name| name.len() > 4);
+    assert_eq!(values(&head, &input, "host"), ["a"]);
+    assert_eq!(head.get(KnownHeader::Cookie), None);
+    assert!(!head.has(KnownHeader::UserAgent) && !head.has(KnownHeader::Range));
+    assert_eq!(
+        head.host.map(|host| text(host, &input).to_owned()),
+        Some("a".into())
+    );
+}

@@ -54,6 +54,10 @@ fn remove_and_clear() {
     assert!(headers.remove(b"A"));
     assert!(!headers.remove(b"A"));
     assert_eq!(text(&headers), "B=2;");
+    headers.push(b"C-1", b"4").expect("valid");
+    headers.push(b"c-2", b"5").expect("valid");
+    headers.remove_chosen(|name| name.to_ascii_lowercase().starts_with(b"c-"));
+    assert_eq!(text(&headers), "B=2;");
     headers.clear();
     assert!(headers.is_empty());
     headers.push(b"B", b"").expect("an empty value is valid");

@@ -25,7 +25,7 @@ pub(super) fn set_content_encoding(response: &mut Response, coding: &'static str
 
 /// The media type without the character set that an upstream server or `charset` has added. As in
 /// nginx, parameters that the configuration writes into a type belong to it.
-pub(super) fn media_type(response: &Response) -> Option<&[u8]> {
+pub(in crate::filters) fn media_type(response: &Response) -> Option<&[u8]> {
     let text = response.content_type.as_ref()?.as_bytes();
     match charset_at(response, text) {
         Some((end, _)) => Some(&text[..end]),

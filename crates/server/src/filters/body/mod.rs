@@ -1,5 +1,5 @@
 //! Filters that change the contents of a body, in nginx's order: decompression, additions,
-//! replacements, character sets, server-side includes, trimming, footers,
+//! replacements, character sets, server-side includes, trimming, texts of echo, footers,
 //! compression.
 //!
 //! Each has a file with two parts. `apply` examines the head, decides whether the filter
@@ -13,6 +13,7 @@
 mod addition;
 mod charset;
 mod compress;
+mod echo;
 mod footer;
 mod gunzip;
 mod head;
@@ -26,6 +27,7 @@ mod trim;
 pub(crate) use charset::CharsetState;
 pub(crate) use charset::to_be_named as charset_to_be_named;
 pub(crate) use compress::{CompressState, Compressed};
+pub(super) use head::media_type;
 pub(crate) use ssi::SsiState;
 pub(crate) use trim::TrimState;
 
@@ -66,6 +68,11 @@ pub(super) fn apply(exchange: &mut Exchange) {
     // The page as it is put together from all of the above.
     if let Some(settings) = &texts.trim {
         trim::apply(exchange, settings);
+    }
+    if let Some(settings) = &texts.echo
+        && !exchange.request.is_subrequest
+    {
+        echo::apply(exchange, settings);
     }
     if let Some(settings) = &texts.footer {
         footer::apply(exchange, settings);
