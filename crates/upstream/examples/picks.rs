@@ -81,6 +81,7 @@ fn group(method: Method, peers: usize, weighted: bool, threads: usize) -> Group 
         name: "backend".to_owned(),
         servers: (0..peers as u32).map(server).collect(),
         method,
+        checks: std::sync::Arc::default(),
         zone: false,
         keepalive: KeepaliveSettings::OFF,
     };

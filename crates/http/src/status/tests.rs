@@ -4,7 +4,7 @@ fn page(code: u16, server: &str, msie_padding: bool) -> String {
     let mut out = Vec::new();
     ErrorPage::of(StatusCode(code))
         .expect("a built-in page")
-        .write(&mut out, server.as_bytes(), msie_padding);
+        .write(&mut out, b"", server.as_bytes(), msie_padding);
     String::from_utf8(out).expect("pages are ASCII")
 }
 

@@ -37,7 +37,7 @@ fn verdicts(count: usize) -> Vec<KnownVerdict> {
     let known = |at: usize| KnownVerdict {
         group: "backend".to_owned(),
         peer: format!("192.0.2.1:{at}"),
-        healthy: at % 3 == 0,
+        healthy: at.is_multiple_of(3),
     };
     (0..count).map(known).collect()
 }
