@@ -477,11 +477,6 @@ fn what_is_not_there_says_so() {
         ("queue 10;", "commercial edition"),
         ("state /x;", "commercial edition"),
         ("ntlm;", "commercial edition"),
-        (
-            "check interval=3000 rise=2;",
-            "active health checks are not supported",
-        ),
-        ("server 192.0.2.1 slow_start=30s;", "commercial edition"),
         ("server 192.0.2.1 sid=a;", "parameter is not supported yet"),
         ("random two least_time=header;", "commercial edition"),
     ] {

@@ -72,10 +72,12 @@ fn provoke(server: &Server<'_>) {
     for _ in 0..3 {
         wire::get(plain, "/rate/a.txt");
     }
-    // One is slow, so that there is no room for the other.
-    let mut slow = Connection::open(plain);
-    slow.send("GET /open/c.bin HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    // One is slow, so that there is no room for the other, unless the other is served first.
+    let mut slow = Vec::new();
     wait_for("the first to hold its place", || {
+        let mut connection = Connection::open(plain);
+        connection.send("GET /open/c.bin HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        slow.push(connection);
         (wire::get(plain, "/open/a.txt").status == 503).then_some(())
     });
     drop(slow);

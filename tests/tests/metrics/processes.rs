@@ -106,7 +106,8 @@ fn what_the_process_has_and_may_have_is_what_was_configured() {
         .collect();
     watch.saw(OPEN);
     let fds = "sealane_process_open_fds";
-    assert!(watch.growth(fds) >= 400.0, "{}", watch.growth(fds));
+    // A descriptor or two may be closed meanwhile.
+    assert!(watch.growth(fds) >= 390.0, "{}", watch.growth(fds));
     drop(open);
 }
 

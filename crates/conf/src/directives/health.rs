@@ -133,8 +133,8 @@ pub(super) const MODULE: Module = Module {
             "check_status",
             LOCATION,
             Arity::Between(0, 1),
-            "html",
-            "Responds with what health checks know of all servers: as `html`, `csv` or `json`, or \
+            "",
+            "Responds with what health checks know of all servers: as `html` (the default), `csv` or `json`, or \
              as `?format=` says; with `?status=up` or `?status=down` only of those. Needs an access \
              rule, as `metrics` does.",
             check_status,

@@ -79,7 +79,7 @@ fn defaults_in_the_table_are_the_real_ones() {
         let at = |here: &str| if place == here { line } else { "" };
         let (main, events, http, server) = (at("main"), at("events"), at("http"), at("server"));
         let (upstream, issuer) = (at("upstream"), at("acme_issuer"));
-        let process = at("process");
+        let (process, location) = (at("process"), at("location"));
         let mut config = read(&format!(
             "{main} processes {{ process p {{ command /a; {process} }} }} events {{ {events} }} http {{ types {{ a b; }} {http}
              upstream u {{ {upstream} server 192.0.2.1; }}
@@ -89,7 +89,8 @@ fn defaults_in_the_table_are_the_real_ones() {
              server {{ open_file_cache max=1; autoindex on; ssl_dyn_rec_enable on;
              location /p {{ proxy_pass https://192.0.2.1; }} location /f {{ fastcgi_pass 192.0.2.1:1; }}
              location /u {{ uwsgi_pass suwsgi://192.0.2.1:1; }} location /s {{ scgi_pass 192.0.2.1:1; }}
-             location /g {{ grpc_pass grpcs://192.0.2.1:1; }} }} }}"
+             location /g {{ grpc_pass grpcs://192.0.2.1:1; }}
+             location /d {{ dubbo_pass s 0 m u; {location} }} }} }}"
         ));
         config.sources.clear();
         config.met = crate::met::Met::default();
@@ -126,6 +127,7 @@ fn defaults_in_the_table_are_the_real_ones() {
             (UPSTREAM, "upstream"),
             (ACME_ISSUER, "acme_issuer"),
             (PROCESS, "process"),
+            (LOCATION, "location"),
         ];
         let (_, place) = places
             .into_iter()
@@ -158,9 +160,9 @@ fn what_has_no_effect_yet_is_warned_about_once() {
 
 #[test]
 fn blocks_that_are_refused_cause_one_error_only() {
-    let text = refused("events {} http { match a { 80 E282AC; 81 82; } upstream u { server x; } }");
+    let text = refused("events {} mail { 80 E282AC; 81 82; } http { upstream u { server x; } }");
     assert!(
-        text.starts_with("sealane: [emerg] \"match\" directive is not supported"),
+        text.starts_with("sealane: [emerg] \"mail\" directive is not supported"),
         "{text}"
     );
     assert_eq!(text.matches("[emerg]").count(), 1);

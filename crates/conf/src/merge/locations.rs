@@ -295,10 +295,7 @@ impl Inherited<'_> {
             auto_redirect: false,
             files_at,
             alias_prefix_bytes,
-            index: draft
-                .index
-                .clone()
-                .unwrap_or_else(|| vec![Template::literal("index.html")].into()),
+            index: index(draft),
             try_files: draft.try_files.clone(),
             script: None,
             rewrite_log: draft.rewrite_log.unwrap_or(false),
@@ -488,6 +485,11 @@ fn server_tokens(draft: &LocationDraft) -> ServerTokens {
         Some(tag) => ServerTokens::Text(tag.clone()),
         None => draft.server_tokens.clone().unwrap_or(ServerTokens::On),
     }
+}
+
+fn index(draft: &LocationDraft) -> List<Template> {
+    let default = || vec![Template::literal("index.html")].into();
+    draft.index.clone().unwrap_or_else(default)
 }
 
 fn autoindex(draft: &LocationDraft) -> Option<Autoindex> {

@@ -93,8 +93,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Http,
-        "upstream x { server 127.0.0.1 slow_start=30s; }",
-        r#"[emerg] invalid parameter "slow_start=30s" in FILE:3"#,
+        "upstream x { server 127.0.0.1 slow_start=; }",
+        r#"[emerg] invalid parameter "slow_start=" in FILE:3"#,
     ),
     Case(
         Http,

@@ -3,7 +3,7 @@
 //! [`Trimmer`] reads a page byte by byte, as the tokeniser of a browser does (HTML standard,
 //! 13.2.5), and writes what stays. It keeps a bounded number of bytes and never looks at a page as
 //! a whole. A browser builds the same tree from its output, but for comments and for white space
-//! that is collapsed when the page is shown; [`regions`] says where it is not.
+//! that is collapsed when the page is shown; `regions` says where it is not.
 //!
 //! | part | file |
 //! |---|---|

@@ -165,13 +165,9 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslClientVEnd
         | B::SslClientVRemain
         | B::SslClientVerify => tls::append(exchange, builtin, out),
-        B::TrimBytes
-        | B::TrimOriginalBytes
-        | B::GzipRatio
-        | B::BrotliRatio
-        | B::ZstdRatio
-        | B::ZstdBytesIn
-        | B::ZstdBytesOut => response::append(exchange, builtin, out),
+        B::TrimBytes | B::TrimOriginalBytes => response::append(exchange, builtin, out),
+        B::GzipRatio | B::BrotliRatio | B::ZstdRatio => response::append(exchange, builtin, out),
+        B::ZstdBytesIn | B::ZstdBytesOut => response::append(exchange, builtin, out),
         B::InvalidReferer => links::invalid_referer(exchange, out),
         B::ModernBrowser | B::AncientBrowser | B::Msie => browsers::append(exchange, builtin, out),
         B::UidGot => userid::got(exchange, out),
