@@ -1,6 +1,7 @@
 //! Tunnels for clients that ask for them with CONNECT: `tunnel_pass` as nginx 1.31 has it,
 //! `proxy_connect` as its module has it, and WebSockets on streams of HTTP/2.
 
+use sealane_tests::comparison::nginx_version;
 use sealane_tests::wire::read_to_close;
 use sealane_tests::{PATIENCE, Server, Site};
 use std::io::{Read, Write};
@@ -227,4 +228,9 @@ fn what_the_log_says_of_a_tunnel() {
         line,
         format!("CONNECT {far} HTTP/1.1|200|{far}|12|12|127.0.0.1|{port}|{far}")
     );
+}
+
+/// Whether the nginx to compare with has `tunnel_pass`.
+fn nginx_has_tunnels() -> bool {
+    nginx_version() >= (1, 31, 0)
 }

@@ -130,6 +130,9 @@ fn answer(server: &Server<'_>, port: &str, request: &str) -> String {
 
 #[test]
 fn every_answer_is_nginxs() {
+    if !nginx_has_tunnels() {
+        return sealane_needs::leave_out("this nginx has no \"tunnel_pass\" to compare with");
+    }
     let far = Far::at(Ipv4Addr::LOCALHOST, |mut socket| {
         let _ = socket.write_all(b"hello from the far end");
         thread::sleep(Duration::from_millis(20));

@@ -55,11 +55,15 @@ fn a_thousand_idle_tunnels_take_little_memory() {
     };
     let sealane = ours.serve_whole(&configuration(ALLOW));
     let here = kib_per_tunnel(&sealane, far, &held);
+    println!("KiB per idle tunnel: Sealane {here:.1}");
+    assert!(here < 64.0, "{here} KiB per tunnel");
+    if !nginx_has_tunnels() {
+        return sealane_needs::leave_out("this nginx has no \"tunnel_pass\" to compare with");
+    }
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path temporary/{name};"))
         .join(" ");
     let nginx = Server::start(&theirs, Program::Nginx, &configuration(&temporary));
     let there = kib_per_tunnel(&nginx, far, &held);
-    println!("KiB per idle tunnel: Sealane {here:.1}, nginx {there:.1}");
-    assert!(here < 64.0, "{here} KiB per tunnel");
+    println!("KiB per idle tunnel: nginx {there:.1}");
 }
