@@ -9,6 +9,19 @@ use std::sync::OnceLock;
 /// no browser's store.
 #[track_caller]
 pub fn browse(site: &Site, url: &str) -> String {
+    // Its clock runs as fast as the scripts allow.
+    chromium(site, url, &["--virtual-time-budget=120000"])
+}
+
+/// The same in real time, as the document is once everything that it names is loaded. For pages
+/// whose scripts wait for what stands still with the clock: WebSockets.
+#[track_caller]
+pub fn browse_until_loaded(site: &Site, url: &str) -> String {
+    chromium(site, url, &["--timeout=60000"])
+}
+
+#[track_caller]
+fn chromium(site: &Site, url: &str, clock: &[&str]) -> String {
     let profile = format!("--user-data-dir={}", site.path("browser").display());
     let arguments = [
         "--headless",
@@ -21,12 +34,11 @@ pub fn browse(site: &Site, url: &str) -> String {
         "--disable-sync",
         "--disable-dev-shm-usage",
         "--ignore-certificate-errors",
-        "--virtual-time-budget=120000",
         "--dump-dom",
         &profile,
         url,
     ];
-    command("/usr/bin/chromium", &arguments, b"")
+    command("/usr/bin/chromium", &[&arguments, clock].concat(), b"")
         .success()
         .text()
 }

@@ -50,7 +50,7 @@ pub mod upgrade;
 pub mod wire;
 
 pub use applications::Application;
-pub use browser::{browse, page_client};
+pub use browser::{browse, browse_until_loaded, page_client};
 pub use certificates::{Certificate, CertificateKey};
 pub use clock::faketime_library;
 pub use command::{Outcome, command, sha256, sha256_of_file, sha256_of_output};

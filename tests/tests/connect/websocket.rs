@@ -3,7 +3,7 @@
 use super::*;
 use sealane_tests::http2::{Client, Frame, flag, kind, push_field};
 use sealane_tests::origin::{Answer, Origin};
-use sealane_tests::{Application, Certificate, CertificateKey, browse};
+use sealane_tests::{Application, Certificate, CertificateKey, browse_until_loaded};
 
 const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 
@@ -216,9 +216,8 @@ fn chromium_opens_a_web_socket_on_its_http2_connection() {
     site.certificate(&Certificate::localhost("localhost", CertificateKey::P256));
     site.write(
         "html/index.html",
-        "<!DOCTYPE html><title>page</title><p id=said>nothing</p><script>
-         // The time of the test's browser stands still while a request waits.
-         fetch('/wait');
+        // It is loaded once the picture is there.
+        "<!DOCTYPE html><title>page</title><p id=said>nothing</p><img src=/wait><script>
          const said = document.getElementById('said');
          const socket = new WebSocket('wss://' + location.host + '/socket');
          socket.onopen = () => socket.send('hello');
@@ -245,7 +244,8 @@ fn chromium_opens_a_web_socket_on_its_http2_connection() {
            location / {{ root html; }} }}",
         waiting.port()
     ));
-    let page = browse(&site, &format!("https://localhost:{}/", server.port("tls")));
+    let url = format!("https://localhost:{}/", server.port("tls"));
+    let page = browse_until_loaded(&site, &url);
     assert!(page.contains("echo hello"), "{page}");
     let log = sealane_tests::wait_for("the line", || {
         let log = std::fs::read_to_string(site.path("logs/access.log")).ok()?;
