@@ -489,6 +489,15 @@ pub(crate) struct LocationDraft {
     pub(crate) max_subrequests: Option<u64>,
 }
 
+impl LocationDraft {
+    /// A module answers in place of files. nginx takes the last handler that is written.
+    pub(crate) fn answer_by(&mut self, handler: ContentHandler) {
+        self.content_handler = Some(handler);
+        self.passing.answers = None;
+        self.stub_status = false;
+    }
+}
+
 /// `root` or `alias` as written.
 #[derive(Debug, Clone)]
 pub(crate) enum FilesDraft {

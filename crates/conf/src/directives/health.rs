@@ -438,10 +438,8 @@ fn check_status(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         Some((_, b"json")) => CheckFormat::Json,
         Some((index, _)) => return Err(c.invalid(index).help("html, csv or json")),
     };
-    let location = b.location();
-    location.content_handler = Some(ContentHandler::Status(StatusView::Checks(format)));
-    location.passing.answers = None;
-    location.stub_status = false;
+    let handler = ContentHandler::Status(StatusView::Checks(format));
+    b.location().answer_by(handler);
     Ok(())
 }
 

@@ -81,9 +81,6 @@ pub(super) const MODULE: Module = Module {
 
 /// nginx takes the last one that is written.
 fn handler(b: &mut Build<'_>, _: &Call<'_>, handler: ContentHandler) -> Result<(), Fault> {
-    let location = b.location();
-    location.content_handler = Some(handler);
-    location.passing.answers = None;
-    location.stub_status = false;
+    b.location().answer_by(handler);
     Ok(())
 }

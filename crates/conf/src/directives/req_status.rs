@@ -138,9 +138,7 @@ const ROWS: &[Row] = &[
             let zones = named(b, c)?;
             let location = b.location();
             location.req_status.shown = Some((!zones.is_empty()).then(|| zones.into()));
-            location.content_handler = Some(ContentHandler::ReqStatus);
-            location.passing.answers = None;
-            location.stub_status = false;
+            location.answer_by(ContentHandler::ReqStatus);
             Ok(())
         },
     )

@@ -129,7 +129,6 @@ fn api(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     view(b, c, StatusView::Api)
 }
 
-/// nginx takes the last handler that is written.
 fn control_socket(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     c.once(&b.main.control_socket)?;
     b.main.control_socket = Some(match c.arg(1) {
@@ -150,10 +149,7 @@ fn control_socket(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn view(b: &mut Build<'_>, _: &Call<'_>, view: StatusView) -> Result<(), Fault> {
-    let location = b.location();
-    location.content_handler = Some(ContentHandler::Status(view));
-    location.passing.answers = None;
-    location.stub_status = false;
+    b.location().answer_by(ContentHandler::Status(view));
     Ok(())
 }
 

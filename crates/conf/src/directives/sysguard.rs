@@ -175,12 +175,19 @@ fn load(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     store(c, &mut b.location().sysguard.load, limit, target)
 }
 
-fn cpu(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let (mut usage, mut over, mut target) = (None, Duration::from_secs(3), None);
+/// A limit on an average, of this many decimal places, with its `period=` and `action=`.
+fn average(
+    c: &Call<'_>,
+    parameter: &str,
+    places: u32,
+    default_period: Duration,
+) -> Result<(u64, Duration, Option<Arc<str>>), Fault> {
+    let (mut limit, mut over, mut target) = (None, default_period, None);
     for (index, word) in c.args() {
-        if let Some(number) = word.strip_prefix(b"usage=") {
-            let percent = values::decimal(number, 2);
-            usage = Some(percent.ok_or_else(|| c.invalid_parameter(index))?);
+        let own = word.strip_prefix(parameter.as_bytes());
+        if let Some(number) = own.and_then(|rest| rest.strip_prefix(b"=")) {
+            let number = values::decimal(number, places);
+            limit = Some(number.ok_or_else(|| c.invalid_parameter(index))?);
         } else if let Some(period) = period(c, index, word)? {
             over = period;
         } else if let Some(action) = action(c, index, word)? {
@@ -189,10 +196,12 @@ fn cpu(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             return Err(c.invalid_parameter(index));
         }
     }
-    let limit = CpuLimit {
-        usage: usage.ok_or_else(|| must_have(c, "usage"))?,
-        period: over,
-    };
+    Ok((limit.ok_or_else(|| must_have(c, parameter))?, over, target))
+}
+
+fn cpu(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let (usage, period, target) = average(c, "usage", 2, Duration::from_secs(3))?;
+    let limit = CpuLimit { usage, period };
     store(c, &mut b.location().sysguard.cpu, limit, target)
 }
 
@@ -225,23 +234,8 @@ fn memory(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn response_time(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let (mut average_ms, mut over, mut target) = (None, Duration::from_secs(1), None);
-    for (index, word) in c.args() {
-        if let Some(seconds) = word.strip_prefix(b"rt=") {
-            let ms = values::decimal(seconds, 3);
-            average_ms = Some(ms.ok_or_else(|| c.invalid_parameter(index))?);
-        } else if let Some(period) = period(c, index, word)? {
-            over = period;
-        } else if let Some(action) = action(c, index, word)? {
-            target = Some(action);
-        } else {
-            return Err(c.invalid_parameter(index));
-        }
-    }
-    let limit = ResponseTimeLimit {
-        average_ms: average_ms.ok_or_else(|| must_have(c, "rt"))?,
-        period: over,
-    };
+    let (average_ms, period, target) = average(c, "rt", 3, Duration::from_secs(1))?;
+    let limit = ResponseTimeLimit { average_ms, period };
     let slot = &mut b.location().sysguard.response_time;
     store(c, slot, limit, target)
 }
