@@ -103,21 +103,13 @@ impl Health {
 
     /// The verdict of all checks together.
     pub(super) fn verdict(&self) -> Verdict {
-        match () {
-            () if self.is_failing() => Verdict::Unhealthy,
-            () if self.is_good() => Verdict::Healthy,
-            () => Verdict::Unknown,
-        }
+        verdict_of(self.bits.load(Ordering::Relaxed))
     }
 
     /// The verdict of one check.
     fn of_check(&self, check: usize) -> Verdict {
         let bits = self.bits.load(Ordering::Relaxed);
-        match () {
-            () if bits & failing(check) != 0 => Verdict::Unhealthy,
-            () if bits & pending(check) != 0 => Verdict::Unknown,
-            () => Verdict::Healthy,
-        }
+        verdict_of(bits & (failing(check) | pending(check)))
     }
 
     /// Takes over the verdicts of those checks that there were `before`.
@@ -136,6 +128,14 @@ impl Health {
                 }
             }
         }
+    }
+}
+
+fn verdict_of(bits: u64) -> Verdict {
+    match bits {
+        0 => Verdict::Healthy,
+        _ if bits as u32 != 0 => Verdict::Unhealthy,
+        _ => Verdict::Unknown,
     }
 }
 
@@ -209,12 +209,9 @@ impl Peer {
 
     pub(super) fn note_verdict(&self, check: usize, healthy: bool, now_ms: u64) -> HealthChange {
         let (before, after) = self.health.note(check, healthy);
-        let verdict = match after {
-            true => Verdict::Healthy,
-            false => Verdict::Unhealthy,
-        };
-        if self.health.is_failing() || after {
-            self.counts().verdict.set(verdict.number());
+        match self.health.verdict() {
+            Verdict::Unknown => {}
+            verdict => self.counts().verdict.set(verdict.number()),
         }
         match (before, after) {
             (false, true) => {

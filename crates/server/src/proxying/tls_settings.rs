@@ -378,8 +378,8 @@ impl Secured {
     }
 }
 
-/// Seconds since 1970, by which sessions expire.
-fn now_s() -> u64 {
+/// Seconds since 1970.
+pub(super) fn now_s() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs())
 }

@@ -224,17 +224,13 @@ fn shown_peer(peer: &Peer, state: PeerState, is_backup: bool) -> Value {
             "fails": counts.failures.get(),
             "unavailable": counts.unavailable.get(),
         },
-        "health_checks": {
+    });
+    if counts.checks.get() > 0 {
+        shown["health_checks"] = json!({
             "checks": counts.checks.get(),
             "fails": counts.checks_failed.get(),
             "unhealthy": counts.unhealthy.get(),
-        },
-    });
-    if counts.checks.get() == 0 {
-        // There are none.
-        if let Some(shown) = shown.as_object_mut() {
-            shown.remove("health_checks");
-        }
+        });
     }
     if peer.max_conns() > 0 {
         shown["max_conns"] = peer.max_conns().into();

@@ -7,6 +7,7 @@ use crate::counters::Counters;
 use crate::current::Current;
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::open_file_cache::OpenFileCache;
+use crate::proxying::tls_settings::now_s;
 use crate::snapshot::Snapshot;
 use crate::worker::{Process, Worker};
 use sealane_conf::model::LogLevel;
@@ -19,7 +20,7 @@ use sealane_upstream::{HealthChange, Peer};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Checks in progress at a time; further ones wait. Each has a socket.
@@ -58,12 +59,11 @@ impl HealthChecks {
                 task.group().group.recall_verdicts();
             }
             self.orders = Some(start(Arc::clone(snapshot))?);
-        }
-        self.snapshot = Some(Arc::clone(snapshot));
-        if let Some(orders) = &self.orders {
+        } else if let Some(orders) = &self.orders {
             // A thread that has panicked has reported that.
             let _ = orders.send(Arc::clone(snapshot));
         }
+        self.snapshot = Some(Arc::clone(snapshot));
         Ok(())
     }
 }
@@ -148,7 +148,7 @@ impl Probes {
             worker,
             client,
             schedule: Schedule::default(),
-            tasks: Vec::new(),
+            tasks: asking.snapshot.health_tasks.clone(),
             generations: Vec::new(),
             asking,
             in_progress: 0,
@@ -158,6 +158,7 @@ impl Probes {
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Arc<Snapshot>>) {
         let (tell, mut outcomes) = mpsc::unbounded_channel();
         let mut look_at = Instant::now();
+        self.renew(look_at);
         loop {
             let has_room = self.in_progress < MAX_IN_PROGRESS;
             let due = self.schedule.next_due().filter(|_| has_room);
@@ -243,7 +244,7 @@ impl Probes {
         let Some(task) = self.tasks.get(entry.task) else {
             return;
         };
-        let passed_s = found.is_ok().then(unix_time);
+        let passed_s = found.is_ok().then(now_s);
         entry.peer.count_check(task.number, passed_s);
         let healthy = match conclusion {
             Conclusion::Stays => return,
@@ -325,11 +326,6 @@ fn report(
             format_args!("upstream server {name} of \"{group}\" is unhealthy: {fault} ({check})"),
         ),
     }
-}
-
-fn unix_time() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
 }
 
 /// From 0 to 1.
