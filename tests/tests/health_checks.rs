@@ -4,6 +4,8 @@
 mod origin;
 #[path = "health_checks/protocols.rs"]
 mod protocols;
+#[path = "health_checks/shared.rs"]
+mod shared;
 #[path = "health_checks/state.rs"]
 mod state;
 

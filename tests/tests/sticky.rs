@@ -1,5 +1,8 @@
 //! `sticky`: clients that stay with their server, and `least_time`.
 
+#[path = "sticky/sync.rs"]
+mod sync;
+
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::reload::{self, Reload};
 use sealane_tests::wire::{Response, get, get_with};

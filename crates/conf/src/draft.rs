@@ -125,6 +125,8 @@ pub(crate) struct HttpDraft {
     pub(crate) upstream_zones: HashMap<String, u64>,
     /// Zones of `sticky learn`, and the upstream that each belongs to.
     pub(crate) sticky_zones: HashMap<String, String>,
+    /// `upstream_store`; `Some(None)`: `off`.
+    pub(crate) upstream_store: Option<Option<Arc<SessionStore>>>,
     /// `thread_pool` and `aio`.
     pub(crate) thread_pools: ThreadPools,
     /// Zones of `*_cache` and `*_cache_path`, in the order in which they are first named.
@@ -176,6 +178,8 @@ pub(crate) struct UpstreamBlock {
     pub(crate) zone: Option<UpstreamZone>,
     pub(crate) sticky: Option<Sticky>,
     pub(crate) check: CheckDraft,
+    /// `upstream_store`; `Some(None)`: `off`.
+    pub(crate) store: Option<Option<Arc<SessionStore>>>,
     pub(crate) resolver: Option<Arc<Resolver>>,
     pub(crate) resolver_timeout: Option<Duration>,
 }

@@ -67,7 +67,7 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
     }
     enable_ssl(b, &level);
     let mut faults = Vec::new();
-    match upstreams::all(b, &level) {
+    match upstreams::all(b, &level, &servers) {
         Ok(upstreams) => b.upstreams = upstreams,
         Err(fault) => faults.push(fault),
     }

@@ -3,8 +3,8 @@
 
 use sealane_conf::Diagnostic;
 use sealane_conf::model::{
-    CertificateFiles, CertificateSource, ClientCertificates, Http, LogLevel, Pass, Tls,
-    UpstreamCertificate, UpstreamTls, VerifyClient,
+    CertificateFiles, CertificateSource, ClientCertificates, Http, LogLevel, Pass, SessionStore,
+    Tls, UpstreamCertificate, UpstreamTls, VerifyClient,
 };
 use sealane_log::OsError;
 use sealane_server::Materials;
@@ -44,6 +44,10 @@ pub(crate) fn read(http: Option<&Http>, guard: &Guard) -> Result<Materials, Diag
         .filter_map(Pass::tls)
     {
         read_upstream(tls, &mut materials)?;
+    }
+    let upstreams = http.iter().flat_map(|http| &http.upstreams);
+    for store in upstreams.filter_map(|upstream| upstream.store.as_deref()) {
+        read_store(store, &mut materials)?;
     }
     let servers = http.iter().flat_map(|http| &http.servers);
     for certificate in servers.filter_map(|server| server.acme_certificate.as_ref()) {
@@ -97,16 +101,21 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
         })?;
         require_pem(materials, path, &DH_LABELS)?;
     }
-    let store = tls.session_store.as_deref();
-    let key_file = store.and_then(|store| store.key_file.as_ref());
-    let ca_file = store.and_then(|store| store.tls.as_ref()?.ca_file.as_ref());
-    for path in tls
-        .password_file
-        .iter()
-        .chain(&tls.session_ticket_keys)
-        .chain(key_file)
-        .chain(ca_file)
-    {
+    for path in tls.password_file.iter().chain(&tls.session_ticket_keys) {
+        add(materials, path, |error| {
+            format!("cannot read \"{}\": {error}", path.display())
+        })?;
+    }
+    match &tls.session_store {
+        Some(store) => read_store(store, materials),
+        None => Ok(()),
+    }
+}
+
+/// The files of a session store.
+fn read_store(store: &SessionStore, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
+    let ca_file = store.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
+    for path in store.key_file.iter().chain(ca_file) {
         add(materials, path, |error| {
             format!("cannot read \"{}\": {error}", path.display())
         })?;

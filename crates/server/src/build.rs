@@ -52,7 +52,7 @@ pub(crate) fn build(
         materials,
         tls,
         peer_tls: TlsSettings::new(config, materials),
-        snapshot: empty(config, materials, logs),
+        snapshot: empty(config, materials, logs)?,
     };
     if let Some(http) = &config.http {
         parts.snapshot.variables = http.variables.clone();
@@ -99,9 +99,13 @@ struct Parts<'a> {
     snapshot: Snapshot,
 }
 
-fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
+/// Without servers yet.
+///
+/// # Errors
+/// When the key of an `upstream_store` cannot be used.
+fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapshot, Diagnostic> {
     let limits = config.http.as_ref().map(|http| http.handshakes);
-    Snapshot {
+    Ok(Snapshot {
         servers: Vec::new(),
         locations: Vec::new(),
         listeners: Vec::new(),
@@ -116,6 +120,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
             config,
             worker::thread_count(config.main.worker_processes) as usize,
             materials.before().map(|before| &before.groups),
+            &tls_build::upstream_stores(config, materials)?,
         ),
         health_tasks: Vec::new(),
         limit_zones: Vec::new(),
@@ -145,7 +150,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         }),
         uses_tls_facts: tls_build::uses_variable(config, "ssl_"),
         main_log: logs.logger(&config.main.error_logs),
-    }
+    })
 }
 
 /// Where spans are exported to.

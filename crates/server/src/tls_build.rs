@@ -10,6 +10,7 @@ mod threads;
 
 use self::sessions::SessionsBuilder;
 pub use self::sessions::SharedRing;
+pub(crate) use self::sessions::upstream_stores;
 pub use self::staples::StapleTask;
 use self::staples::StaplesBuilder;
 pub use self::threads::HandshakeThreads;

@@ -189,6 +189,13 @@ impl Peer {
         }
     }
 
+    /// Takes over how many results in a row another node has counted.
+    pub fn set_streak(&self, check: usize, results: i64) {
+        if let Some(streak) = self.health.streaks.get(check) {
+            streak.store(results, Ordering::Relaxed);
+        }
+    }
+
     /// Results of a check in a row: passes, or failures as a negative number.
     pub fn streak(&self, check: usize) -> i64 {
         let streak = self.health.streaks.get(check);

@@ -126,8 +126,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "*_bind_dynamic",
             "*_request_dynamic",
         ],
-        instead: "`max_fails` and `fail_timeout` take failing servers out of use; `hash` and \
-                  `ip_hash` keep a client on the same server",
+        instead: "`health_check` and `max_fails` take failing servers out of use; `sticky` keeps a \
+                  client on the same server, with `sync` and `upstream_store` on all nodes",
     },
     Elsewhere {
         module: "nginx's commercial edition (key-value store)",

@@ -37,8 +37,8 @@ pub(super) const MODULE: Module = Module {
              `fails=` (1), `passes=` (1) consecutive results that change the verdict, `uri=` \
              (`/`), `match=` a `match` block (a status from 200 to 399), `port=`, \
              `mandatory [persistent]`: a new server gets no requests before it has passed, \
-             `type=grpc [grpc_service=] [grpc_status=]`, `keepalive_time=`. Verdicts are always \
-             persistent.",
+             `type=grpc [grpc_service=] [grpc_status=]`, `keepalive_time=`, `shared`: one node asks for \
+             all that have the same `upstream_store`. Verdicts are always persistent.",
             health_check,
         ),
         Row::block(
@@ -58,7 +58,8 @@ pub(super) const MODULE: Module = Module {
             "Checks the servers of the group, as in Tengine: `interval=` (30000) and `timeout=` \
              (1000) in milliseconds, `fall=` (5) and `rise=` (2) consecutive results that change \
              the verdict, `default_down=` (true): a new server gets no requests before it has \
-             passed, `type=tcp|http|ssl_hello|mysql|ajp|fastcgi` (tcp), `port=`.",
+             passed, `type=tcp|http|ssl_hello|mysql|ajp|fastcgi` (tcp), `port=`; `shared`, which is \
+             Sealane's own: one node asks for all that have the same `upstream_store`.",
             check,
         )
         .own(),
@@ -166,6 +167,7 @@ fn health_check(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         expect: None,
         port: None,
         keepalive_time: None,
+        shared: false,
         origin: c.origin.clone(),
     };
     let (mut is_grpc, mut service, mut status) = (false, None, None);
@@ -188,6 +190,7 @@ fn health_check(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             }
             b"port=" => check.port = Some(port(value).ok_or_else(invalid)?),
             b"mandatory" => check.mandatory = true,
+            b"shared" => check.shared = true,
             b"persistent" => persistent = Some(index),
             b"type=" if value == b"grpc" => is_grpc = true,
             b"grpc_service=" => service = Some((index, value)),
@@ -389,6 +392,7 @@ fn check(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             b"fall=" => check.fall = Some(positive(value).ok_or_else(invalid)?),
             b"rise=" => check.rise = Some(positive(value).ok_or_else(invalid)?),
             b"port=" => check.port = Some(port(value).ok_or_else(invalid)?),
+            b"shared" => check.shared = true,
             b"default_down=" => {
                 check.default_down = Some(match value {
                     b"true" => true,

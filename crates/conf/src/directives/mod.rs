@@ -62,6 +62,7 @@ mod resolver;
 mod rewrite;
 mod scgi;
 mod secure_link;
+mod session_store;
 mod ssi;
 mod ssl;
 mod ssl_client;

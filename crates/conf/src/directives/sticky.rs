@@ -124,7 +124,7 @@ fn learn(b: &mut Build<'_>, c: &Call<'_>) -> Result<StickyLearn, Fault> {
     let (mut create, mut lookup) = (Vec::new(), Vec::new());
     let mut zone: Option<(Box<str>, u64)> = None;
     let mut timeout = None;
-    let mut after_header = false;
+    let (mut after_header, mut sync) = (false, false);
     for (index, word) in c.args().skip(1) {
         let equals = memchr::memchr(b'=', word).map_or(word.len(), |at| at + 1);
         let (name, value) = word.split_at(equals);
@@ -155,6 +155,7 @@ fn learn(b: &mut Build<'_>, c: &Call<'_>) -> Result<StickyLearn, Fault> {
                 }
             }
             b"header" => after_header = true,
+            b"sync" => sync = true,
             _ => return Err(unknown(c, index)),
         }
     }
@@ -174,6 +175,7 @@ fn learn(b: &mut Build<'_>, c: &Call<'_>) -> Result<StickyLearn, Fault> {
         zone_bytes,
         timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
         after_header,
+        sync,
     })
 }
 

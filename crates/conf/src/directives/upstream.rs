@@ -1,7 +1,7 @@
 //! ngx_http_upstream_module and the modules of its balancing methods, and
 //! Tengine's VNSWRR.
 
-use super::{Arity, HTTP, Module, ONE, Row, UPSTREAM, resolver, sticky, zones};
+use super::{Arity, HTTP, Module, ONE, Row, UPSTREAM, resolver, session_store, sticky, zones};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::draft::{CheckDraft, UpstreamBlock, ZoneUse};
@@ -127,10 +127,25 @@ const ROWS: &[Row] = &[
          [samesite=strict|lax|none|$variable]` sets a cookie with the server's `route=`, or the \
          MD5 hash of its address; `route $variable ...` finds the route in the first variable that \
          is not empty; `learn create=$variable lookup=$variable zone=NAME:SIZE [timeout=10m] \
-         [header]` remembers which server created a session. A reload keeps the sessions, another \
-         worker process starts without.",
+         [header] [sync]` remembers which server created a session. A reload keeps the sessions, another \
+         worker process starts without. With `sync` the nodes of a site share them, as \
+         `upstream_store` says.",
         sticky::sticky,
     ),
+    Row::new(
+        "upstream_store",
+        HTTP | UPSTREAM,
+        Arity::AtLeast(1),
+        "",
+        "Redis or Valkey store in which the nodes of a site share what `sticky learn ... sync`, \
+         `health_check ... shared` and `check ... shared` find out, written as \
+         `ssl_session_store` is; `off` cancels an inherited store. Without it, that of the \
+         `ssl_session_store` of `http` is used. `key=FILE` is required: it seals what is stored, \
+         and must be the same on all nodes. If the store is slow or unavailable, each node goes on \
+         by itself. See [session-nodes.md](session-nodes.md).",
+        upstream_store,
+    )
+    .own(),
     Row::new(
         "keepalive",
         UPSTREAM,
@@ -233,9 +248,21 @@ fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         zone: None,
         sticky: None,
         check: CheckDraft::default(),
+        store: None,
         resolver: None,
         resolver_timeout: None,
     })));
+    Ok(())
+}
+
+fn upstream_store(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let of_block = b.http.open_upstream.as_ref().map(|block| &block.store);
+    c.once(of_block.unwrap_or(&b.http.upstream_store))?;
+    let store = session_store::parse(b, c)?;
+    match &mut b.http.open_upstream {
+        Some(block) => block.store = Some(store),
+        None => b.http.upstream_store = Some(store),
+    }
     Ok(())
 }
 

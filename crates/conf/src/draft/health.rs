@@ -29,6 +29,7 @@ pub(crate) struct CheckDraft {
     pub(crate) alive: Option<u8>,
     pub(crate) keepalive_requests: Option<u32>,
     pub(crate) fastcgi_params: Option<Vec<CheckParam>>,
+    pub(crate) shared: bool,
 }
 
 impl CheckDraft {
@@ -50,6 +51,7 @@ impl CheckDraft {
             alive: self.alive.unwrap_or(ALIVE),
             keepalive_requests: self.keepalive_requests.unwrap_or(1),
             fastcgi_params: self.fastcgi_params,
+            shared: self.shared,
         })
     }
 }

@@ -9,16 +9,23 @@ use crate::draft::UpstreamBlock;
 use crate::groups::Group;
 use crate::input::{Loader, addresses_of};
 use crate::model::{
-    BalanceMethod, Origin, PeerAddress, Upstream, UpstreamKeepalive, UpstreamPeers, UpstreamServer,
+    BalanceMethod, Origin, Pass, PeerAddress, Server, SessionStore, Sticky, Upstream,
+    UpstreamKeepalive, UpstreamPeers, UpstreamServer, locations_of,
 };
 use crate::parser::path_of;
 use crate::upstream_url::HostKind;
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Every group, in the order of [`crate::groups::Groups::list`].
-pub(super) fn all(b: &mut Build<'_>, level: &HttpLevel) -> Result<Vec<Arc<Upstream>>, Fault> {
+/// Every group, in the order of [`crate::groups::Groups::list`]; `servers` use them.
+pub(super) fn all(
+    b: &mut Build<'_>,
+    level: &HttpLevel,
+    servers: &[Server],
+) -> Result<Vec<Arc<Upstream>>, Fault> {
+    let stores = Stores::of(b, level, servers);
     let mut blocks: Vec<Option<UpstreamBlock>> = Vec::new();
     blocks.resize_with(b.http.groups.list().len(), || None);
     for block in std::mem::take(&mut b.http.upstreams) {
@@ -26,13 +33,78 @@ pub(super) fn all(b: &mut Build<'_>, level: &HttpLevel) -> Result<Vec<Arc<Upstre
         blocks[index] = Some(block);
     }
     let mut groups = Vec::with_capacity(blocks.len());
-    for (group, block) in b.http.groups.list().iter().zip(blocks) {
-        groups.push(Arc::new(match block {
+    for (at, (group, block)) in b.http.groups.list().iter().zip(blocks).enumerate() {
+        let own = block.as_ref().and_then(|block| block.store.clone());
+        let mut upstream = match block {
             Some(block) => explicit(block, level)?,
             None => implicit(b.loader, group)?,
-        }));
+        };
+        upstream.store = stores.store(at, &upstream, own)?;
+        groups.push(Arc::new(upstream));
     }
     Ok(groups)
+}
+
+/// Where nodes share what they find out about groups.
+struct Stores {
+    /// That of groups without one of their own.
+    inherited: Option<Arc<SessionStore>>,
+    /// Groups with a `health_check ... shared`, and where one of these is written.
+    checked: HashMap<usize, Origin>,
+}
+
+impl Stores {
+    fn of(b: &Build<'_>, level: &HttpLevel, servers: &[Server]) -> Stores {
+        let of_sessions = || level.server.tls.session_store.clone().flatten();
+        let mut checked = HashMap::new();
+        for conf in locations_of(servers) {
+            let group = conf.pass.as_ref().and_then(Pass::group);
+            let shared = conf.health_checks.iter().find(|check| check.shared);
+            if let (Some(group), Some(check)) = (group, shared) {
+                checked.insert(group.0, check.origin.clone());
+            }
+        }
+        Stores {
+            inherited: b.http.upstream_store.clone().unwrap_or_else(of_sessions),
+            checked,
+        }
+    }
+
+    /// The store of the group with this number, if anything is shared about it; `own` is its own.
+    fn store(
+        &self,
+        number: usize,
+        upstream: &Upstream,
+        own: Option<Option<Arc<SessionStore>>>,
+    ) -> Result<Option<Arc<SessionStore>>, Fault> {
+        let syncs = |sticky: &Sticky| matches!(sticky, Sticky::Learn(learn) if learn.sync);
+        let (what, origin) = if upstream.sticky.as_ref().is_some_and(syncs) {
+            ("sticky learn ... sync", &upstream.origin)
+        } else if upstream.check.as_ref().is_some_and(|check| check.shared) {
+            ("check ... shared", &upstream.origin)
+        } else if let Some(origin) = self.checked.get(&number) {
+            ("health_check ... shared", origin)
+        } else {
+            return Ok(None);
+        };
+        let name = &upstream.name;
+        let lacking = |lack: &str, help: &str| {
+            let message = format!("\"{what}\" of upstream \"{name}\" {lack}");
+            Err(Fault::earlier(origin, message).help(help))
+        };
+        match own.unwrap_or_else(|| self.inherited.clone()) {
+            None => lacking(
+                "needs a store",
+                "add \"upstream_store redis://HOST key=FILE\" to \"http\" or to the block",
+            ),
+            Some(store) if store.key_file.is_none() => lacking(
+                "needs a store with \"key=\"",
+                "name a file of 32 random bytes or more, the same on all nodes: it seals what is \
+                 stored",
+            ),
+            store => Ok(store),
+        }
+    }
 }
 
 /// The group of an `upstream` block.
@@ -80,6 +152,7 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
         zone: block.zone,
         check: block.check.finish().map(Arc::new),
         sticky: block.sticky,
+        store: None,
         resolver,
         resolver_timeout: block
             .resolver_timeout
@@ -137,6 +210,7 @@ fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
         zone: None,
         check: None,
         sticky: None,
+        store: None,
         resolver: None,
         resolver_timeout: RESOLVER_TIMEOUT,
         origin: group.origin.clone(),

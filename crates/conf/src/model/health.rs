@@ -46,6 +46,8 @@ pub struct HealthCheck {
     pub port: Option<u16>,
     /// `keepalive_time=`: how long one connection carries checks; by default each has its own.
     pub keepalive_time: Option<Duration>,
+    /// `shared`: one node asks for all.
+    pub shared: bool,
     /// Where it is written.
     pub origin: Origin,
 }
@@ -172,6 +174,8 @@ pub struct Check {
     pub keepalive_requests: u32,
     /// `check_fastcgi_param` lines; `None` for Tengine's own.
     pub fastcgi_params: Option<Vec<CheckParam>>,
+    /// `shared`: one node asks for all.
+    pub shared: bool,
 }
 
 /// `check_fastcgi_param`.

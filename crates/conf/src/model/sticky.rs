@@ -59,6 +59,8 @@ pub struct StickyLearn {
     pub timeout: Duration,
     /// `header`: sessions are learnt from the response head, not once the response is complete.
     pub after_header: bool,
+    /// `sync`: nodes share the sessions.
+    pub sync: bool,
 }
 
 /// Whether this is a value of the cookie attribute `SameSite`, in any case.

@@ -1,7 +1,7 @@
 //! Groups of servers to pass requests to: `upstream` blocks, and those that
 //! `proxy_pass` and the like define by naming an address or a host.
 
-use super::{Check, Origin, Resolver, Sticky, Template};
+use super::{Check, Origin, Resolver, SessionStore, Sticky, Template};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +29,9 @@ pub struct Upstream {
     pub sticky: Option<Sticky>,
     /// `check`: Tengine's health check.
     pub check: Option<Arc<Check>>,
+    /// `upstream_store` of the block or of `http`, or `ssl_session_store` of `http`: where nodes
+    /// share what is found out about the group. `None` if nothing is shared.
+    pub store: Option<Arc<SessionStore>>,
     /// `keepalive` and its limits.
     pub keepalive: UpstreamKeepalive,
     /// `multi`: connections of each worker thread to each server, for requests that share them;

@@ -1,4 +1,4 @@
-//! `ssl_session_store`: what nodes share, on Redis or Valkey.
+//! `ssl_session_store` and `upstream_store`: what nodes share, on Redis or Valkey.
 //!
 //! Workers ask through [`RemoteStore`]: a request goes into a bounded queue, or is
 //! dropped, which counts as a miss. One thread of the worker process, "session store", empties
@@ -43,7 +43,8 @@ const MAX_QUEUED: usize = 4 * MAX_IN_FLIGHT;
 /// Longest sealed session that is fetched, in bytes. Sessions are kept up to 4 KiB.
 const MAX_SESSION_BYTES: usize = 8 << 10;
 
-/// Longest sealed record of an ACME account or certificate, in bytes.
+/// Longest sealed record of an ACME account or certificate, or of the servers of a group, in
+/// bytes.
 const MAX_RECORD_BYTES: usize = 100 << 10;
 
 /// A store as workers see it.
@@ -101,7 +102,10 @@ pub(crate) fn prepare(
     materials: &mut Materials,
 ) -> Result<Vec<Arc<RemoteStore>>, String> {
     let mut stores: Vec<Arc<RemoteStore>> = Vec::new();
-    for conf in servers(http).filter_map(|tls| tls.session_store.as_ref()) {
+    let of_servers = servers(http).filter_map(|tls| tls.session_store.as_ref());
+    let upstreams = http.into_iter().flat_map(|http| &http.upstreams);
+    let of_upstreams = upstreams.filter_map(|upstream| upstream.store.as_ref());
+    for conf in of_servers.chain(of_upstreams) {
         if stores.iter().any(|known| known.conf == *conf) {
             continue;
         }
@@ -267,9 +271,9 @@ impl Request {
         let key = client.full_name(&self.key);
         match self.question {
             Question::Fetch(reply) => {
-                let max_bytes = match self.key.as_str().starts_with("a:") {
-                    true => MAX_RECORD_BYTES,
-                    false => MAX_SESSION_BYTES,
+                let max_bytes = match self.key.as_str().split(':').next() {
+                    Some("a" | "h") => MAX_RECORD_BYTES,
+                    _ => MAX_SESSION_BYTES,
                 };
                 if let Ok(found) = client.get(&key, max_bytes, self.asked).await {
                     reply.send(found);

@@ -73,6 +73,9 @@ pub(super) async fn ask(
     let secured = secured.as_deref();
     let mut tried = Tried::new(settings.next_upstream_tries);
     let mut affinity = Affinity::of(exchange, &target.group);
+    if let Some(affinity) = &affinity {
+        affinity.ask_store().await;
+    }
     let mut delivery = Delivery {
         sent: false,
         kept: outbound.begun.clone(),

@@ -11,6 +11,7 @@ use sealane_conf::model::{
     self, BalanceMethod, GroupRef, LocationConf, Upstream, UpstreamKeepalive, UpstreamPeers,
     UpstreamServer,
 };
+use sealane_tls::SharedSessions;
 use sealane_upstream::{
     CheckSettings, Group, GroupSettings, IdlePool, KeepaliveSettings, LeastTime, LookupName,
     Method, PeerAddress, ServerSettings, TimeUntil,
@@ -31,8 +32,13 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// The groups of a configuration, for this many worker threads. Groups that existed `before`
-    /// keep the state of their servers and the idle connections.
-    pub(crate) fn build(config: &Config, threads: usize, before: Option<&Groups>) -> Groups {
+    /// keep the state of their servers and the idle connections. `stores` are those of the groups.
+    pub(crate) fn build(
+        config: &Config,
+        threads: usize,
+        before: Option<&Groups>,
+        stores: &[Option<SharedSessions>],
+    ) -> Groups {
         let mut groups = Groups::default();
         let Some(http) = &config.http else {
             return groups;
@@ -46,9 +52,10 @@ impl Groups {
                 groups.by_name.entry((name, port)).or_insert(number);
             }
             let before = before.and_then(|before| before.like(upstream));
+            let store = stores.get(at).cloned().flatten();
             groups
                 .all
-                .push(Arc::new(runtime(upstream, checks, threads, before)));
+                .push(Arc::new(runtime(upstream, checks, threads, before, store)));
         }
         groups
     }
@@ -136,6 +143,7 @@ fn runtime(
     checks: Arc<[CheckSettings]>,
     threads: usize,
     before: Option<&GroupRuntime>,
+    store: Option<SharedSessions>,
 ) -> GroupRuntime {
     let (method, hash_key) = method(&upstream.method);
     let settings = GroupSettings {
@@ -165,8 +173,9 @@ fn runtime(
         explicit: upstream.explicit,
         sticky: upstream.sticky.as_ref().map(|conf| {
             let before = before.and_then(|before| before.sticky.as_ref());
-            StickyRuntime::new(conf, before)
+            StickyRuntime::new(conf, before, store.as_ref())
         }),
+        store,
         hash_key,
         local: upstream.keepalive.local,
     }

@@ -8,6 +8,7 @@ use super::sticky::{Learnt, StickyRuntime};
 use crate::exchange::Exchange;
 use crate::worker::Worker;
 use sealane_conf::model::{DubboPass, Template};
+use sealane_tls::SharedSessions;
 use sealane_upstream::pool::{ConnectionKey, Life};
 use sealane_upstream::{Failure as PeerFailure, Group, IdlePool, Picked};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(crate) struct GroupRuntime {
     pub(crate) local: bool,
     /// `sticky`.
     pub(crate) sticky: Option<StickyRuntime>,
+    /// Where nodes share what is found out about it.
+    pub(super) store: Option<SharedSessions>,
 }
 
 /// A peer that was picked, with the connection to it.

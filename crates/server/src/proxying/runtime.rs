@@ -161,6 +161,7 @@ impl GroupRuntime {
         };
         GroupRuntime {
             sticky: None,
+            store: None,
             idle: Arc::new(IdlePool::new(settings.keepalive, 1)),
             shared: Arc::new(SharedConnections::new(SharedSettings::DEFAULT, 1)),
             group: Group::new(settings, 1),

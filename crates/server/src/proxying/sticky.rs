@@ -2,6 +2,9 @@
 //! available. The cookie or the route of the request names the server, or a session that the
 //! server has made (`learn`).
 
+mod sync;
+
+use self::sync::{Lookup, SessionSync};
 use super::lease::{GroupRuntime, Leased};
 use crate::cookie_time::{COOKIE_TIME_MAX, push_cookie_time};
 use crate::debug_log::debug_request;
@@ -15,6 +18,7 @@ use sealane_conf::model::{
 };
 use sealane_log::Logger;
 use sealane_sys::time::{monotonic_coarse_ms, unix_coarse_s};
+use sealane_tls::SharedSessions;
 use sealane_upstream::Peer;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -32,6 +36,8 @@ pub(crate) struct StickyRuntime {
     conf: Sticky,
     /// Of `learn`.
     sessions: Option<Arc<StickySessions>>,
+    /// Of `learn ... sync`.
+    sync: Option<Arc<SessionSync>>,
 }
 
 /// The zone of `sticky learn`: which server has made each session. All worker threads share it,
@@ -48,14 +54,21 @@ struct StickySession {
     /// The server's id: at most 32 bytes.
     server_id: SmallVec<[u8; 32]>,
     used_ms: u64,
+    /// With `sync`: when it was last read from the store, or written there.
+    synced_ms: Option<u64>,
 }
 
 /// Sessions are found by a hash, so that none takes more memory than others.
 type SessionKey = [u8; 16];
 
 impl StickyRuntime {
-    /// That of a configuration; `before` is the same group's in the one that it replaces.
-    pub(super) fn new(conf: &Sticky, before: Option<&StickyRuntime>) -> StickyRuntime {
+    /// That of a configuration; `before` is the same group's in the one that it replaces, `store`
+    /// where nodes share sessions.
+    pub(super) fn new(
+        conf: &Sticky,
+        before: Option<&StickyRuntime>,
+        store: Option<&SharedSessions>,
+    ) -> StickyRuntime {
         let sessions = match conf {
             Sticky::Learn(learn) => {
                 let known = before.and_then(|before| before.sessions.as_ref());
@@ -72,9 +85,15 @@ impl StickyRuntime {
             }
             Sticky::Cookie(_) | Sticky::Route(_) => None,
         };
+        let sync = match conf {
+            Sticky::Learn(learn) if learn.sync => store
+                .map(|store| Arc::new(SessionSync::new(store.clone(), &learn.zone, learn.timeout))),
+            _ => None,
+        };
         StickyRuntime {
             conf: conf.clone(),
             sessions,
+            sync,
         }
     }
 }
@@ -93,7 +112,7 @@ impl StickySessions {
     }
 
     /// Notes that a session was used at a server; one that is not known is only added if
-    /// `creates`. Returns whether it was added although the zone was full.
+    /// `creates`.
     fn note(
         &self,
         key: &SessionKey,
@@ -101,20 +120,26 @@ impl StickySessions {
         creates: bool,
         timeout: Duration,
         now_ms: u64,
-    ) -> bool {
+    ) -> Noted {
+        let mut noted = Noted::default();
         let mut shard = self.zone.lock(self.zone.position_of(key));
-        let session = || StickySession {
+        let session = |synced_ms| StickySession {
             server_id: SmallVec::from_slice(server_id),
             used_ms: now_ms,
+            synced_ms,
         };
         if let Some(node) = shard.find(key) {
-            *shard.state(node) = session();
-            return false;
+            let known = shard.state(node);
+            let is_same = *known.server_id == *server_id;
+            noted.is_known = true;
+            noted.synced_ms = known.synced_ms.filter(|_| is_same);
+            *known = session(noted.synced_ms);
+            return noted;
         }
         if !creates || !shard.may_ever_have_room(key) {
-            return false;
+            return noted;
         }
-        let mut was_full = false;
+        noted.is_known = true;
         // Two that are over go with each one that comes.
         for _ in 0..2 {
             match shard.oldest() {
@@ -127,11 +152,37 @@ impl StickySessions {
         while !shard.has_room(key) {
             let Some(oldest) = shard.oldest() else { break };
             shard.remove(oldest);
-            was_full = true;
+            noted.was_full = true;
         }
-        shard.insert(key, session());
-        was_full
+        shard.insert(key, session(None));
+        noted
     }
+
+    /// When a session was last compared with the store; `None` if it is not known, or never was.
+    fn synced_ms(&self, key: &SessionKey) -> Option<u64> {
+        let mut shard = self.zone.lock(self.zone.position_of(key));
+        let node = shard.find(key)?;
+        shard.state(node).synced_ms
+    }
+
+    /// A session was compared with the store.
+    fn set_synced(&self, key: &SessionKey, now_ms: u64) {
+        let mut shard = self.zone.lock(self.zone.position_of(key));
+        if let Some(node) = shard.find(key) {
+            shard.state(node).synced_ms = Some(now_ms);
+        }
+    }
+}
+
+/// What has become of a session that was used.
+#[derive(Debug, Default)]
+struct Noted {
+    /// It is in the zone.
+    is_known: bool,
+    /// When it was last compared with the store, if its server is the same since.
+    synced_ms: Option<u64>,
+    /// It was added although the zone was full.
+    was_full: bool,
 }
 
 fn is_over(session: &StickySession, timeout: Duration, now_ms: u64) -> bool {
@@ -187,6 +238,33 @@ impl<'g> Affinity<'g> {
             );
         }
         found.map(|id| Cow::Owned(id.into_vec()))
+    }
+
+    /// With `sync`, learns from the store which server the session belongs to, unless that is
+    /// known.
+    pub(super) async fn ask_store(&self) {
+        let (Some(sync), Some(sessions)) = (&self.sticky.sync, &self.sticky.sessions) else {
+            return;
+        };
+        if self.id.is_empty() {
+            return;
+        }
+        let key = key_of(&self.id);
+        let synced_ms = sessions.synced_ms(&key);
+        let now_ms = monotonic_coarse_ms();
+        if synced_ms.is_some_and(|synced_ms| !sync.is_due(synced_ms, now_ms)) {
+            return;
+        }
+        if let Lookup::Found(server_id) = sync.look_up(&key).await {
+            let Sticky::Learn(learn) = &self.sticky.conf else {
+                return;
+            };
+            sessions.note(&key, &server_id, true, learn.timeout, now_ms);
+            // The response renews what was not written for long.
+            if synced_ms.is_none() {
+                sessions.set_synced(&key, now_ms);
+            }
+        }
     }
 
     /// A server was picked: its cookie takes the place of that of the one before.
@@ -274,6 +352,7 @@ fn cookie(exchange: &Exchange, conf: &StickyCookie, server_id: &[u8]) -> Vec<u8>
 /// A session that is learnt once the response is complete.
 pub(super) struct Learnt {
     sessions: Arc<StickySessions>,
+    sync: Option<Arc<SessionSync>>,
     key: SessionKey,
     creates: bool,
     timeout: Duration,
@@ -285,14 +364,21 @@ impl Learnt {
     pub(super) fn save(self, peer: &Peer) {
         let Learnt {
             sessions,
+            sync,
             key,
             creates,
             timeout,
             logger,
         } = self;
         let now_ms = monotonic_coarse_ms();
-        let was_full = sessions.note(&key, peer.server_id(), creates, timeout, now_ms);
-        if was_full && !sessions.is_said.swap(true, Ordering::Relaxed) {
+        let noted = sessions.note(&key, peer.server_id(), creates, timeout, now_ms);
+        if let Some(sync) = sync.filter(|_| noted.is_known) {
+            let is_due = |synced_ms| sync.is_due(synced_ms, now_ms);
+            if noted.synced_ms.is_none_or(is_due) && sync.write(&key, peer.server_id(), now_ms) {
+                sessions.set_synced(&key, now_ms);
+            }
+        }
+        if noted.was_full && !sessions.is_said.swap(true, Ordering::Relaxed) {
             let name = &sessions.name;
             logger.log(
                 LogLevel::Warn,
@@ -314,6 +400,7 @@ pub(super) fn note_head(exchange: &Exchange, lease: &mut Leased) {
     let Some(StickyRuntime {
         conf: Sticky::Learn(learn),
         sessions: Some(sessions),
+        sync,
     }) = &group.sticky
     else {
         return;
@@ -323,6 +410,7 @@ pub(super) fn note_head(exchange: &Exchange, lease: &mut Leased) {
     };
     let learnt = Learnt {
         sessions: sessions.clone(),
+        sync: sync.clone(),
         key,
         creates,
         timeout: learn.timeout,
@@ -397,7 +485,8 @@ mod tests {
         let sessions = sessions(8 * 4096);
         let key = |number: u32| key_of(&number.to_be_bytes());
         let mut added = 0;
-        while !sessions.note(&key(added), b"a", true, TIMEOUT, u64::from(added)) {
+        let note = |number| sessions.note(&key(number), b"a", true, TIMEOUT, u64::from(number));
+        while !note(added).was_full {
             added += 1;
             assert!(added < 1000, "it never gets full");
         }
@@ -414,8 +503,8 @@ mod tests {
         for number in 0..10_000_u32 {
             let now_ms = u64::from(number) * 1000;
             let key = key_of(&number.to_be_bytes());
-            let was_full = sessions.note(&key, b"a", true, TIMEOUT, now_ms);
-            assert!(!was_full, "{number}");
+            let noted = sessions.note(&key, b"a", true, TIMEOUT, now_ms);
+            assert!(!noted.was_full, "{number}");
         }
         assert!(sessions.zone.fill().keys <= 61);
     }

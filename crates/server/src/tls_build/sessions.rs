@@ -5,6 +5,7 @@
 
 use super::{emerg, file};
 use crate::materials::Materials;
+use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{self, LogLevel, Tls};
 use sealane_log::OsError;
@@ -12,6 +13,7 @@ use sealane_tls::{
     EarlyData, FLIGHT_BYTES, Identity, RingSettings, Secret, SessionCacheSetting, SessionState,
     SessionStats, SharedSessions, SharedStore, StoreSeal, TicketRing,
 };
+use std::path::Path;
 use std::sync::Arc;
 
 /// nginx's default for `ssl_session_cache builtin`.
@@ -156,11 +158,7 @@ impl<'a> SessionsBuilder<'a> {
             return Ok(None); // nobody is going to serve
         };
         let seal = match &conf.key_file {
-            Some(path) => {
-                let key = Secret::new(file(self.materials, path, "session store key")?.to_vec());
-                let seal = StoreSeal::from_key_file(&key);
-                seal.map_err(|error| emerg(format!("\"{}\": {error}", path.display())))?
-            }
+            Some(path) => seal_of(self.materials, path)?,
             None => {
                 let identity = identities.first().ok_or_else(|| {
                     emerg(format!(
@@ -234,6 +232,40 @@ impl<'a> SessionsBuilder<'a> {
             });
         }
     }
+}
+
+/// `upstream_store` of each group of servers, in their order. `None` where nothing is shared, or
+/// nobody is going to serve.
+///
+/// # Errors
+/// When a key cannot be used.
+pub(crate) fn upstream_stores(
+    config: &Config,
+    materials: &Materials,
+) -> Result<Vec<Option<SharedSessions>>, Diagnostic> {
+    let upstreams = config.http.iter().flat_map(|http| &http.upstreams);
+    let store = |upstream: &Arc<model::Upstream>| {
+        let Some(conf) = &upstream.store else {
+            return Ok(None);
+        };
+        // Without a key nothing would be shared; the configuration has been refused then.
+        let (Some(store), Some(key_file)) = (materials.session_store(conf), &conf.key_file) else {
+            return Ok(None);
+        };
+        Ok(Some(SharedSessions {
+            store: Arc::clone(store),
+            seal: Arc::new(seal_of(materials, key_file)?),
+            timeout: conf.timeout,
+        }))
+    };
+    upstreams.map(store).collect()
+}
+
+/// What seals values with the key in a file.
+fn seal_of(materials: &Materials, path: &Path) -> Result<StoreSeal, Diagnostic> {
+    let key = Secret::new(file(materials, path, "session store key")?.to_vec());
+    let seal = StoreSeal::from_key_file(&key);
+    seal.map_err(|error| emerg(format!("\"{}\": {error}", path.display())))
 }
 
 /// Servers with equal times share keys.

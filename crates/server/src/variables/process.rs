@@ -55,7 +55,7 @@ fn date(exchange: &Exchange, is_local: bool, out: &mut Vec<u8>) -> bool {
 }
 
 /// The machine's name in lower case, as it was on first use.
-fn hostname() -> Option<&'static [u8]> {
+pub(crate) fn hostname() -> Option<&'static [u8]> {
     static NAME: OnceLock<Option<String>> = OnceLock::new();
     let name = NAME.get_or_init(|| {
         let text = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;

@@ -39,7 +39,7 @@ impl StoreSeal {
     pub fn from_key_file(contents: &Secret) -> Result<Self, SettingsError> {
         if contents.expose().len() < MIN_SEAL_KEY_BYTES {
             return Err(SettingsError::new(format!(
-                "the key file of \"ssl_session_store\" must hold at least {MIN_SEAL_KEY_BYTES} bytes, not {}",
+                "the key file of a session store must hold at least {MIN_SEAL_KEY_BYTES} bytes, not {}",
                 contents.expose().len()
             )));
         }
@@ -105,6 +105,16 @@ impl StoreSeal {
     /// The name of what nodes know about an ACME account or certificate.
     pub fn record_key(&self, record: &str) -> StoreKey {
         self.key('a', record.as_bytes())
+    }
+
+    /// The name of what nodes know about the servers of a group.
+    pub fn health_key(&self, slice: &str) -> StoreKey {
+        self.key('h', slice.as_bytes())
+    }
+
+    /// The name of a session that a server of a group has made.
+    pub fn sticky_key(&self, session: &[u8]) -> StoreKey {
+        self.key('g', session)
     }
 
     fn key(&self, class: char, id: &[u8]) -> StoreKey {

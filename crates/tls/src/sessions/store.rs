@@ -63,9 +63,10 @@ impl<T> Reply<T> {
     }
 }
 
-/// The name of a value in the store: `s:`, `e:`, `k:`, `o:` or `a:` (a session, a claim on early
-/// data, ticket keys, an OCSP response, what is known about an ACME certificate) and 64 hexadecimal
-/// digits that do not reveal ids or tickets. The store adds its own prefix.
+/// The name of a value in the store: `s:`, `e:`, `k:`, `o:`, `a:`, `h:` or `g:` (a session, a claim
+/// on early data, ticket keys, an OCSP response, what is known about an ACME certificate or about
+/// the servers of a group, the server that a session of an application belongs to) and 64
+/// hexadecimal digits that do not reveal ids or tickets. The store adds its own prefix.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct StoreKey(String);
 

@@ -75,6 +75,76 @@ fn every_parameter_of_health_check() {
 }
 
 #[test]
+fn a_shared_check_has_the_nearest_store() {
+    const OUTER: &str = "upstream_store redis://outer key=k;";
+    const SESSIONS: &str = "ssl_session_store redis://sessions key=k;";
+    let location = "server { location / { proxy_pass http://u; health_check shared; } }";
+    let store = |text: &str| {
+        let http = parsed(text).expect("valid").http.expect("it is there");
+        http.upstreams[0]
+            .store
+            .as_ref()
+            .map(|store| store.to_string())
+    };
+    let block = |lines: &str| format!("upstream u {{ server 127.0.0.1:1; {lines} }}");
+    let shared = block("check shared;");
+    for (text, expected) in [
+        (
+            format!("{OUTER} {SESSIONS} {shared}"),
+            Some("redis://outer:6379"),
+        ),
+        (
+            format!("{SESSIONS} {shared}"),
+            Some("redis://sessions:6379"),
+        ),
+        (format!("{shared} {OUTER}"), Some("redis://outer:6379")),
+        (
+            format!(
+                "{OUTER} {}",
+                block("check shared; upstream_store redis://own key=k;")
+            ),
+            Some("redis://own:6379"),
+        ),
+        (
+            format!("{OUTER} {} {location}", block("")),
+            Some("redis://outer:6379"),
+        ),
+        (
+            format!(
+                "{OUTER} {}",
+                location.replace("http://u", "http://127.0.0.1:1")
+            ),
+            Some("redis://outer:6379"),
+        ),
+        // Nothing is shared.
+        (format!("{OUTER} {}", block("check;")), None),
+    ] {
+        assert_eq!(store(&text).as_deref(), expected, "{text}");
+    }
+    for (text, error) in [
+        (
+            shared.clone(),
+            "\"check ... shared\" of upstream \"u\" needs a store",
+        ),
+        (
+            format!("upstream_store off; {SESSIONS} {shared}"),
+            "\"check ... shared\" of upstream \"u\" needs a store",
+        ),
+        (
+            format!("ssl_session_store redis://sessions; {shared}"),
+            "\"check ... shared\" of upstream \"u\" needs a store with \"key=\"",
+        ),
+        (
+            format!("{} {location}", block("")),
+            "\"health_check ... shared\" of upstream \"u\" needs a store",
+        ),
+    ] {
+        let found = parsed(&text).expect_err("nothing can be shared");
+        assert!(found.contains(error), "{text}: {found}");
+    }
+}
+
+#[test]
 fn grpc_has_parameters_of_its_own() {
     let check = health_check("type=grpc grpc_service=shop grpc_status=12").expect("valid");
     let service = (*b"shop").into();

@@ -16,13 +16,19 @@
 //! | `runner` | the thread |
 //! | `located` | a request as the location would send it |
 //! | `raw` | Tengine's types |
+//! | `sharing` | what nodes tell each other through a store |
+//! | `slices` | which node asks; without I/O |
+//! | `record` | what is told |
 //! | `expect` | whether a response is right |
 
 mod expect;
 mod located;
 mod raw;
+mod record;
 mod runner;
 mod schedule;
+mod sharing;
+mod slices;
 mod tasks;
 
 pub use runner::HealthChecks;

@@ -1,6 +1,8 @@
 //! The thread that carries out health checks.
 
 use super::schedule::{Conclusion, EntryId, Schedule};
+use super::sharing::{Answers, Sharing};
+use super::slices::Turn;
 use super::tasks::{self, HealthTask, KnownVerdict, Question};
 use super::{Fault, KeptProbe, located, raw};
 use crate::counters::Counters;
@@ -27,6 +29,8 @@ use tokio::sync::mpsc;
 const MAX_IN_PROGRESS: usize = 512;
 /// How often lists of peers are looked at for changes: names that resolve to other addresses.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// When to look again whether this node or another one asks a server.
+const UNDECIDED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Carries out the health checks of the newest configuration.
 #[derive(Default)]
@@ -84,8 +88,9 @@ fn start(snapshot: Arc<Snapshot>) -> io::Result<mpsc::UnboundedSender<Arc<Snapsh
             match facts {
                 Ok(socket) => {
                     let facts = ConnectionFacts::new(0, PeerAddress::Unix, socket);
-                    let probes = Probes::new(worker, Arc::new(facts));
-                    probes.run(orders).await;
+                    let (tell, answers) = mpsc::unbounded_channel();
+                    let probes = Probes::new(worker, Arc::new(facts), tell);
+                    probes.run(orders, answers).await;
                 }
                 Err(error) => {
                     let error = sealane_log::OsError(&error);
@@ -134,6 +139,7 @@ struct Probes {
     worker: Arc<Worker>,
     client: Arc<ConnectionFacts>,
     schedule: Schedule,
+    sharing: Sharing,
     tasks: Vec<HealthTask>,
     /// The generation of each task's list of peers.
     generations: Vec<u64>,
@@ -142,12 +148,17 @@ struct Probes {
 }
 
 impl Probes {
-    fn new(worker: Arc<Worker>, client: Arc<ConnectionFacts>) -> Probes {
+    fn new(
+        worker: Arc<Worker>,
+        client: Arc<ConnectionFacts>,
+        answers: mpsc::UnboundedSender<Answers>,
+    ) -> Probes {
         let asking = asking(&worker, worker.current.snapshot(), &client);
         Probes {
             worker,
             client,
             schedule: Schedule::default(),
+            sharing: Sharing::new(answers),
             tasks: asking.snapshot.health_tasks.clone(),
             generations: Vec::new(),
             asking,
@@ -155,20 +166,29 @@ impl Probes {
         }
     }
 
-    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Arc<Snapshot>>) {
+    async fn run(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<Arc<Snapshot>>,
+        mut answers: mpsc::UnboundedReceiver<Answers>,
+    ) {
         let (tell, mut outcomes) = mpsc::unbounded_channel();
         let mut look_at = Instant::now();
         self.renew(look_at);
         loop {
             let has_room = self.in_progress < MAX_IN_PROGRESS;
             let due = self.schedule.next_due().filter(|_| has_room);
-            let wake_at = due.map_or(look_at, |due| due.min(look_at));
+            let wake_at = due.into_iter().chain(self.sharing.next_at());
+            let wake_at = wake_at.fold(look_at, Instant::min);
             tokio::select! {
                 order = orders.recv() => match order {
                     Some(snapshot) => self.follow(snapshot),
                     None => return,
                 },
                 Some(outcome) = outcomes.recv() => self.note(outcome),
+                Some(answers) = answers.recv() => {
+                    let log = &self.asking.snapshot.main_log;
+                    self.sharing.note(answers, &self.tasks, log, Instant::now());
+                }
                 () = runtime::sleep_until(wake_at) => {}
             }
             let now = Instant::now();
@@ -176,6 +196,7 @@ impl Probes {
                 look_at = now + LOOK_INTERVAL;
                 self.look_for_changes(now);
             }
+            self.sharing.begin_due(&self.tasks, now);
             self.begin_due(now, &tell);
         }
     }
@@ -201,6 +222,7 @@ impl Probes {
         let tasks = self.tasks.iter();
         self.generations = tasks.map(|task| task.group.group.generation()).collect();
         self.schedule.renew(&self.tasks, now);
+        self.sharing.renew(&self.tasks, now);
     }
 
     /// Starts the checks that are due.
@@ -211,6 +233,15 @@ impl Probes {
             let Some(task) = self.tasks.get(entry.task).cloned() else {
                 continue;
             };
+            let until = match self.sharing.turn(entry.task, entry.peer.name(), now) {
+                Turn::Ask => None,
+                Turn::Leave => Some(now + entry.rules.interval),
+                Turn::Wait => Some(now + UNDECIDED_PAUSE),
+            };
+            if let Some(until) = until {
+                self.schedule.put_off(id, until);
+                continue;
+            }
             self.in_progress += 1;
             let (peer, kept) = (Arc::clone(&entry.peer), entry.kept.take());
             let (tell, asking) = (tell.clone(), Arc::clone(&self.asking));
@@ -251,6 +282,7 @@ impl Probes {
             Conclusion::Healthy => true,
             Conclusion::Unhealthy => false,
         };
+        self.sharing.note_news(entry.task, entry.peer.name());
         let (group, peer) = (&task.group.group, &entry.peer);
         let change = group.note_verdict(peer, task.number, healthy, Instant::now());
         let log = logger(&self.asking.snapshot, task);
@@ -293,7 +325,7 @@ fn logger<'s>(snapshot: &'s Snapshot, task: &HealthTask) -> &'s Logger {
 }
 
 /// Tells the operator when requests are concerned.
-fn report(
+pub(super) fn report(
     log: &Logger,
     task: &HealthTask,
     peer: &Peer,

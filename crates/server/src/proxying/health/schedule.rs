@@ -34,7 +34,7 @@ pub(super) struct Entry {
     pub(super) peer: Arc<Peer>,
     /// The check's number in its group.
     number: usize,
-    rules: Rules,
+    pub(super) rules: Rules,
     /// Results in a row that contradict the verdict,
     streak: u32,
     /// and what they were.
@@ -136,6 +136,16 @@ impl Schedule {
         }
         let Reverse((_, id)) = self.due.pop()?;
         Some((id, self.entries.get_mut(&id)?))
+    }
+
+    /// One that is due is not asked now: others ask, or it is not known yet who does. What this
+    /// node has counted before means nothing later.
+    pub(super) fn put_off(&mut self, id: EntryId, until: Instant) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.streak = 0;
+            entry.kept = None;
+            self.due.push(Reverse((until, id)));
+        }
     }
 
     /// A check that began at `begun` has passed or failed. `jitter` is from 0 to 1. Nothing follows

@@ -5,6 +5,7 @@ use crate::snapshot::{LocationId, ServerId};
 use sealane_conf::model::{
     Check, CheckKind, GroupRef, HealthCheck, HealthQuestion, Http, ResponseMatch, Upstream,
 };
+use sealane_tls::SharedSessions;
 use sealane_upstream::{CheckSettings, Verdict};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -186,6 +187,27 @@ impl HealthTask {
             Question::Raw(check) => check.port,
             Question::Located(located) => located.check.port,
         }
+    }
+
+    /// Whether nodes share what it finds out, where, and what tells it from other checks there:
+    /// nodes that ask something else share nothing with this one.
+    pub(super) fn sharing(&self) -> Option<(&SharedSessions, String)> {
+        let (is_shared, question) = match &self.question {
+            Question::Raw(check) => {
+                let lines = (&check.send, check.alive, &check.fastcgi_params);
+                (check.shared, format!("{lines:?}"))
+            }
+            Question::Located(located) => {
+                let expected = located.expect.as_ref().map(|expected| &expected.name);
+                let check = &located.check;
+                (check.shared, format!("{:?} {expected:?}", check.question))
+            }
+        };
+        let store = self.group.store.as_ref().filter(|_| is_shared)?;
+        let (group, name, rules) = (self.group.group.name(), self.name(), self.rules);
+        let (kind, port) = (self.kind(), self.port());
+        let label = format!("{group} {name} {kind} {port:?} {rules:?} {question}");
+        Some((store, label))
     }
 
     /// Whether it is a `check` of this type.
