@@ -3,6 +3,7 @@
 use super::origin::{Changing, Mode};
 use super::{configuration, get, state_at};
 use sealane_tests::reload::{self, Reload};
+use sealane_tests::upgrade::Daemon;
 use sealane_tests::{Program, Redis, Server, Site, wait_for};
 use std::collections::HashSet;
 
@@ -227,7 +228,7 @@ fn what_others_write_into_the_store_is_refused() {
     };
     first.stop("QUIT");
     nodes.b.becomes(Mode::Status(500));
-    let long = "x".repeat(300_000);
+    let long = "x".repeat(120_000);
     for garbage in ["garbage", "", &long] {
         redis.ask(&["SET", record, garbage, "EX", "600"]);
         // Somebody who never asks, and never gives the lease back.
@@ -305,6 +306,29 @@ fn the_node_that_asks_goes_on_after_a_reload() {
     server.kill_worker();
     server.expect_alert("exited on signal 9");
     nodes.wait_for_state(asking, nodes.b.port(), "unhealthy");
+    nodes.only_one();
+    nodes.b.becomes(Mode::Works);
+    for node in 0..2 {
+        nodes.wait_for_state(node, nodes.b.port(), "up");
+    }
+}
+
+#[test]
+fn an_upgrade_goes_on_with_what_is_shared() {
+    let nodes = Nodes::new(2);
+    let _redis = nodes.redis();
+    let text = nodes.configuration(0, "", CHECK);
+    let text = text.replace("master_process off;", "");
+    let daemon = Daemon::start(&nodes.sites[0], Program::Sealane, &text);
+    assert_eq!(nodes.only_one(), 0);
+    let _other = nodes.start(1, CHECK);
+    nodes.b.becomes(Mode::Status(500));
+    for node in 0..2 {
+        nodes.wait_for_state(node, nodes.b.port(), "unhealthy");
+    }
+    daemon.upgrade();
+    let plain = nodes.sites[0].port("plain");
+    assert_eq!(state_at(plain, nodes.b.port()), "unhealthy");
     nodes.only_one();
     nodes.b.becomes(Mode::Works);
     for node in 0..2 {

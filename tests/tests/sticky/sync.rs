@@ -12,7 +12,7 @@ fn configuration(two: &Two, redis: u16, parameters: &str) -> String {
     );
     let http = two.configuration(&sticky, "max_fails=0", "max_fails=0");
     format!(
-        "error_log logs/error.log info; pid logs/pid; worker_processes 2; events {{}}
+        "error_log logs/error.log info; pid logs/pid; worker_processes 1; events {{}}
          http {{ access_log off;
              upstream_store redis://127.0.0.1:{redis} key=store.key timeout=1s;
              {http} }}"

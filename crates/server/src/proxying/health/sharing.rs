@@ -230,23 +230,12 @@ impl Sharing {
                 Answer::Record(None) => {}
                 Answer::Record(Some(sealed)) => {
                     has_answered = true;
-                    if let Some(sealed) = sealed {
-                        let key = &check.keys[at].0;
-                        let opened = check.store.seal.open(key, &sealed);
-                        match opened.and_then(|plain| Record::decode(plain.expose())) {
-                            None => refused = Some(Refusal::Foreign),
-                            Some(record) => {
-                                match slice.hear(&record, now, unix_ms(), check.times) {
-                                    Ok(()) => records.push((at, record)),
-                                    Err(Unused::Known) => {}
-                                    Err(Unused::Clock) => {
-                                        refused = Some(Refusal::Clock(record.node));
-                                    }
-                                }
-                            }
-                        }
+                    match sealed.map(|sealed| check.open(at, &sealed, now)) {
+                        None | Some(Ok(None)) => {}
+                        Some(Ok(Some(record))) => records.push((at, record)),
+                        Some(Err(refusal)) => refused = Some(refusal),
                     }
-                    if slice.wants_lease(now, check.times) {
+                    if check.slices[at].wants_lease(now, check.times) {
                         wanted.push((at, StoreQuestion::Lease));
                     }
                 }
@@ -384,6 +373,21 @@ impl SharedCheck {
         });
     }
 
+    /// What another node tells about this part, if it is new.
+    ///
+    /// # Errors
+    /// Why it is not used.
+    fn open(&mut self, at: usize, sealed: &[u8], now: Instant) -> Result<Option<Record>, Refusal> {
+        let opened = self.store.seal.open(&self.keys[at].0, sealed);
+        let record = opened.and_then(|plain| Record::decode(plain.expose()));
+        let record = record.ok_or(Refusal::Foreign)?;
+        match self.slices[at].hear(&record, now, unix_ms(), self.times) {
+            Ok(()) => Ok(Some(record)),
+            Err(Unused::Known) => Ok(None),
+            Err(Unused::Clock) => Err(Refusal::Clock(record.node)),
+        }
+    }
+
     /// Tells other nodes about these parts.
     fn tell(&mut self, slices: &[usize], tasks: &[HealthTask], node: &str, now: Instant) {
         let Some(task) = tasks.get(self.task).filter(|_| !slices.is_empty()) else {
@@ -406,7 +410,7 @@ impl SharedCheck {
         }
         for &at in slices {
             let record = Record {
-                time_ms: self.slices[at].tell(now, unix_ms()),
+                time_ms: self.slices[at].tell(now, unix_ms(), self.times),
                 node: node.into(),
                 found: std::mem::take(&mut found[at]),
             };

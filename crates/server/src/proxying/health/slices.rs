@@ -60,6 +60,12 @@ impl Times {
             lifetime_s: u32::try_from(seconds).unwrap_or(u32::MAX),
         }
     }
+
+    /// Whether a record of that time can be a new one.
+    fn are_near(self, time_ms: u64, now_ms: u64) -> bool {
+        let apart = Duration::from_millis(time_ms.abs_diff(now_ms));
+        apart <= self.max_age + CLOCK_TOLERANCE
+    }
 }
 
 /// Whether servers are to be asked.
@@ -172,17 +178,23 @@ impl Slice {
         now_ms: u64,
         times: Times,
     ) -> Result<(), Unused> {
-        if let Some((_, known_ms)) = self.heard
+        if let Some(known_ms) = self.known_ms(now_ms, times)
             && record.time_ms <= known_ms
         {
             return Err(Unused::Known);
         }
-        let apart = Duration::from_millis(record.time_ms.abs_diff(now_ms));
-        if apart > times.max_age + CLOCK_TOLERANCE {
+        if !times.are_near(record.time_ms, now_ms) {
             return Err(Unused::Clock);
         }
         self.heard = Some((now, record.time_ms));
         Ok(())
+    }
+
+    /// The time of the newest record. One from a clock that was wrong, of this node or another,
+    /// counts no more.
+    fn known_ms(&self, now_ms: u64, times: Times) -> Option<u64> {
+        let known_ms = self.heard.map(|(_, known_ms)| known_ms);
+        known_ms.filter(|known_ms| *known_ms <= now_ms || times.are_near(*known_ms, now_ms))
     }
 
     /// The answer to a question for the lease that was asked at `asked`; `None` if there is none.
@@ -207,9 +219,9 @@ impl Slice {
     }
 
     /// The time of the record that this node makes now.
-    pub(super) fn tell(&mut self, now: Instant, now_ms: u64) -> u64 {
-        let after = self.heard.map_or(0, |(_, known_ms)| known_ms + 1);
-        let time_ms = now_ms.max(after);
+    pub(super) fn tell(&mut self, now: Instant, now_ms: u64, times: Times) -> u64 {
+        let known_ms = self.known_ms(now_ms, times);
+        let time_ms = known_ms.map_or(now_ms, |known_ms| now_ms.max(known_ms + 1));
         self.heard = Some((now, time_ms));
         self.has_news = false;
         self.told = Some(now);

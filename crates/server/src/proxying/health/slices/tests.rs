@@ -60,7 +60,7 @@ fn one_node_holds_the_lease_and_the_others_follow_it() {
     // The first record may take a moment.
     other.note_lease(Some(false), now, now, times());
     assert_eq!(other.turn(now + seconds(5), times()), Turn::Wait);
-    let time_ms = one.tell(now, NOW_MS);
+    let time_ms = one.tell(now, NOW_MS, times());
     assert_eq!(other.hear(&record(time_ms), now, NOW_MS, times()), Ok(()));
     assert_eq!(other.turn(now + seconds(5), times()), Turn::Leave);
     assert!(!other.wants_lease(now + seconds(5), times()));
@@ -95,7 +95,18 @@ fn records_that_are_old_or_known_are_not_used() {
     assert_eq!(hear(&mut slice, NOW_MS - 1), Err(Unused::Known));
     assert_eq!(hear(&mut slice, NOW_MS + 1), Ok(()));
     // One that takes its turn goes on from there, whatever its clock says.
-    assert_eq!(slice.tell(now, NOW_MS - 500), NOW_MS + 2);
+    assert_eq!(slice.tell(now, NOW_MS - 500, times()), NOW_MS + 2);
+}
+
+#[test]
+fn a_clock_that_was_wrong_is_no_obstacle_once_it_is_right() {
+    let now = Instant::now();
+    let mut slice = Slice::new(now);
+    let hour_ms = 3_600_000;
+    assert_eq!(slice.tell(now, NOW_MS + hour_ms, times()), NOW_MS + hour_ms);
+    assert_eq!(slice.tell(now, NOW_MS, times()), NOW_MS);
+    slice.tell(now, NOW_MS + hour_ms, times());
+    assert_eq!(slice.hear(&record(NOW_MS), now, NOW_MS, times()), Ok(()));
 }
 
 #[test]
@@ -118,7 +129,7 @@ fn news_are_told_together() {
     slice.has_news = true;
     assert_eq!(slice.tells_at(), None, "others ask");
     slice.note_lease(Some(true), now, now, times());
-    slice.tell(now, NOW_MS);
+    slice.tell(now, NOW_MS, times());
     assert_eq!(slice.tells_at(), None, "there is nothing new");
     slice.has_news = true;
     assert_eq!(slice.tells_at(), Some(now + Duration::from_millis(100)));
