@@ -278,7 +278,7 @@ fn nothing_is_shared_without_a_store_or_a_key() {
         site.write("short.key", "short");
         let upstream = upstream.replace("LEARN", learn);
         let text = format!(
-            "events {{}} http {{ {http} upstream u {{ server 127.0.0.1:1; {upstream} }} }}"
+            "error_log stderr; pid nginx.pid; events {{}} http {{ {http} upstream u {{ server 127.0.0.1:1; {upstream} }} }}"
         );
         let file = site.write("wrong.conf", site.fill_in(&text));
         let tested = std::process::Command::new(sealane_tests::sealane_binary())

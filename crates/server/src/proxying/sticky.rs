@@ -4,7 +4,7 @@
 
 mod sync;
 
-use self::sync::{Lookup, SessionSync};
+use self::sync::{SessionLookup, SessionSync};
 use super::lease::{GroupRuntime, Leased};
 use crate::cookie_time::{COOKIE_TIME_MAX, push_cookie_time};
 use crate::debug_log::debug_request;
@@ -255,7 +255,7 @@ impl<'g> Affinity<'g> {
         if synced_ms.is_some_and(|synced_ms| !sync.is_due(synced_ms, now_ms)) {
             return;
         }
-        if let Lookup::Found(server_id) = sync.look_up(&key).await {
+        if let SessionLookup::Found(server_id) = sync.look_up(&key).await {
             let Sticky::Learn(learn) = &self.sticky.conf else {
                 return;
             };

@@ -1,7 +1,7 @@
 //! The thread that carries out health checks.
 
 use super::schedule::{Conclusion, EntryId, Schedule};
-use super::sharing::{Answers, Sharing};
+use super::sharing::{Answers, SharedChecks};
 use super::slices::Turn;
 use super::tasks::{self, HealthTask, KnownVerdict, Question};
 use super::{Fault, KeptProbe, located, raw};
@@ -139,7 +139,7 @@ struct Probes {
     worker: Arc<Worker>,
     client: Arc<ConnectionFacts>,
     schedule: Schedule,
-    sharing: Sharing,
+    sharing: SharedChecks,
     tasks: Vec<HealthTask>,
     /// The generation of each task's list of peers.
     generations: Vec<u64>,
@@ -158,7 +158,7 @@ impl Probes {
             worker,
             client,
             schedule: Schedule::default(),
-            sharing: Sharing::new(answers),
+            sharing: SharedChecks::new(answers),
             tasks: asking.snapshot.health_tasks.clone(),
             generations: Vec::new(),
             asking,

@@ -8,7 +8,7 @@
 use super::Fault;
 use super::record::{Finding, MAX_NODE_BYTES, Record};
 use super::runner::report;
-use super::slices::{Slice, StoreQuestion, Times, Turn, Unused, slice_count};
+use super::slices::{CheckSlice, StoreQuestion, Times, Turn, Unused, slice_count};
 use super::tasks::HealthTask;
 use crate::variables::hostname;
 use md5::{Digest, Md5};
@@ -33,17 +33,17 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct Answers {
     check: u64,
     asked: Instant,
-    of_slices: Vec<(usize, Answer)>,
+    of_slices: Vec<(usize, StoreAnswer)>,
 }
 
 /// `None` within: the store has not answered.
-enum Answer {
+enum StoreAnswer {
     Record(Option<Option<Vec<u8>>>),
     Lease(Option<bool>),
 }
 
 /// All checks that are shared.
-pub(super) struct Sharing {
+pub(super) struct SharedChecks {
     /// This process among all nodes.
     holder: [u8; 16],
     node: Box<str>,
@@ -66,7 +66,7 @@ struct SharedCheck {
     next_at: Instant,
     /// The store is being asked.
     is_asking: bool,
-    slices: Vec<Slice>,
+    slices: Vec<CheckSlice>,
     /// The names of records and of leases.
     keys: Vec<(StoreKey, StoreKey)>,
 }
@@ -78,16 +78,16 @@ struct StoreNews {
     refused: Option<Instant>,
 }
 
-impl Sharing {
+impl SharedChecks {
     /// Answers are sent to `tell`.
-    pub(super) fn new(tell: mpsc::UnboundedSender<Answers>) -> Sharing {
+    pub(super) fn new(tell: mpsc::UnboundedSender<Answers>) -> SharedChecks {
         let mut holder = [0; 16];
         // Without random numbers nodes hold each other's leases, and ask more than they need.
         let _ = getrandom::fill(&mut holder);
         let name = hostname().map(String::from_utf8_lossy).unwrap_or_default();
         let name: String = name.chars().filter(char::is_ascii_graphic).collect();
         let name = name.get(..MAX_NODE_BYTES).unwrap_or(&name);
-        Sharing {
+        SharedChecks {
             holder,
             node: name.into(),
             next_id: 0,
@@ -139,7 +139,7 @@ impl Sharing {
                             times: Times::of(settings.rules.interval),
                             next_at: now,
                             is_asking: false,
-                            slices: (0..count).map(|_| Slice::new(now)).collect(),
+                            slices: (0..count).map(|_| CheckSlice::new(now)).collect(),
                             keys,
                         }
                     }
@@ -178,7 +178,7 @@ impl Sharing {
     pub(super) fn begin_due(&mut self, tasks: &[HealthTask], now: Instant) {
         for check in &mut self.checks {
             let slices = check.slices.iter().enumerate();
-            let is_due = |slice: &Slice| slice.tells_at().is_some_and(|at| at <= now);
+            let is_due = |slice: &CheckSlice| slice.tells_at().is_some_and(|at| at <= now);
             let news: Vec<usize> = slices
                 .filter(|(_, slice)| is_due(slice))
                 .map(|(at, _)| at)
@@ -220,15 +220,15 @@ impl Sharing {
                 continue;
             };
             match answer {
-                Answer::Lease(answer) => {
+                StoreAnswer::Lease(answer) => {
                     has_answered |= answer.is_some();
                     slice.note_lease(answer, answers.asked, now, check.times);
                     if answer == Some(true) {
                         held.push(at);
                     }
                 }
-                Answer::Record(None) => {}
-                Answer::Record(Some(sealed)) => {
+                StoreAnswer::Record(None) => {}
+                StoreAnswer::Record(Some(sealed)) => {
                     has_answered = true;
                     match sealed.map(|sealed| check.open(at, &sealed, now)) {
                         None | Some(Ok(None)) => {}
@@ -325,7 +325,7 @@ impl SharedCheck {
     }
 
     fn next_at(&self) -> Option<Instant> {
-        let news = self.slices.iter().filter_map(Slice::tells_at).min();
+        let news = self.slices.iter().filter_map(CheckSlice::tells_at).min();
         let look = (!self.is_asking).then_some(self.next_at);
         news.into_iter().chain(look).min()
     }
@@ -347,12 +347,12 @@ impl SharedCheck {
                 StoreQuestion::Record => {
                     let (reply, answer) = Reply::channel();
                     store.fetch(record.clone(), reply);
-                    (at, Waiting::Record(answer))
+                    (at, PendingAnswer::Record(answer))
                 }
                 StoreQuestion::Lease => {
                     let (reply, answer) = Reply::channel();
                     store.lease(lease.clone(), holder, self.times.lifetime_s, reply);
-                    (at, Waiting::Lease(answer))
+                    (at, PendingAnswer::Lease(answer))
                 }
             });
         }
@@ -468,21 +468,21 @@ impl SharedCheck {
 }
 
 /// An answer of the store that is still to come.
-enum Waiting {
+enum PendingAnswer {
     Record(tokio::sync::oneshot::Receiver<Option<Vec<u8>>>),
     Lease(tokio::sync::oneshot::Receiver<bool>),
 }
 
-impl Waiting {
-    async fn within(self, deadline: Instant) -> Answer {
+impl PendingAnswer {
+    async fn within(self, deadline: Instant) -> StoreAnswer {
         match self {
-            Waiting::Record(answer) => {
+            PendingAnswer::Record(answer) => {
                 let answer = timeout_at(deadline, answer).await;
-                Answer::Record(answer.ok().and_then(Result::ok))
+                StoreAnswer::Record(answer.ok().and_then(Result::ok))
             }
-            Waiting::Lease(answer) => {
+            PendingAnswer::Lease(answer) => {
                 let answer = timeout_at(deadline, answer).await;
-                Answer::Lease(answer.ok().and_then(Result::ok))
+                StoreAnswer::Lease(answer.ok().and_then(Result::ok))
             }
         }
     }

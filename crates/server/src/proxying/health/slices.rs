@@ -99,7 +99,7 @@ pub(super) enum Unused {
 
 /// A part of the servers of a check.
 #[derive(Debug)]
-pub(super) struct Slice {
+pub(super) struct CheckSlice {
     /// Until then a node that has heard nothing waits.
     decide_by: Instant,
     /// Another node has the lease, and is given time for its first record.
@@ -114,9 +114,9 @@ pub(super) struct Slice {
     told: Option<Instant>,
 }
 
-impl Slice {
-    pub(super) fn new(now: Instant) -> Slice {
-        Slice {
+impl CheckSlice {
+    pub(super) fn new(now: Instant) -> CheckSlice {
+        CheckSlice {
             decide_by: now + FIRST_ANSWER_WITHIN,
             has_waited: false,
             holds_until: None,

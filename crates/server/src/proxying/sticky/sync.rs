@@ -40,7 +40,7 @@ pub(super) struct SessionSync {
 
 /// What a store says about a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Lookup {
+pub(super) enum SessionLookup {
     /// It belongs to this server.
     Found(SmallVec<[u8; 32]>),
     /// The store does not have it.
@@ -67,20 +67,20 @@ impl SessionSync {
     }
 
     /// What the store knows about a session.
-    pub(super) async fn look_up(&self, session: &SessionKey) -> Lookup {
-        let Some(_place) = Place::take(&self.lookups) else {
-            return Lookup::None;
+    pub(super) async fn look_up(&self, session: &SessionKey) -> SessionLookup {
+        let Some(_permit) = LookupPermit::take(&self.lookups) else {
+            return SessionLookup::None;
         };
         let key = self.key(session);
         let (reply, answer) = Reply::channel();
         self.store.store.fetch(key.clone(), reply);
         let deadline = Instant::now() + self.store.timeout;
         let Ok(Ok(found)) = timeout_at(deadline, answer).await else {
-            return Lookup::None;
+            return SessionLookup::None;
         };
         let opened = found.and_then(|sealed| self.store.seal.open(&key, &sealed));
         let server = opened.and_then(|plain| decode(plain.expose(), now_s(), self.timeout));
-        server.map_or(Lookup::Unknown, Lookup::Found)
+        server.map_or(SessionLookup::Unknown, SessionLookup::Found)
     }
 
     /// Tells the other nodes which server a session belongs to. Returns whether it was done.
@@ -103,18 +103,18 @@ impl SessionSync {
     }
 }
 
-/// A place among requests that wait.
-struct Place<'a>(&'a AtomicUsize);
+/// Lets a request ask the store.
+struct LookupPermit<'a>(&'a AtomicUsize);
 
-impl Place<'_> {
-    fn take(taken: &AtomicUsize) -> Option<Place<'_>> {
+impl LookupPermit<'_> {
+    fn take(taken: &AtomicUsize) -> Option<LookupPermit<'_>> {
         let before = taken.fetch_add(1, Ordering::Relaxed);
-        let place = Place(taken);
-        (before < MAX_LOOKUPS).then_some(place)
+        let permit = LookupPermit(taken);
+        (before < MAX_LOOKUPS).then_some(permit)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for LookupPermit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -204,11 +204,13 @@ mod tests {
     #[test]
     fn so_many_requests_wait_at_a_time() {
         let taken = AtomicUsize::new(0);
-        let places: Vec<_> = (0..MAX_LOOKUPS).map(|_| Place::take(&taken)).collect();
-        assert!(places.iter().all(Option::is_some));
-        assert!(Place::take(&taken).is_none());
-        drop(places);
-        assert!(Place::take(&taken).is_some());
+        let permits: Vec<_> = (0..MAX_LOOKUPS)
+            .map(|_| LookupPermit::take(&taken))
+            .collect();
+        assert!(permits.iter().all(Option::is_some));
+        assert!(LookupPermit::take(&taken).is_none());
+        drop(permits);
+        assert!(LookupPermit::take(&taken).is_some());
         assert_eq!(taken.load(Ordering::Relaxed), 0);
     }
 }

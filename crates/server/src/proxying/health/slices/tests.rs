@@ -44,7 +44,7 @@ fn a_check_of_many_servers_has_parts() {
 #[test]
 fn a_node_that_begins_waits_for_the_store_and_then_asks() {
     let now = Instant::now();
-    let slice = Slice::new(now);
+    let slice = CheckSlice::new(now);
     assert_eq!(slice.turn(now, times()), Turn::Wait);
     assert_eq!(slice.turn(now + seconds(1), times()), Turn::Ask);
     assert!(slice.wants_lease(now, times()));
@@ -53,7 +53,7 @@ fn a_node_that_begins_waits_for_the_store_and_then_asks() {
 #[test]
 fn one_node_holds_the_lease_and_the_others_follow_it() {
     let now = Instant::now();
-    let (mut one, mut other) = (Slice::new(now), Slice::new(now));
+    let (mut one, mut other) = (CheckSlice::new(now), CheckSlice::new(now));
     one.note_lease(Some(true), now, now, times());
     assert_eq!(one.turn(now, times()), Turn::Ask);
     assert_eq!(one.question(), StoreQuestion::Lease);
@@ -74,7 +74,7 @@ fn one_node_holds_the_lease_and_the_others_follow_it() {
 #[test]
 fn whoever_only_takes_leases_keeps_nobody_from_asking() {
     let now = Instant::now();
-    let mut slice = Slice::new(now);
+    let mut slice = CheckSlice::new(now);
     let mut at = now;
     while at < now + seconds(60) {
         slice.note_lease(Some(false), at, at, times());
@@ -86,8 +86,8 @@ fn whoever_only_takes_leases_keeps_nobody_from_asking() {
 #[test]
 fn records_that_are_old_or_known_are_not_used() {
     let now = Instant::now();
-    let mut slice = Slice::new(now);
-    let hear = |slice: &mut Slice, time_ms| slice.hear(&record(time_ms), now, NOW_MS, times());
+    let mut slice = CheckSlice::new(now);
+    let hear = |slice: &mut CheckSlice, time_ms| slice.hear(&record(time_ms), now, NOW_MS, times());
     assert_eq!(hear(&mut slice, NOW_MS - 16_001), Err(Unused::Clock));
     assert_eq!(hear(&mut slice, NOW_MS + 16_001), Err(Unused::Clock));
     assert_eq!(hear(&mut slice, NOW_MS), Ok(()));
@@ -101,7 +101,7 @@ fn records_that_are_old_or_known_are_not_used() {
 #[test]
 fn a_clock_that_was_wrong_is_no_obstacle_once_it_is_right() {
     let now = Instant::now();
-    let mut slice = Slice::new(now);
+    let mut slice = CheckSlice::new(now);
     let hour_ms = 3_600_000;
     assert_eq!(slice.tell(now, NOW_MS + hour_ms, times()), NOW_MS + hour_ms);
     assert_eq!(slice.tell(now, NOW_MS, times()), NOW_MS);
@@ -112,7 +112,7 @@ fn a_clock_that_was_wrong_is_no_obstacle_once_it_is_right() {
 #[test]
 fn a_lease_that_the_store_does_not_confirm_ends() {
     let now = Instant::now();
-    let mut slice = Slice::new(now);
+    let mut slice = CheckSlice::new(now);
     slice.note_lease(Some(true), now, now, times());
     slice.note_lease(None, now, now + seconds(5), times());
     assert!(slice.is_held());
@@ -125,7 +125,7 @@ fn a_lease_that_the_store_does_not_confirm_ends() {
 #[test]
 fn news_are_told_together() {
     let now = Instant::now();
-    let mut slice = Slice::new(now);
+    let mut slice = CheckSlice::new(now);
     slice.has_news = true;
     assert_eq!(slice.tells_at(), None, "others ask");
     slice.note_lease(Some(true), now, now, times());
