@@ -41,10 +41,13 @@ fn log_in(server: &Server<'_>) -> Vec<String> {
     (0..SESSIONS).map(home).collect()
 }
 
+/// Waits until all sessions are in the store. One that was made before the node was connected is
+/// written when it is used.
 #[track_caller]
-fn wait_for_sessions(redis: &Redis<'_>, sessions: usize) {
+fn wait_for_sessions(redis: &Redis<'_>, server: &Server<'_>) {
     wait_for("sessions in the store", || {
-        (redis.keys().len() == sessions).then_some(())
+        homes(server);
+        (redis.keys().len() == SESSIONS).then_some(())
     });
 }
 
@@ -67,7 +70,7 @@ fn a_session_of_one_node_leads_to_its_server_from_another() {
         known.contains(&"a".to_owned()) && known.contains(&"b".to_owned()),
         "{known:?}"
     );
-    wait_for_sessions(&redis, SESSIONS);
+    wait_for_sessions(&redis, &first);
     assert_eq!(homes(&second), known);
     // A node that has forgotten everything asks again.
     second.stop("QUIT");
@@ -101,7 +104,7 @@ fn a_session_that_moves_leads_to_its_new_server_from_another_node() {
         .iter()
         .position(|home| home == "a")
         .expect("it has some");
-    wait_for_sessions(&redis, SESSIONS);
+    wait_for_sessions(&redis, &first);
     assert_eq!(homes(&second), known);
     // a refuses this, so that b does it.
     let response = get_with(first.port("plain"), "/fails", &cookie(of_a));
@@ -120,7 +123,7 @@ fn sessions_that_are_used_stay_in_the_store() {
     let text = configuration(&two, redis.port(), "timeout=4s");
     let first = Server::start(&sites[0], Program::Sealane, &text);
     let known = log_in(&first);
-    wait_for_sessions(&redis, SESSIONS);
+    wait_for_sessions(&redis, &first);
     // All but one are forgotten.
     wait_for("the others to end", || {
         assert_eq!(origins(&first, "/", &cookie(0), 1), known[0]);
@@ -191,7 +194,7 @@ fn what_others_write_into_the_store_is_not_believed() {
     let text = configuration(&two, redis.port(), "timeout=10m");
     let first = Server::start(&sites[0], Program::Sealane, &text);
     let known = log_in(&first);
-    wait_for_sessions(&redis, SESSIONS);
+    wait_for_sessions(&redis, &first);
     let keys = redis.keys();
     // Values of sessions that belong to another server: each is moved to the next name.
     for (at, key) in keys.iter().enumerate() {

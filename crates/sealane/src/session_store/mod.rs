@@ -31,7 +31,7 @@ use sealane_tls::{ReplayRegister, Reply, SharedStore, StoreKey};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -57,6 +57,8 @@ pub(crate) struct RemoteStore {
     requests: mpsc::Sender<Request>,
     /// Requests that found the queue full.
     dropped: AtomicU64,
+    /// The thread's client, once it has one.
+    client: OnceLock<Arc<Client>>,
     /// What the thread takes when it starts.
     rest: Mutex<Option<Rest>>,
 }
@@ -183,6 +185,7 @@ impl RemoteStore {
             ca_pem: ca_pem.map(<[u8]>::to_vec),
             requests,
             dropped: AtomicU64::new(0),
+            client: OnceLock::new(),
             rest: Mutex::new(Some(Rest { queue, dialer })),
         })
     }
@@ -222,6 +225,10 @@ impl SharedStore for RemoteStore {
 
     fn put(&self, key: StoreKey, value: Vec<u8>, lifetime_s: u32) {
         self.request(key, Question::Put { value, lifetime_s });
+    }
+
+    fn is_reachable(&self) -> bool {
+        self.client.get().is_some_and(|client| client.is_up())
     }
 
     fn claim(&self, key: StoreKey, lifetime_s: u32, reply: Reply<bool>) {

@@ -98,6 +98,8 @@ impl StoreThread {
             if let Some(rest) = store.take_rest() {
                 let client = Client::new(store.conf(), store.claims, journal.clone());
                 let client = Arc::new(client);
+                // It is taken once, and so it has none yet.
+                let _ = store.client.set(Arc::clone(&client));
                 self.known
                     .push((Arc::downgrade(store), Arc::clone(&client)));
                 new_stores.push((rest, client));

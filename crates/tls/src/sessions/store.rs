@@ -23,6 +23,11 @@ pub trait SharedStore: Send + Sync {
     /// and it may be dropped when the store is slow.
     fn put(&self, key: StoreKey, value: Vec<u8>, lifetime_s: u32);
 
+    /// Whether it can be reached, as far as is known. What is put meanwhile may be lost.
+    fn is_reachable(&self) -> bool {
+        true
+    }
+
     /// Answers `true` to the first node that asks within `lifetime_s` seconds, `false` to every
     /// other (Redis: `SET key 1 NX EX lifetime_s`).
     ///
