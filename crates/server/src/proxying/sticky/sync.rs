@@ -83,8 +83,8 @@ impl SessionSync {
         server.map_or(SessionLookup::Unknown, SessionLookup::Found)
     }
 
-    /// Tells the other nodes which server a session belongs to. Returns whether it was done; if not,
-    /// it is to be done when the session is used next.
+    /// Tells the other nodes which server a session belongs to. Returns whether it was done; if
+    /// not, it is to be done when the session is used next.
     pub(super) fn write(&self, session: &SessionKey, server_id: &[u8], now_ms: u64) -> bool {
         if !self.store.store.is_reachable() {
             return false;
