@@ -2,7 +2,7 @@
 # Sealane against nginx, in alternating rounds on pinned cores; see bench/README.md.
 #
 #   bench/run.sh [--peer reference|debian|h2o|haproxy]... [arguments of `sealane bench compare`]
-#   bench/run.sh s2|scale [arguments of `sealane bench compare`]
+#   bench/run.sh s2|scale|upstreams [arguments of `sealane bench compare`]
 #   bench/run.sh storm [arguments of `sealane bench storm`]
 #   bench/run.sh report [arguments of `sealane bench report`]
 #
@@ -15,6 +15,7 @@
 #             core and on two; Sealane with defaults, with ssl_async off, on, and in batches
 #   scale     what a small request costs with 1 to 10,000 open connections, with one
 #             worker and, where a core is left for the clients, with two
+#   upstreams requests to an origin, with and without a health check, sticky sessions and a zone
 #   storm     how an established connection fares while others handshake; nginx
 #             with multi_accept off and on
 #   report    a page with published tables beside what is measured here, in sealane-report.html; all of
@@ -47,6 +48,7 @@ command=compare
 peers=()
 default_peers=(reference debian)
 variants=()
+more=()
 arguments=()
 case ${1:-} in
   compare) shift ;;
@@ -73,6 +75,14 @@ case ${1:-} in
     if [[ " $* " != *" --server-c"* ]]; then
       if (($(nproc) > 2)); then arguments+=(--server-cores 1,2); else arguments+=(--server-cores 1); fi
     fi
+    shift
+    ;;
+  upstreams)
+    default_peers=(reference)
+    # The same binary with what a group can have besides its servers.
+    more=(--server "sealane-checked=$sealane" --upstream-directives
+      'sealane-checked=zone origin 64k; sticky cookie route; check interval=1000 type=tcp;')
+    arguments=(--case proxied-1k)
     shift
     ;;
   scale)
@@ -104,7 +114,7 @@ if [[ $command == report ]]; then
   [[ ${arguments[*]-} =~ $chapters ]] || arguments+=(all)
 else
   server=--server
-  servers=(--server "sealane=$sealane")
+  servers=(--server "sealane=$sealane" "${more[@]}")
 fi
 for variant in "${variants[@]}"; do
   [[ $variant == ?*=?* ]] || die "--variant needs NAME=DIRECTIVES, not '$variant'"

@@ -152,6 +152,9 @@ struct TurnsArgs {
     /// Directives for the server blocks with an RSA key of one server only: name='directive value;'
     #[arg(long = "rsa-directives", value_name = "NAME=TEXT")]
     rsa_directives: Vec<String>,
+    /// Directives for the upstream block of one server only: name='directive value;'
+    #[arg(long = "upstream-directives", value_name = "NAME=TEXT")]
+    upstream_directives: Vec<String>,
     /// Directives for the events block of one server only: name='directive value;'
     #[arg(long = "events", value_name = "NAME=TEXT")]
     events: Vec<String>,
@@ -369,6 +372,10 @@ impl TurnsArgs {
         for text in &self.rsa_directives {
             let (server, directives) = addressee(&mut servers, text)?;
             server.rsa_directives = directives.to_owned();
+        }
+        for text in &self.upstream_directives {
+            let (server, directives) = addressee(&mut servers, text)?;
+            server.upstream_directives = directives.to_owned();
         }
         for text in &self.events {
             let (server, directives) = addressee(&mut servers, text)?;

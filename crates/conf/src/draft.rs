@@ -49,7 +49,8 @@ use crate::model::{
     ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork,
     PostAction, RealIpHeader, RequestChange, Resolver, ResponseChange, Seccomp, SendProxyProtocol,
     ServerName, ServerTokens, SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template,
-    TlsProtocols, TryFiles, Types, UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
+    TlsProtocols, TryFiles, Types, UpstreamServer, UpstreamState, UpstreamZone, User, VerifyClient,
+    WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -114,6 +115,7 @@ pub(crate) struct HttpDraft {
     pub(crate) trace_exporter: TraceExporterDraft,
     pub(crate) geoip2: GeoIp2Draft,
     pub(crate) compression_memory_bytes: Option<u64>,
+    pub(crate) dyups_bytes: Option<u64>,
     /// Zones of `limit_req` and `limit_conn`; [`crate::model::Http::limit_zones`] keeps their
     /// order.
     pub(crate) limit_zones: Vec<LimitZoneDraft>,
@@ -176,6 +178,7 @@ pub(crate) struct UpstreamBlock {
     pub(crate) keepalive_time: Option<Duration>,
     pub(crate) keepalive_timeout: Option<Duration>,
     pub(crate) zone: Option<UpstreamZone>,
+    pub(crate) state: Option<UpstreamState>,
     pub(crate) sticky: Option<Sticky>,
     pub(crate) check: CheckDraft,
     /// `upstream_store`; `Some(None)`: `off`.

@@ -47,6 +47,7 @@ mod special_addresses;
 mod store_url;
 pub mod survey;
 mod template;
+pub mod upstream_state;
 pub mod upstream_url;
 pub mod values;
 pub mod variables;

@@ -372,6 +372,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 upstreams: std::mem::take(&mut b.upstreams),
                 http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),
                 compression_memory_bytes: b.http.compression_memory_bytes.unwrap_or(512 << 20),
+                dyups_bytes: b.http.dyups_bytes.unwrap_or(2 << 20),
             })
         }
     };

@@ -35,7 +35,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    const DEFAULT: Limits = Limits {
+    pub(crate) const DEFAULT: Limits = Limits {
         block_depth: 64,
         blocks: 250_000,
         include_depth: 64,

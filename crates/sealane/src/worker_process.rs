@@ -277,7 +277,7 @@ impl Threads {
                 format!("the session store's thread cannot be started ({error})")
             })?;
         let http = config.http.as_ref();
-        let kept = resolver::kept_servers(http, carried.resolvers(), snapshot);
+        let kept = resolver::kept_groups(http, carried.resolvers(), snapshot);
         self.resolver
             .set(carried.resolvers(), kept, journal)
             .map_err(|error| {

@@ -131,6 +131,8 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapsh
         resolvers: materials.resolver_names(config),
         session_stores: materials.session_store_names(),
         cache_zones: Vec::new(),
+        dyups_bytes: config.http.as_ref().map_or(0, |http| http.dyups_bytes),
+        changes_groups: config.http.as_ref().is_some_and(Http::changes_upstreams),
         variables: Vec::new(),
         geoip2: Arc::default(),
         charsets: Arc::default(),

@@ -39,8 +39,10 @@ pub use self::process::{
     ProcessCounts, RESOLVER_RESULTS, ResolverCounts, STORE_RESULTS, StoreCounts, unix_s,
 };
 
+use crate::proxying::GroupRuntime;
 use crate::snapshot::Snapshot;
 use crate::worker::Process;
+use std::sync::Arc;
 
 /// All metrics of the server, as this process knows them: what `show` makes of them.
 pub fn show(process: &Process, show: impl FnOnce(Families<'_>) -> String) -> String {
@@ -48,17 +50,23 @@ pub fn show(process: &Process, show: impl FnOnce(Families<'_>) -> String) -> Str
         return show(Families::default()); // it starts, and nobody can ask
     };
     let snapshot = worker.current.snapshot();
+    let groups: Vec<_> = snapshot.groups.every().collect();
     let mut families = Families::default();
-    collect(&mut families, process, &snapshot);
+    collect(&mut families, process, &snapshot, &groups);
     show(families)
 }
 
-fn collect<'a>(families: &mut Families<'a>, process: &Process, snapshot: &'a Snapshot) {
+fn collect<'a>(
+    families: &mut Families<'a>,
+    process: &Process,
+    snapshot: &'a Snapshot,
+    groups: &'a [Arc<GroupRuntime>],
+) {
     threads::collect(families, process);
     handshakes::collect(families, process, &snapshot.handshakes);
     sessions::collect(families, snapshot.session_stats());
     zones::collect(families, snapshot);
-    upstreams::collect(families, snapshot);
+    upstreams::collect(families, groups);
     caches::collect(families, snapshot);
     limits::collect(families, snapshot);
     fill::collect(families, snapshot);

@@ -19,6 +19,7 @@ use sealane_conf::model::{BodyInFile, LocationConf};
 use sealane_http::h1::{Framing, Version};
 use sealane_http::{Method, StatusCode};
 use sealane_io::chain::OutputChain;
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +74,22 @@ impl ReceivedBody {
         match &self.0 {
             Stored::Memory(bytes) => Some(bytes),
             Stored::File { .. } => None,
+        }
+    }
+
+    /// The whole body. Blocks if it is in a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn read_blocking(&self) -> io::Result<Vec<u8>> {
+        match &self.0 {
+            Stored::Memory(bytes) => Ok(bytes.to_vec()),
+            Stored::File { file, len } => {
+                let file = std::fs::File::from(file.as_fd().try_clone_to_owned()?);
+                let mut bytes = vec![0; usize::try_from(*len).map_err(io::Error::other)?];
+                std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0)?;
+                Ok(bytes)
+            }
         }
     }
 

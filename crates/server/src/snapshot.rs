@@ -35,8 +35,8 @@ use sealane_log::{AccessLogger, LogSet, Logger};
 use sealane_tls::{
     Acceptor, CertificateReport, HandshakeState, ServerTls, SessionState, SessionStats,
 };
-use sealane_upstream::ResolvedAddress;
 use sealane_upstream::resolve::Resolve;
+use sealane_upstream::{LookupName, ResolvedAddress};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -100,6 +100,10 @@ pub struct Snapshot {
     pub worker_connections: u32,
     /// `compression_memory`.
     pub compression_memory_bytes: u64,
+    /// `dyups_shm_zone_size`.
+    pub(crate) dyups_bytes: u64,
+    /// Whether requests can change groups of servers.
+    pub changes_groups: bool,
     /// `multi_accept`.
     pub multi_accept: bool,
     /// `debug_connection`.
@@ -278,12 +282,39 @@ impl Snapshot {
         &self.listeners[id.0 as usize]
     }
 
-    /// Sets the addresses of a `server ... resolve` of the group with this number. Returns whether
-    /// anything has changed.
+    /// The health checks of all groups, also of those that no configuration has.
+    pub(crate) fn checks(&self) -> Vec<HealthTask> {
+        let configured = self.health_tasks.iter().cloned();
+        configured
+            .chain(self.groups.live().health_tasks())
+            .collect()
+    }
+
+    /// The number of the newest list of servers of the group with this number, which changes with
+    /// it.
+    pub fn servers_generation(&self, group: usize) -> u64 {
+        let group = self.groups.get(group);
+        group.map_or(0, |group| group.group.generation())
+    }
+
+    /// The servers of the group with this number whose names are looked up, each with its number.
+    pub fn lookups(&self, group: usize) -> Vec<(u64, LookupName)> {
+        let Some(group) = self.groups.get(group) else {
+            return Vec::new();
+        };
+        let servers = group.group.servers();
+        let entries = servers.entries().iter();
+        entries
+            .filter_map(|entry| Some((entry.number, entry.settings.lookup.clone()?)))
+            .collect()
+    }
+
+    /// Sets the addresses of a server whose name is looked up, in the group with this number.
+    /// Returns whether anything has changed.
     pub fn set_addresses(
         &self,
         group: usize,
-        server: usize,
+        server: u64,
         addresses: Vec<ResolvedAddress>,
     ) -> bool {
         let group = self.groups.get(group);
@@ -296,7 +327,7 @@ impl Snapshot {
         host: &str,
         port: u16,
         is_written: bool,
-    ) -> Option<&Arc<GroupRuntime>> {
+    ) -> Option<Arc<GroupRuntime>> {
         self.groups.named(host, port, is_written)
     }
 
@@ -337,7 +368,7 @@ impl Snapshot {
 
     /// Takes over what the health checks of another process have found out.
     pub fn take_over_verdict(&self, known: &KnownVerdict) {
-        proxying::take_over_verdict(&self.health_tasks, known);
+        proxying::take_over_verdict(&self.checks(), known);
     }
 
     /// Databases of addresses.

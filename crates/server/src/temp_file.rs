@@ -177,6 +177,14 @@ impl TempFile {
         }
     }
 
+    /// Writes these bytes at the beginning. Blocks.
+    ///
+    /// # Errors
+    /// As for [`TempFile::append`].
+    pub(crate) fn write_blocking(&self, bytes: &[u8]) -> Result<(), TempFileError> {
+        write_blocking(&self.file, bytes, 0)
+    }
+
     /// Gives the file its name; directories that are missing there are made. On another file
     /// system a copy gets the name once it is complete. Blocks.
     ///

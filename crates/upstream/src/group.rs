@@ -6,7 +6,8 @@ use super::health::{CheckSettings, HealthChange, MAX_CHECKS, Verdict};
 use super::peer::{Peer, PeerAddress, PeerState};
 use super::peer_set::{GroupFacts, LocalSet, PeerRef, PeerSet, ResolvedAddress, TierName};
 use super::picked::{NoPeer, Picked};
-use super::settings::{GroupSettings, KeepaliveSettings, Method, ServerSettings};
+use super::servers::ServerList;
+use super::settings::{GroupSettings, KeepaliveSettings, Method};
 use super::times::Stopwatch;
 use super::tried::Tried;
 use sealane_counters::{Counter, Placed};
@@ -43,8 +44,11 @@ pub struct Group {
     /// Generation of the newest list of peers.
     generation: AtomicU64,
     newest: Mutex<Arc<PeerSet>>,
-    /// The input for building lists; locked while a list is built.
-    servers: Mutex<Vec<(ServerSettings, Vec<ResolvedAddress>)>>,
+    /// The input for building lists; locked while a list is built. Groups that follow each other
+    /// may share it.
+    servers: Arc<Mutex<ServerList>>,
+    /// The version of the servers that the newest list was built from.
+    built_from: AtomicU64,
     /// The turns of worker threads; a single entry if they share it.
     turns: Box<[Turns]>,
     /// Requests that found no peer.
@@ -75,18 +79,37 @@ impl Group {
     /// resolved addresses of names. The old group continues for requests that still use it.
     #[must_use]
     pub fn after(settings: GroupSettings, threads: usize, before: Option<&Group>) -> Group {
+        let mut servers = ServerList::new(settings.servers.iter().cloned());
+        if let Some(before) = before {
+            before.tell_addresses(&mut servers);
+        }
+        Group::of_servers(settings, threads, before, Arc::new(Mutex::new(servers)))
+    }
+
+    /// A group that replaces another one and goes on with its servers, whatever the settings say.
+    /// What is changed in one of the two is changed in both, once the other [follows](
+    /// Group::follow_servers).
+    #[must_use]
+    pub fn sharing_servers(settings: GroupSettings, threads: usize, before: &Group) -> Group {
+        let servers = Arc::clone(&before.servers);
+        Group::of_servers(settings, threads, Some(before), servers)
+    }
+
+    fn of_servers(
+        settings: GroupSettings,
+        threads: usize,
+        before: Option<&Group>,
+        servers: Arc<Mutex<ServerList>>,
+    ) -> Group {
         let GroupSettings {
             name,
-            servers,
+            servers: _,
             method,
             checks,
             zone,
             keepalive,
         } = settings;
-        let mut servers: Vec<_> = servers.into_iter().map(with_addresses).collect();
-        if let Some(before) = before {
-            before.tell_addresses(&mut servers);
-        }
+        let list = lock(&servers);
         let known = before.map(|before| Arc::clone(&before.newest()));
         let set = Arc::new(PeerSet::build(
             GroupFacts {
@@ -95,9 +118,11 @@ impl Group {
             },
             0,
             method,
-            &servers,
+            list.entries(),
             known.as_deref(),
         ));
+        let built_from = list.version;
+        drop(list);
         let shared = zone && method.takes_turns();
         let turns = if shared { 1 } else { threads.max(1) };
         let turns = (0..turns).map(|_| Turns(Mutex::new(Turn::new(&set))));
@@ -112,7 +137,8 @@ impl Group {
             generation: AtomicU64::new(0),
             turns: turns.collect(),
             newest: Mutex::new(set),
-            servers: Mutex::new(servers),
+            built_from: AtomicU64::new(built_from),
+            servers,
         }
     }
 
@@ -289,52 +315,91 @@ impl Group {
         Picked::new(peer, false, self.clock, stopwatch)
     }
 
-    /// Sets new addresses for a `server` line, given by its number in the settings. Peers whose
-    /// address remains keep their state. The others get no more requests, and connections to them
-    /// are closed when idle. Returns whether anything changed.
-    pub fn set_addresses(&self, server: usize, addresses: Vec<ResolvedAddress>) -> bool {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((_, current)) = servers.get_mut(server) else {
-            return false;
-        };
-        if *current == addresses {
-            return false;
+    /// Its servers at present.
+    pub fn servers(&self) -> ServerList {
+        lock(&self.servers).clone()
+    }
+
+    /// Changes its servers. Peers that stay keep their state. Others get no more requests, and
+    /// connections to them are closed when idle; requests under way are not disturbed. Nothing is
+    /// changed if `edit` fails. Other changes wait meanwhile.
+    ///
+    /// # Errors
+    /// That of `edit`.
+    pub fn change<T, E>(&self, edit: impl FnOnce(&mut ServerList) -> Result<T, E>) -> Result<T, E> {
+        let mut servers = lock(&self.servers);
+        let mut edited = servers.clone();
+        let done = edit(&mut edited)?;
+        edited.version += 1;
+        *servers = edited;
+        self.build_from(&servers);
+        Ok(done)
+    }
+
+    /// Takes over what a group with the same servers has changed.
+    pub fn follow_servers(&self) {
+        let servers = lock(&self.servers);
+        if servers.version != self.built_from.load(Ordering::Relaxed) {
+            self.build_from(&servers);
         }
-        *current = addresses;
+    }
+
+    /// Sets new addresses for a server whose name is looked up, given by its number. Returns whether
+    /// anything changed.
+    pub fn set_addresses(&self, server: u64, addresses: Vec<ResolvedAddress>) -> bool {
+        let mut servers = lock(&self.servers);
+        let mut entries = servers.entries_mut().iter_mut();
+        match entries.find(|entry| entry.number == server) {
+            Some(entry) if entry.addresses != addresses => entry.addresses = addresses,
+            _ => return false,
+        }
+        servers.version += 1;
+        self.build_from(&servers);
+        true
+    }
+
+    /// A new list of peers. The caller holds the lock of the servers.
+    fn build_from(&self, servers: &ServerList) {
         let before = Arc::clone(&self.newest());
         let generation = before.generation + 1;
         let set = PeerSet::build(
             self.facts(),
             generation,
             self.method,
-            &servers,
+            servers.entries(),
             Some(&before),
         );
         before.give_way_to(&set);
         *self.newest() = Arc::new(set);
+        self.built_from.store(servers.version, Ordering::Relaxed);
         // Stored after the list: a thread that sees the number finds the list.
         self.generation.store(generation, Ordering::Release);
-        true
     }
 
     /// Passes on the last resolved addresses to servers that ask for the same name and have none
     /// yet: the name servers may not answer for a while.
-    fn tell_addresses(&self, servers: &mut [(ServerSettings, Vec<ResolvedAddress>)]) {
-        let known = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        for (server, addresses) in servers {
-            let Some(lookup) = server.lookup.as_ref().filter(|_| addresses.is_empty()) else {
+    fn tell_addresses(&self, servers: &mut ServerList) {
+        let known = lock(&self.servers);
+        for entry in servers.entries_mut() {
+            let lookup = entry.settings.lookup.as_ref();
+            let Some(lookup) = lookup.filter(|_| entry.addresses.is_empty()) else {
                 continue;
             };
-            let same = |(other, _): &&(ServerSettings, Vec<ResolvedAddress>)| {
-                let other = other.lookup.as_ref();
+            let mut known = known.entries().iter();
+            let found = known.find(|other| {
+                let other = other.settings.lookup.as_ref();
                 other.is_some_and(|other| other.asks_as(lookup))
-            };
-            let Some((_, found)) = known.iter().find(same) else {
+            });
+            let Some(found) = found else {
                 continue;
             };
-            addresses.clone_from(found);
+            entry.addresses.clone_from(&found.addresses);
             // Only the port may have changed; SRV records bring their own.
-            for resolved in addresses.iter_mut().filter(|_| lookup.service.is_none()) {
+            for resolved in entry
+                .addresses
+                .iter_mut()
+                .filter(|_| lookup.service.is_none())
+            {
                 if let PeerAddress::Ip(address) = &mut resolved.address {
                     address.set_port(lookup.port);
                 }
@@ -359,10 +424,9 @@ impl Group {
     }
 }
 
-fn with_addresses(server: ServerSettings) -> (ServerSettings, Vec<ResolvedAddress>) {
-    let addresses = server.addresses.iter().cloned();
-    let addresses = addresses.map(ResolvedAddress::from).collect();
-    (server, addresses)
+/// A list is replaced as a whole, so it is usable whatever a panic has left.
+fn lock(servers: &Mutex<ServerList>) -> MutexGuard<'_, ServerList> {
+    servers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Turn {

@@ -4,14 +4,15 @@
 //! ```text
 //! Group::pick(&PickRequest, &mut Tried) -> Picked ──┬─ succeeded(now)
 //!      ^                                            ├─ failed(now) -> Failure
-//!      │ set_addresses (names resolved again)       └─ dropped: only the count is freed
+//!      │ change, set_addresses (other servers)      └─ dropped: only the count is freed
 //! IdlePool::take / put, beside each group: connections that are kept
 //! ```
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | [`settings`] | what a group is made of |
-//! | [`group`](Group) | a group at run time: picks, other addresses |
+//! | [`group`](Group) | a group at run time: picks, other servers |
+//! | [`servers`](ServerList) | its servers, which may change |
 //! | [`peer`](Peer), `failures` | one address: what is under way, what failed |
 //! | `peer_set` | the peers of a group at one time, with the index that its method needs |
 //! | `times` | how long peers take, for `least_time` |
@@ -47,6 +48,7 @@ mod health;
 mod peer;
 mod peer_set;
 mod picked;
+mod servers;
 mod times;
 mod tried;
 
@@ -60,6 +62,7 @@ pub use peer::{Peer, PeerAddress, PeerCounts, PeerState};
 pub use peer_set::{PeerRef, ResolvedAddress};
 pub use picked::{NoPeer, Picked};
 pub use pool::IdlePool;
+pub use servers::{ServerEntry, ServerList};
 pub use settings::{
     GroupSettings, KeepaliveSettings, LeastTime, LookupName, Method, ServerSettings, TimeUntil,
 };

@@ -203,10 +203,10 @@ impl Peer {
         resolved: &ResolvedAddress,
         weight: u32,
     ) -> Peer {
-        let counts: Placed<PeerCounts> = match server.lookup {
-            // Peers that names bring come and go; there would be no end to them.
-            Some(_) => Placed::private(),
-            None => {
+        let counts: Placed<PeerCounts> = match server.lookup.is_some() || server.added {
+            // Peers that names or changes bring come and go; there would be no end to them.
+            true => Placed::private(),
+            false => {
                 let GroupFacts { name, .. } = group;
                 Placed::named(&format!("peer {} of {name}", resolved.address))
             }

@@ -3,6 +3,7 @@
 use super::balance::Index;
 use super::health::CheckSettings;
 use super::peer::{Peer, PeerAddress, PeerId};
+use super::servers::ServerEntry;
 use super::settings::{Method, ServerSettings};
 use super::tried::Tried;
 use std::collections::HashSet;
@@ -99,14 +100,15 @@ impl PeerSet {
         group: GroupFacts<'_>,
         generation: u64,
         method: Method,
-        servers: &[(ServerSettings, Vec<ResolvedAddress>)],
+        servers: &[ServerEntry],
         before: Option<&PeerSet>,
     ) -> PeerSet {
         let mut known: Vec<Option<&Arc<Peer>>> =
             before.map_or_else(Vec::new, |before| before.all().map(Some).collect());
         let (mut primary, mut backup) = (Vec::new(), Vec::new());
-        for (server, addresses) in servers {
-            for resolved in addresses {
+        for entry in servers {
+            let server = &entry.settings;
+            for resolved in &entry.addresses {
                 if server.backup && resolved.backup {
                     continue;
                 }

@@ -50,6 +50,8 @@ pub struct ServerSettings {
     pub lookup: Option<LookupName>,
     /// `route=`: its server id; by default that is made of the address.
     pub route: Option<Box<[u8]>>,
+    /// It was added while the server runs: what is counted of it stays in this process.
+    pub added: bool,
 }
 
 /// What is looked up for a `server` line with `resolve`.
@@ -87,6 +89,7 @@ impl ServerSettings {
             drain: false,
             lookup: None,
             route: None,
+            added: false,
         }
     }
 }

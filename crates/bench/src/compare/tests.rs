@@ -34,6 +34,7 @@ fn label(name: &str, version: &str, directives: &str) -> ServerLabel {
         kind: Kind::Nginx,
         directives: directives.into(),
         rsa_directives: String::new(),
+        upstream_directives: String::new(),
         events: String::new(),
         main: String::new(),
     }

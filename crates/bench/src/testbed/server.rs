@@ -44,6 +44,8 @@ pub struct Server {
     pub directives: String,
     /// Directives for those of its `server` blocks that have an RSA key, shown in the report.
     pub rsa_directives: String,
+    /// Directives for the `upstream` block of the origin, shown in the report.
+    pub upstream_directives: String,
     /// Directives for its `events` block, shown in the report.
     pub events: String,
     /// Directives outside of all blocks, shown in the report.
@@ -80,6 +82,7 @@ impl Server {
             kind: Kind::default(),
             directives: String::new(),
             rsa_directives: String::new(),
+            upstream_directives: String::new(),
             events: String::new(),
             main: String::new(),
         }
@@ -110,6 +113,7 @@ impl Server {
         let all = [
             &self.directives,
             &self.rsa_directives,
+            &self.upstream_directives,
             &self.events,
             &self.main,
         ];
@@ -133,6 +137,8 @@ pub(crate) struct ServerLabel {
     pub(crate) kind: Kind,
     pub(crate) directives: String,
     pub(crate) rsa_directives: String,
+    #[serde(default)]
+    pub(crate) upstream_directives: String,
     pub(crate) events: String,
     pub(crate) main: String,
 }
@@ -149,6 +155,7 @@ impl ServerLabel {
             kind: server.kind,
             directives: server.directives.clone(),
             rsa_directives: server.rsa_directives.clone(),
+            upstream_directives: server.upstream_directives.clone(),
             events: server.events.clone(),
             main: server.main.clone(),
         })
@@ -169,6 +176,7 @@ impl ServerLabel {
         [
             &self.directives,
             &self.rsa_directives,
+            &self.upstream_directives,
             &self.events,
             &self.main,
         ]
@@ -195,6 +203,9 @@ impl fmt::Display for ServerLabel {
         }
         if !self.rsa_directives.is_empty() {
             write!(f, ", with {} for RSA", self.rsa_directives)?;
+        }
+        if !self.upstream_directives.is_empty() {
+            write!(f, ", with {} in upstream", self.upstream_directives)?;
         }
         if !self.events.is_empty() {
             write!(f, ", with events {{ {} }}", self.events)?;
@@ -239,6 +250,7 @@ impl Running {
                     events: &server.events,
                     directives: &server.directives,
                     rsa_directives: &server.rsa_directives,
+                    upstream_directives: &server.upstream_directives,
                 },
             ),
         )

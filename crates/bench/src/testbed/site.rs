@@ -161,6 +161,8 @@ pub(crate) struct Variant<'a> {
     pub(crate) directives: &'a str,
     /// Directives in the `server` blocks with an RSA key.
     pub(crate) rsa_directives: &'a str,
+    /// Directives in the `upstream` block of the origin.
+    pub(crate) upstream_directives: &'a str,
 }
 
 /// The files of the test certificates, each with `.crt` and `.key`.
@@ -265,6 +267,7 @@ impl Site {
             ("@EVENTS@", variant.events),
             ("@DIRECTIVES@", variant.directives),
             ("@RSA_DIRECTIVES@", variant.rsa_directives),
+            ("@UPSTREAM_DIRECTIVES@", variant.upstream_directives),
             ("@NAMED_SERVERS@", &self.named_servers(variant.names)),
             ("@ORIGIN_PORT@", &origin_port.to_string()),
             ("@FILES@", &self.files.display().to_string()),

@@ -100,6 +100,7 @@ fn every_template_is_filled_completely() {
         events: "some_event_directive on;",
         directives: "some_directive 1;",
         rsa_directives: "some_rsa_directive 2;",
+        upstream_directives: "some_upstream_directive 3;",
     };
     for (kind, listen, workers) in [
         (Kind::Nginx, "listen 127.0.0.1:PORT ", "worker_processes 3;"),

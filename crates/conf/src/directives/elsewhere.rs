@@ -107,7 +107,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     },
     Elsewhere {
         module: "nginx's commercial edition (status)",
-        names: &["session_log*", "status", "status_format", "upstream_conf"],
+        names: &["session_log*", "status", "status_format"],
         instead: "`api` answers with connections, zones, upstreams and caches as JSON, `console` \
                   shows them as a page",
     },
@@ -184,7 +184,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "Tengine (upstreams)",
         names: &[
-            "dyups_*",
+            "dyups_upstream_conf",
+            "dyups_read_msg_log",
             "upsync*",
             "upstream_show",
             "consistent_hash",
@@ -195,8 +196,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "ingress_gateway*",
         ],
         instead: "`server NAME resolve` follows changes of a name's addresses, `hash KEY \
-                  consistent` is the consistent hash, and a reload changes the list of servers \
-                  without closing connections",
+                  consistent` is the consistent hash, `dyups_interface` and `api write=on` change \
+                  servers while the server runs, and `include` in `upstream` brings them from a file",
     },
     Elsewhere {
         module: "Tengine (overload)",

@@ -40,6 +40,7 @@ mod http_output;
 mod http_routing;
 mod later;
 mod limits;
+mod live_upstreams;
 mod log;
 mod map;
 mod media;
@@ -290,6 +291,7 @@ pub const MODULES: &[&Module] = &[
     &echo::MODULE,
     &media::MODULE,
     &status::MODULE,
+    &live_upstreams::MODULE,
     &req_status::MODULE,
     &dav::MODULE,
     &headers::MODULE,

@@ -77,8 +77,11 @@ pub(super) const MODULE: Module = Module {
             "Responds with what is counted as the JSON tree that Angie's module of the same name \
              serves: `connections`, `http/server_zones`, `http/location_zones`, \
              `http/upstreams`, `http/caches`, `http/limit_reqs`, `http/limit_conns`, `resolvers`. \
-             What follows the location's prefix is a path in the tree; the argument, if there is \
-             one, must be `/status/`. Only reading is possible.",
+             What follows the location's prefix is a path in the tree; the argument is `/status/`, \
+             or `write=on|off`. Below a number from 1 to 9 is the tree of nginx's commercial \
+             edition: `9/http/upstreams/NAME/servers/ID`. With `write=on`, `POST`, `PATCH` and \
+             `DELETE` add, change and remove servers of groups with a `zone` while the server runs. See \
+             [live-upstreams.md](live-upstreams.md).",
             api,
         ),
         Row::new(
@@ -115,18 +118,17 @@ const MIN_COUNTER_BYTES: u64 = 1 << 20;
 const MAX_ZONE_NAME_BYTES: usize = 255;
 
 fn api(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let mut writes = false;
     if c.count() == 1 {
         let path = c.text(1)?;
-        if path.starts_with("write=") {
-            if path != "write=off" {
-                let help = "nothing can be changed through \"api\"";
-                return Err(c.invalid_parameter(1).help(help));
-            }
-        } else if path != "/status/" {
-            return Err(c.invalid(1).help("only \"/status/\" is served"));
+        match path {
+            "write=on" => writes = true,
+            "write=off" | "/status/" => {}
+            _ if path.starts_with("write=") => return Err(c.invalid_parameter(1)),
+            _ => return Err(c.invalid(1).help("only \"/status/\" is served")),
         }
     }
-    view(b, c, StatusView::Api)
+    view(b, c, StatusView::Api { writes })
 }
 
 fn control_socket(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
@@ -148,7 +150,7 @@ fn control_socket(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn view(b: &mut Build<'_>, _: &Call<'_>, view: StatusView) -> Result<(), Fault> {
+pub(super) fn view(b: &mut Build<'_>, _: &Call<'_>, view: StatusView) -> Result<(), Fault> {
     b.location().answer_by(ContentHandler::Status(view));
     Ok(())
 }

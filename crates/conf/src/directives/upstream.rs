@@ -7,12 +7,15 @@ use crate::call::{Call, Fault, shown};
 use crate::draft::{CheckDraft, UpstreamBlock, ZoneUse};
 use crate::input::addresses_of;
 use crate::model::{
-    BalanceMethod, MAX_WEIGHT, PeerAddress, UpstreamPeers, UpstreamServer, UpstreamZone,
+    BalanceMethod, MAX_WEIGHT, PeerAddress, UpstreamPeers, UpstreamServer, UpstreamState,
+    UpstreamZone,
 };
-use crate::parser::path_of;
+use crate::parser::{errno_text, path_of};
 use crate::template;
+use crate::upstream_state::{StateText, read_block};
 use crate::upstream_url::{HostKind, UpstreamUrl, UriPart};
 use crate::values;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -201,6 +204,18 @@ const ROWS: &[Row] = &[
         zone,
     ),
     Row::new(
+        "state",
+        UPSTREAM,
+        ONE,
+        "",
+        "File that holds the servers of the group, in place of `server` lines. What is changed \
+         through `api write=on`, `upstream_conf` or `dyups_interface` is written to it, as a whole: \
+         a file of which a part is missing is refused. The user of the worker processes must be \
+         able to write to its directory. Without a file, the group begins without servers. The \
+         file should not be edited while the server runs. Requires `zone`.",
+        state,
+    ),
+    Row::new(
         "resolver",
         UPSTREAM,
         Arity::AtLeast(1),
@@ -223,7 +238,6 @@ const ROWS: &[Row] = &[
     ),
     Row::unsupported("ntlm", UPSTREAM, NONE, COMMERCIAL),
     Row::unsupported("queue", UPSTREAM, Arity::Between(1, 2), COMMERCIAL),
-    Row::unsupported("state", UPSTREAM, ONE, COMMERCIAL),
     Row::unsupported("session_sticky", UPSTREAM, Arity::AtLeast(0), STICKY).own(),
 ];
 
@@ -246,6 +260,7 @@ fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         keepalive_timeout: None,
         multi: None,
         zone: None,
+        state: None,
         sticky: None,
         check: CheckDraft::default(),
         store: None,
@@ -272,7 +287,7 @@ pub(crate) fn end_upstream(b: &mut Build<'_>) -> Result<(), Fault> {
     if block.servers.is_empty() && block.refused {
         block.servers.push(stand_in());
     }
-    if block.servers.is_empty() {
+    if block.servers.is_empty() && block.state.is_none() {
         return Err(Fault::new("no servers are inside upstream"));
     }
     b.http.upstreams.push(block);
@@ -314,6 +329,9 @@ struct Parameters<'a> {
 }
 
 fn server(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    if b.upstream().state.is_some() {
+        return Err(Fault::new(STATE_AND_SERVER));
+    }
     let parameters = parameters(b, c)?;
     let peers = peers(b, c, &parameters)?;
     b.upstream().servers.push(UpstreamServer {
@@ -564,6 +582,48 @@ fn multi(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             Ok(())
         }
     }
+}
+
+const STATE_AND_SERVER: &str = "\"state\" and \"server\" cannot be used together";
+
+fn state(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.upstream().state)?;
+    if !b.upstream().servers.is_empty() {
+        return Err(Fault::new(STATE_AND_SERVER));
+    }
+    let path = b.options.under_prefix(c.path(1));
+    let refuse = |what: &str, help: &str| {
+        let message = format!("state file \"{}\" {what}", path.display());
+        Fault::at(1, message).help(help)
+    };
+    let content = match b.loader.read(&path) {
+        Ok(content) => Some(content),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            let what = format!("cannot be read ({})", errno_text(&error));
+            return Err(refuse(&what, "it holds the servers of the group"));
+        }
+    };
+    if let Some(content) = &content {
+        let text = StateText::read(content).map_err(|what| {
+            let help = "restore it, or remove it to begin without servers";
+            refuse(&format!("cannot be used: {what}"), help)
+        })?;
+        let loader = &mut *b.loader;
+        let mut hosts = |host: &str| loader.resolve(host);
+        let name = b.http.open_upstream.as_ref().map(|block| &*block.name);
+        let group = read_block(name.unwrap_or_default(), text.lines, &mut hosts);
+        let group = group.map_err(|error| {
+            let help = "it may hold \"server\" lines only";
+            refuse(&format!("cannot be used: {}", error.message), help)
+        })?;
+        b.upstream().servers = group.servers;
+    }
+    b.upstream().state = Some(UpstreamState {
+        path,
+        sum: content.map(|content| crc32fast::hash(&content)),
+    });
+    Ok(())
 }
 
 fn zone(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

@@ -1,4 +1,4 @@
-//! Who may see what is counted.
+//! Who may see what is counted, and change groups of servers.
 
 use super::caching::says_who;
 use crate::call::Fault;
@@ -7,7 +7,7 @@ use crate::model::{
     ContentHandler, ListenAddress, LocationConf, Server, StatusView, VerifyClient, locations_of,
 };
 
-/// A location with `metrics`, `api` or `console` that anybody could reach is refused.
+/// A location with `metrics`, `api`, `console` or `dyups_interface` that anybody could reach is refused.
 ///
 /// # Errors
 /// The first such location.
@@ -32,9 +32,14 @@ pub(super) fn check_access(addresses: &[Address], servers: &[Server]) -> Result<
             open.address,
             server.primary_name
         );
-        let help = "it tells names, addresses and traffic of all servers: say who may see it with \
-                    \"allow\" and \"deny\", \"auth_basic\" or \"auth_request\", or listen on a \
-                    loopback address or Unix socket only";
+        let what = match view.changes_servers() {
+            true => "it decides where requests go: say who may use it",
+            false => "it tells names, addresses and traffic of all servers: say who may see it",
+        };
+        let help = format!(
+            "{what} with \"allow\" and \"deny\", \"auth_basic\" or \"auth_request\", or listen on a \
+             loopback address or Unix socket only"
+        );
         return Err(Fault::earlier(&server.origin, message).help(help));
     }
     Ok(())

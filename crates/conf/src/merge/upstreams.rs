@@ -128,7 +128,13 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
         ))
         .help("add a \"resolver\" to the block, or to \"http\""));
     }
-    if block.servers.iter().all(|server| server.backup) {
+    if block.state.is_some() && block.zone.is_none() {
+        return Err(
+            Fault::whole(format!("\"state\" requires {place} to be in shared memory"))
+                .help("add a \"zone\" to the block"),
+        );
+    }
+    if block.state.is_none() && block.servers.iter().all(|server| server.backup) {
         return Err(Fault::whole(format!("no servers in {place}"))
             .help("a group needs at least one server that is not a backup"));
     }
@@ -150,6 +156,7 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
         },
         multi: block.multi.unwrap_or(1),
         zone: block.zone,
+        state: block.state,
         check: block.check.finish().map(Arc::new),
         sticky: block.sticky,
         store: None,
@@ -208,6 +215,7 @@ fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
         },
         multi: 1,
         zone: None,
+        state: None,
         check: None,
         sticky: None,
         store: None,

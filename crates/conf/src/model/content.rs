@@ -17,7 +17,8 @@ pub enum ContentHandler {
     Mp4,
     /// `req_status_show`: what `req_status` counts.
     ReqStatus,
-    /// `metrics`, `api`, `console`: what is counted.
+    /// `metrics`, `api`, `console`: what is counted. `dyups_interface`, `upstream_conf`: groups of
+    /// servers, which can be changed.
     Status(StatusView),
 }
 
@@ -27,7 +28,14 @@ pub enum StatusView {
     /// `metrics`: for scrapers.
     Metrics,
     /// `api`: a JSON tree.
-    Api,
+    Api {
+        /// `write=on`: servers of groups can be changed.
+        writes: bool,
+    },
+    /// `dyups_interface`: groups of servers are shown and changed in Tengine's way.
+    Dyups,
+    /// `upstream_conf`: groups of servers are shown and changed by the arguments of a request.
+    UpstreamConf,
     /// `console`: a page.
     Console,
     /// `check_status`: what health checks know.
@@ -35,11 +43,21 @@ pub enum StatusView {
 }
 
 impl StatusView {
+    /// Whether requests can change groups of servers.
+    pub fn changes_servers(self) -> bool {
+        matches!(
+            self,
+            StatusView::Api { writes: true } | StatusView::Dyups | StatusView::UpstreamConf
+        )
+    }
+
     /// Its directive.
     pub fn name(self) -> &'static str {
         match self {
             StatusView::Metrics => "metrics",
-            StatusView::Api => "api",
+            StatusView::Api { .. } => "api",
+            StatusView::Dyups => "dyups_interface",
+            StatusView::UpstreamConf => "upstream_conf",
             StatusView::Console => "console",
             StatusView::Checks(_) => "check_status",
         }

@@ -1,9 +1,9 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    AcmeCertificate, AcmeDns, CachePath, Charsets, GeoIp2, HandshakeLimits, Http2, LimitZone, List,
-    LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch, Script,
-    Template, Tls, TraceExporter, Upstream, UserVariable, VerifyClient, locations_of,
+    AcmeCertificate, AcmeDns, CachePath, Charsets, ContentHandler, GeoIp2, HandshakeLimits, Http2,
+    LimitZone, List, LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch,
+    Script, Template, Tls, TraceExporter, Upstream, UserVariable, VerifyClient, locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -49,9 +49,19 @@ pub struct Http {
     /// `compression_memory`: how much all compressors of the worker process may use at a time;
     /// default 512m.
     pub compression_memory_bytes: u64,
+    /// `dyups_shm_zone_size`: how long all texts may be that groups were made of at run time;
+    /// default 2m.
+    pub dyups_bytes: u64,
 }
 
 impl Http {
+    /// Whether a location lets requests change groups of servers.
+    pub fn changes_upstreams(&self) -> bool {
+        self.locations().any(|conf| {
+            matches!(conf.content_handler, Some(ContentHandler::Status(view)) if view.changes_servers())
+        })
+    }
+
     /// The addresses of `dns_listen`, in the order first met.
     pub fn name_listeners(&self) -> Vec<SocketAddr> {
         let mut addresses = Vec::new();

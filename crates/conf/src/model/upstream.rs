@@ -20,7 +20,7 @@ pub struct Upstream {
     /// Made by an `upstream` block. Other groups have one server, round robin
     /// and no kept connections.
     pub explicit: bool,
-    /// Its servers, backups included, in the order of the configuration; at
+    /// Its servers, backups included, in the order of the configuration; without `state` at
     /// least one, and at least one that is no backup.
     pub servers: Vec<UpstreamServer>,
     /// How a server is picked.
@@ -39,6 +39,8 @@ pub struct Upstream {
     pub multi: u32,
     /// `zone`: counters and positions are shared by all workers.
     pub zone: Option<UpstreamZone>,
+    /// `state`: the servers come from a file, and changes go there.
+    pub state: Option<UpstreamState>,
     /// `resolver` of the block or of `http`; `Some` when a server has `resolve`.
     pub resolver: Option<Arc<Resolver>>,
     /// `resolver_timeout` of the block, else of `http`; default 30 s.
@@ -208,6 +210,15 @@ impl Default for UpstreamKeepalive {
             timeout: Duration::from_secs(60),
         }
     }
+}
+
+/// `state FILE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamState {
+    /// The file.
+    pub path: PathBuf,
+    /// CRC-32 sum of the whole file as it was read; `None` if there is none.
+    pub sum: Option<u32>,
 }
 
 /// `zone NAME [SIZE]`. Threads of one process share memory anyway, so the size

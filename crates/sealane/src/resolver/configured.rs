@@ -1,7 +1,7 @@
 //! The resolvers that a configuration names, and what uses them.
 
-use super::{KeptServer, Resolvers};
-use sealane_conf::model::{Http, Server, Upstream, UpstreamPeers};
+use super::{KeptGroup, Resolvers};
+use sealane_conf::model::{Http, Server};
 use sealane_server::{Materials, Snapshot};
 use sealane_upstream::resolve::Resolve;
 use std::sync::Arc;
@@ -45,48 +45,33 @@ pub(crate) fn prepare(
     resolvers
 }
 
-/// The `server ... resolve` lines of a configuration, each with its resolver.
-pub(crate) fn kept_servers(
+/// The groups of a configuration with names to look up, each with its resolver.
+pub(crate) fn kept_groups(
     http: Option<&Http>,
     resolvers: &mut Resolvers,
     snapshot: &Arc<Snapshot>,
-) -> Vec<(Arc<super::NameResolver>, KeptServer)> {
+) -> Vec<(Arc<super::NameResolver>, KeptGroup)> {
     let mut kept = Vec::new();
     for (group, upstream) in http.iter().flat_map(|http| &http.upstreams).enumerate() {
         let Some(resolver) = &upstream.resolver else {
             continue;
         };
-        let resolver = resolvers.of(resolver, upstream.resolver_timeout);
-        for server in 0..upstream.servers.len() {
-            if let Some(line) = kept_server(upstream, group, server, snapshot) {
-                kept.push((Arc::clone(&resolver), line));
-            }
+        // Names may come, where servers can be added.
+        let changes = snapshot.changes_groups && upstream.zone.is_some();
+        if !changes && snapshot.lookups(group).is_empty() {
+            continue;
         }
+        let resolver = resolvers.of(resolver, upstream.resolver_timeout);
+        kept.push((
+            resolver,
+            KeptGroup {
+                snapshot: Arc::clone(snapshot),
+                group,
+                name: upstream.name.as_ref().into(),
+                timeout: upstream.resolver_timeout,
+                changes,
+            },
+        ));
     }
     kept
-}
-
-fn kept_server(
-    upstream: &Upstream,
-    group: usize,
-    server: usize,
-    snapshot: &Arc<Snapshot>,
-) -> Option<KeptServer> {
-    let UpstreamPeers::Resolved {
-        host,
-        port,
-        service,
-    } = &upstream.servers.get(server)?.peers
-    else {
-        return None;
-    };
-    let snapshot = Arc::clone(snapshot);
-    Some(KeptServer {
-        group: upstream.name.to_string(),
-        host: host.to_string(),
-        port: *port,
-        service: service.as_ref().map(ToString::to_string),
-        timeout: upstream.resolver_timeout,
-        apply: Box::new(move |addresses| snapshot.set_addresses(group, server, addresses)),
-    })
 }

@@ -3,16 +3,17 @@
 //! One thread of the worker process, "resolver", talks to name servers. Workers ask through
 //! [`NameResolver`], which answers from what is known or lets them wait without
 //! blocking ([`names`]); `server ... resolve` entries are kept up to date by the thread itself
-//! ([`keeper`]). hickory-resolver handles the queries and replies ([`dns`]).
+//! ([`group`], [`keeper`]). hickory-resolver handles the queries and replies ([`dns`]).
 
 mod configured;
 mod connections;
 mod dns;
+mod group;
 mod keeper;
 mod names;
 
-pub(crate) use self::configured::{kept_servers, prepare};
-use self::keeper::KeptServer;
+pub(crate) use self::configured::{kept_groups, prepare};
+use self::group::KeptGroup;
 use self::names::NameResolver;
 
 use self::dns::Dns;
@@ -78,12 +79,12 @@ pub(crate) struct ResolverThread {
 /// What the thread is to do from now on.
 struct Work {
     resolvers: Vec<Arc<NameResolver>>,
-    servers: Vec<(Arc<NameResolver>, KeptServer)>,
+    groups: Vec<(Arc<NameResolver>, KeptGroup)>,
     journal: Journal,
 }
 
 impl ResolverThread {
-    /// Switches to a new configuration. `servers` are the `server ... resolve` entries,
+    /// Switches to a new configuration. `groups` are those with names to look up,
     /// each with its resolver; those of the previous configuration are dropped. Earlier
     /// resolvers answer for as long as they are referenced.
     ///
@@ -92,7 +93,7 @@ impl ResolverThread {
     pub(crate) fn set(
         &mut self,
         resolvers: &Resolvers,
-        servers: Vec<(Arc<NameResolver>, KeptServer)>,
+        groups: Vec<(Arc<NameResolver>, KeptGroup)>,
         journal: &Journal,
     ) -> io::Result<()> {
         let work = match &self.work {
@@ -102,7 +103,7 @@ impl ResolverThread {
         };
         let sent = work.send(Work {
             resolvers: resolvers.all.clone(),
-            servers,
+            groups,
             journal: journal.clone(),
         });
         sent.map_err(|_| io::Error::other("the thread has ended; see the alert before"))
@@ -131,9 +132,9 @@ async fn run(mut work: mpsc::UnboundedReceiver<Work>) {
                 Err(error) => note!(work.journal, Alert, "resolver cannot be used ({error})"),
             }
         }
-        for (resolver, server) in work.servers {
+        for (resolver, group) in work.groups {
             if let Some(dns) = dns_of(&known, &resolver) {
-                keeping.spawn(server.keep(dns, work.journal.clone()));
+                keeping.spawn(group.keep(dns, work.journal.clone()));
             }
         }
     }

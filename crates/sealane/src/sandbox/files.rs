@@ -3,7 +3,7 @@
 //! Reading is not confined: served files may be anywhere, and the rights of the worker's user
 //! are the same as in nginx. A worker writes only below directories that the configuration names:
 //! temporary files, cached responses, files of clients (`dav_methods`) and of upstream servers
-//! (`proxy_store`), logs with variables in their paths, core dumps. The kernel identifies these
+//! (`proxy_store`), servers of upstreams (`state`), logs with variables in their paths, core dumps. The kernel identifies these
 //! directories by inode, not by name, so a replaced one needs another process.
 //!
 //! Confinement has two more effects: the worker cannot look into processes outside it (their
@@ -65,6 +65,12 @@ impl Changeable {
         }
         for conf in temp_paths::locations(config) {
             found.add_location(conf);
+        }
+        let upstreams = config.http.iter().flat_map(|http| &http.upstreams);
+        for state in upstreams.filter_map(|upstream| upstream.state.as_ref()) {
+            // A file behind a link is replaced where it is.
+            let path = fs::canonicalize(&state.path).unwrap_or_else(|_| state.path.clone());
+            found.add_nearest(path.parent().unwrap_or(Path::new("/")));
         }
         if config.main.worker_rlimit_core.is_some() {
             let pattern = fs::read(CORE_PATTERN).unwrap_or_default();

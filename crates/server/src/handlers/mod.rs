@@ -20,6 +20,7 @@ pub(crate) mod status;
 pub(crate) mod stub_status;
 pub(crate) mod symlinks;
 pub(crate) mod try_files;
+mod upstreams;
 
 use crate::exchange::{ContentType, Exchange};
 use crate::open_file_cache::{Errno, Lookup, Opened, open_blocking, open_now};

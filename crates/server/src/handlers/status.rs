@@ -6,7 +6,7 @@
 mod api;
 mod checks;
 
-use super::Outcome;
+use super::{Outcome, upstreams};
 use crate::exchange::{ContentType, Exchange};
 use crate::metrics;
 use base64::Engine;
@@ -48,6 +48,20 @@ fn digest_of(element: &str) -> String {
 
 /// Answers with what the location shows.
 pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome {
+    match view {
+        StatusView::Dyups | StatusView::UpstreamConf => {
+            let path = path_below(exchange);
+            return upstreams::answer(exchange, view, path).await;
+        }
+        StatusView::Api { writes } => {
+            let path = path_below(exchange);
+            let is_root = path.bytes().all(|byte| byte == b'/');
+            if upstreams::is_version(&path) || (writes && is_root) {
+                return upstreams::answer(exchange, view, path).await;
+            }
+        }
+        _ => {}
+    }
     if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
         return Outcome::Status(StatusCode::NOT_ALLOWED);
     }
@@ -91,7 +105,8 @@ pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome
             let text = disk::run(move || asked.show(&snapshot, generation)).await;
             respond(exchange, asked.media_type(), text);
         }
-        StatusView::Api => {
+        StatusView::Dyups | StatusView::UpstreamConf => return Outcome::Declined,
+        StatusView::Api { .. } => {
             let path = path_below(exchange);
             let (status, text) = match disk::run(move || api::answer(&process, &path)).await {
                 Ok(text) => (StatusCode::OK, text),

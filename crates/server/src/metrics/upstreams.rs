@@ -3,7 +3,6 @@
 use super::Families;
 use super::families::{Label, Row};
 use crate::proxying::GroupRuntime;
-use crate::snapshot::Snapshot;
 use sealane_counters::StatusSums;
 use sealane_upstream::{Peer, PeerState};
 use smallvec::smallvec;
@@ -78,8 +77,7 @@ const ROWS: &[Row<Peer>] = &[
     ),
 ];
 
-pub(super) fn collect<'a>(families: &mut Families<'a>, snapshot: &'a Snapshot) {
-    let groups = snapshot.groups.all();
+pub(super) fn collect<'a>(families: &mut Families<'a>, groups: &'a [Arc<GroupRuntime>]) {
     let now = Instant::now();
     let peers: Vec<Shown<'a>> = groups.iter().flat_map(|group| shown(group, now)).collect();
     families.table(ROWS, &["upstream", "peer"], &peers, |shown| {

@@ -1,6 +1,7 @@
 //! Groups of servers at run time, built from the configuration.
 
 use super::health;
+use super::live::{Changing, LiveGroups};
 use super::peer_connection::{self, PeerConnection};
 use super::shared::{SharedConnections, SharedSettings};
 use super::sticky::StickyRuntime;
@@ -28,6 +29,8 @@ pub(crate) struct Groups {
     /// Groups that variables can name: `upstream` blocks by their name in lower case, and hosts
     /// that a pass directive names, which were resolved at start, with their port.
     by_name: HashMap<(String, Option<u16>), usize>,
+    /// Groups that no configuration has, which outlive this one.
+    live: Arc<LiveGroups>,
 }
 
 impl Groups {
@@ -39,7 +42,10 @@ impl Groups {
         before: Option<&Groups>,
         stores: &[Option<SharedSessions>],
     ) -> Groups {
-        let mut groups = Groups::default();
+        let mut groups = Groups {
+            live: before.map_or_else(Arc::default, |before| Arc::clone(&before.live)),
+            ..Groups::default()
+        };
         let Some(http) = &config.http else {
             return groups;
         };
@@ -77,31 +83,60 @@ impl Groups {
         host: &str,
         port: u16,
         is_written: bool,
-    ) -> Option<&Arc<GroupRuntime>> {
+    ) -> Option<Arc<GroupRuntime>> {
         let host = host.to_ascii_lowercase();
         let index_of = |port| self.by_name.get(&(host.clone(), port));
-        let block = if is_written { None } else { index_of(None) };
-        let at = *block.or_else(|| index_of(Some(port)))?;
-        self.all.get(at)
+        let group = |at: &usize| self.all.get(*at).cloned();
+        let block = if is_written {
+            None
+        } else {
+            let configured = index_of(None).and_then(group);
+            configured.or_else(|| self.live.named(&host))
+        };
+        block.or_else(|| index_of(Some(port)).and_then(group))
+    }
+
+    /// The `upstream` block of that name, which is compared without case.
+    pub(crate) fn block(&self, name: &str) -> Option<&Arc<GroupRuntime>> {
+        let at = self.by_name.get(&(name.to_ascii_lowercase(), None))?;
+        self.all.get(*at)
+    }
+
+    /// Groups that no configuration has.
+    pub(crate) fn live(&self) -> &Arc<LiveGroups> {
+        &self.live
+    }
+
+    /// This configuration is in use from now on: takes over what was changed while it was built.
+    pub(crate) fn follow_changes(&self) {
+        self.live.give_way_to(self);
+        for group in &self.all {
+            group.group.follow_servers();
+        }
     }
 
     /// Whether a thread has idle connections to check.
     pub(crate) fn has_idle(&self, thread: u32) -> bool {
-        self.all.iter().any(|group| group.idle.has_any(thread))
+        self.every().any(|group| group.idle.has_any(thread))
     }
 
     /// Closes a thread's idle connections that have timed out, or that peers have closed.
     pub(crate) fn sweep(&self, thread: u32) {
         let now = Instant::now();
-        for group in &self.all {
+        for group in self.every() {
             let closing = group.idle.sweep(thread, now, PeerConnection::is_quiet);
             closing.into_iter().for_each(peer_connection::close);
         }
     }
 
-    /// All groups.
+    /// All groups of the configuration.
     pub(crate) fn all(&self) -> &[Arc<GroupRuntime>] {
         &self.all
+    }
+
+    /// All groups, also those that no configuration has.
+    pub(crate) fn every(&self) -> impl Iterator<Item = Arc<GroupRuntime>> {
+        self.all.iter().cloned().chain(self.live.all())
     }
 
     /// The group with this number in the configuration.
@@ -138,7 +173,7 @@ fn implied_port(upstream: &Upstream) -> Option<u16> {
     }
 }
 
-fn runtime(
+pub(super) fn runtime(
     upstream: &Upstream,
     checks: Arc<[CheckSettings]>,
     threads: usize,
@@ -148,12 +183,13 @@ fn runtime(
     let (method, hash_key) = method(&upstream.method);
     let settings = GroupSettings {
         name: upstream.name.to_string(),
-        servers: upstream.servers.iter().map(server).collect(),
+        servers: servers(upstream),
         method,
         checks,
         zone: upstream.zone.is_some(),
         keepalive: keepalive(&upstream.keepalive),
     };
+    let changing = Changing::of(upstream, before.map(|before| &before.changing));
     let kept = before.filter(|before| before.idle.is_for(settings.keepalive, threads));
     let sharing = SharedSettings {
         connections: upstream.multi,
@@ -169,7 +205,10 @@ fn runtime(
             Some(before) => before.idle.clone(),
             None => Arc::new(IdlePool::new(settings.keepalive, threads)),
         },
-        group: Group::after(settings, threads, before.map(|before| &before.group)),
+        group: match before.filter(|before| changing.shares_servers(&before.changing)) {
+            Some(before) => Group::sharing_servers(settings, threads, &before.group),
+            None => Group::after(settings, threads, before.map(|before| &before.group)),
+        },
         explicit: upstream.explicit,
         sticky: upstream.sticky.as_ref().map(|conf| {
             let before = before.and_then(|before| before.sticky.as_ref());
@@ -178,6 +217,7 @@ fn runtime(
         store,
         hash_key,
         local: upstream.keepalive.local,
+        changing,
     }
 }
 
@@ -209,12 +249,23 @@ fn method(method: &BalanceMethod) -> (Method, Option<model::Template>) {
     (method, None)
 }
 
-fn server(server: &UpstreamServer) -> ServerSettings {
-    let addresses = match &server.peers {
-        UpstreamPeers::Fixed(addresses) => addresses.iter().map(address).collect(),
-        UpstreamPeers::Resolved { .. } => Vec::new(),
-    };
+/// The servers of a block: one for each address, so that each can be changed by itself.
+pub(super) fn servers(upstream: &Upstream) -> Vec<ServerSettings> {
+    let lines = upstream.servers.iter();
+    let servers = lines.flat_map(|line| match &line.peers {
+        UpstreamPeers::Fixed(addresses) => {
+            let servers = addresses.iter();
+            let servers = servers.map(|to| server(line, vec![address(to)]));
+            servers.collect::<Vec<_>>()
+        }
+        UpstreamPeers::Resolved { .. } => vec![server(line, Vec::new())],
+    });
+    servers.collect()
+}
+
+fn server(server: &UpstreamServer, addresses: Vec<PeerAddress>) -> ServerSettings {
     ServerSettings {
+        added: false,
         name: server.name.to_string(),
         addresses,
         weight: server.weight,

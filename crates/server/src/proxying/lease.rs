@@ -2,6 +2,7 @@
 //! where they are returned to.
 
 use super::failure::Failure;
+use super::live::Changing;
 use super::peer_connection::{self, PeerConnection};
 use super::shared::{self, Call, SharedConnections};
 use super::sticky::{Learnt, StickyRuntime};
@@ -32,6 +33,8 @@ pub(crate) struct GroupRuntime {
     pub(crate) sticky: Option<StickyRuntime>,
     /// Where nodes share what is found out about it.
     pub(super) store: Option<SharedSessions>,
+    /// What it needs to be changed while the server runs.
+    pub(super) changing: Changing,
 }
 
 /// A peer that was picked, with the connection to it.

@@ -42,6 +42,7 @@ mod groups;
 mod health;
 mod identity;
 mod lease;
+pub(crate) mod live;
 mod memcached;
 mod next;
 mod pause;

@@ -1,5 +1,6 @@
 //! A location's pass directive at run time, built once per snapshot.
 
+use super::live::Changing;
 use super::shared::{SharedConnections, SharedSettings};
 use super::tls_settings::{PeerTls, Secured};
 use super::{GroupRuntime, knows_chunks, rewrite};
@@ -168,6 +169,7 @@ impl GroupRuntime {
             explicit: false,
             hash_key: None,
             local: false,
+            changing: Changing::default(),
         }
     }
 }

@@ -198,7 +198,7 @@ pub(super) async fn group_of(
     if url.kind == HostKind::Name
         && let Some(group) = exchange.snapshot.group_named(url.host, port, is_written)
     {
-        return Ok(group.clone());
+        return Ok(group);
     }
     if url.kind != HostKind::Unix && port == 0 {
         log_request!(exchange, Error, "no port in upstream \"{}\"", url.host);

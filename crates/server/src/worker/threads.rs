@@ -342,6 +342,7 @@ fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, successor: Successor)
         runtime::spawn(retire(worker.clone(), generation, timeout));
     }
     worker.current.set(generation, snapshot.clone());
+    snapshot.groups.follow_changes();
     let stopped = accepting.stop_unknown(&snapshot);
     accepting.renew();
     accepting.add(worker, added);

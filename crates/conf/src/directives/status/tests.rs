@@ -100,7 +100,7 @@ fn names_that_cannot_be_labels_are_refused() {
         (&*format!("status_zone {long};"), "invalid value"),
         ("status_zone a; status_zone b;", "is duplicate"),
         (
-            "location /s/ { api write=on; allow all; }",
+            "location /s/ { api write=yes; allow all; }",
             "invalid parameter",
         ),
         ("location /s/ { api /else/; allow all; }", "invalid value"),

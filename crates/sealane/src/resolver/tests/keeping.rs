@@ -1,7 +1,7 @@
 //! `server ... resolve`.
 
 use super::dns::Service;
-use super::keeper::{MAX_PEERS, peers};
+use super::keeper::{KeptServer, MAX_PEERS, peers};
 use super::name_server::{address, service};
 use super::*;
 use sealane_upstream::{Group, GroupSettings, KeepaliveSettings, Method, ServerSettings};

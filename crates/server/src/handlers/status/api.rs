@@ -190,10 +190,10 @@ fn limits(snapshot: &Snapshot, of_requests: bool) -> Value {
 }
 
 fn upstreams(snapshot: &Snapshot) -> Value {
-    let groups = snapshot.groups.all().iter().filter(|group| group.explicit);
+    let groups = snapshot.groups.every().filter(|group| group.explicit);
     Value::Object(
         groups
-            .map(|group| (group.group.name().to_owned(), upstream(group)))
+            .map(|group| (group.group.name().to_owned(), upstream(&group)))
             .collect(),
     )
 }

@@ -56,7 +56,7 @@ impl ChecksQuery {
 
     /// The response.
     pub(super) fn show(self, snapshot: &Snapshot, generation: u64) -> String {
-        let all: Vec<CheckedServer> = snapshot.health_tasks.iter().flat_map(shown).collect();
+        let all: Vec<CheckedServer> = snapshot.checks().iter().flat_map(shown).collect();
         let wanted = |shown: &&CheckedServer| self.up.is_none_or(|up| up == shown.up);
         let servers: Vec<&CheckedServer> = all.iter().filter(wanted).collect();
         match self.format {

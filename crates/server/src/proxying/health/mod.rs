@@ -33,7 +33,7 @@ mod tasks;
 
 pub use runner::HealthChecks;
 pub use tasks::KnownVerdict;
-pub(crate) use tasks::{HealthTask, settings, take_over};
+pub(crate) use tasks::{HealthTask, settings, settings_of_check, take_over};
 
 use super::failure::Failure;
 use super::peer_connection::PeerConnection;

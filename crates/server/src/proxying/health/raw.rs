@@ -2,12 +2,11 @@
 
 use super::located::{self, at_port, receive};
 use super::runner::Asking;
-use super::{Fault, KeptProbe};
+use super::{Fault, HealthTask, KeptProbe};
 use crate::proxying::conversation::{Conversation, Timeouts, Upload};
 use crate::proxying::failure::{Doing, Failure};
 use crate::proxying::peer_connection::{PeerConnection, connect_plainly};
 use crate::proxying::wire::{FastCgi, Http1, Wire};
-use crate::snapshot::Snapshot;
 use sealane_conf::model::{Check, CheckKind};
 use sealane_http::cgi::Param;
 use sealane_http::{Method, fastcgi};
@@ -31,8 +30,8 @@ const CPONG: [u8; 5] = [0x41, 0x42, 0x00, 0x01, 0x09];
 const GREETING_BYTES: usize = 5;
 
 /// The TLS of `type=ssl_hello`: any certificate will do. `None` if no group needs it.
-pub(super) fn tls_settings(snapshot: &Snapshot) -> Option<ClientTls> {
-    let mut groups = snapshot.health_tasks.iter();
+pub(super) fn tls_settings(tasks: &[HealthTask]) -> Option<ClientTls> {
+    let mut groups = tasks.iter();
     if !groups.any(|task| task.asks_for(CheckKind::SslHello)) {
         return None;
     }

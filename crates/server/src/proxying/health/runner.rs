@@ -45,7 +45,7 @@ impl HealthChecks {
     pub fn verdicts(&self) -> Vec<KnownVerdict> {
         let snapshot = self.snapshot.iter();
         snapshot
-            .flat_map(|snapshot| tasks::verdicts(&snapshot.health_tasks))
+            .flat_map(|snapshot| tasks::verdicts(&snapshot.checks()))
             .collect()
     }
 
@@ -56,7 +56,7 @@ impl HealthChecks {
     /// When the thread, or what it needs, cannot be made.
     pub fn set(&mut self, snapshot: &Arc<Snapshot>) -> io::Result<()> {
         if self.orders.is_none() {
-            if snapshot.health_tasks.is_empty() {
+            if snapshot.health_tasks.is_empty() && !snapshot.changes_groups {
                 return Ok(());
             }
             for task in &snapshot.health_tasks {
@@ -143,6 +143,8 @@ struct Probes {
     tasks: Vec<HealthTask>,
     /// The generation of each task's list of peers.
     generations: Vec<u64>,
+    /// That of the groups that no configuration has.
+    live_generation: u64,
     asking: Arc<Asking>,
     in_progress: usize,
 }
@@ -153,14 +155,18 @@ impl Probes {
         client: Arc<ConnectionFacts>,
         answers: mpsc::UnboundedSender<Answers>,
     ) -> Probes {
-        let asking = asking(&worker, worker.current.snapshot(), &client);
+        let snapshot = worker.current.snapshot();
+        let live_generation = snapshot.groups.live().generation();
+        let tasks = snapshot.checks();
+        let asking = asking(&worker, snapshot, &client, &tasks);
         Probes {
             worker,
             client,
             schedule: Schedule::default(),
             sharing: SharedChecks::new(answers),
-            tasks: asking.snapshot.health_tasks.clone(),
+            tasks,
             generations: Vec::new(),
+            live_generation,
             asking,
             in_progress: 0,
         }
@@ -205,12 +211,23 @@ impl Probes {
     fn follow(&mut self, snapshot: Arc<Snapshot>) {
         let generation = self.worker.current.generation() + 1;
         self.worker.current.set(generation, Arc::clone(&snapshot));
-        self.tasks.clone_from(&snapshot.health_tasks);
-        self.asking = asking(&self.worker, snapshot, &self.client);
+        self.take_tasks(snapshot);
         self.renew(Instant::now());
     }
 
+    fn take_tasks(&mut self, snapshot: Arc<Snapshot>) {
+        // Before the tasks: groups that change meanwhile are looked at again.
+        self.live_generation = snapshot.groups.live().generation();
+        self.tasks = snapshot.checks();
+        self.asking = asking(&self.worker, snapshot, &self.client, &self.tasks);
+    }
+
     fn look_for_changes(&mut self, now: Instant) {
+        let snapshot = &self.asking.snapshot;
+        if snapshot.groups.live().generation() != self.live_generation {
+            self.take_tasks(Arc::clone(snapshot));
+            return self.renew(now);
+        }
         let mut current = self.tasks.iter().zip(&self.generations);
         if current.any(|(task, known)| task.group.group.generation() != *known) {
             self.renew(now);
@@ -294,8 +311,9 @@ fn asking(
     worker: &Arc<Worker>,
     snapshot: Arc<Snapshot>,
     client: &Arc<ConnectionFacts>,
+    tasks: &[HealthTask],
 ) -> Arc<Asking> {
-    let tls = raw::tls_settings(&snapshot);
+    let tls = raw::tls_settings(tasks);
     Arc::new(Asking {
         worker: Arc::clone(worker),
         client: Arc::clone(client),

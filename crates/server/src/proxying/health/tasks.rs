@@ -89,15 +89,18 @@ pub(super) struct Located {
     pub(super) expect: Option<Arc<ResponseMatch>>,
 }
 
+/// What the peers of a group are told of its `check`.
+pub(crate) fn settings_of_check(check: &Check) -> CheckSettings {
+    CheckSettings {
+        name: "check".into(),
+        mandatory: check.default_down,
+    }
+}
+
 /// What the peers of a group are told of its checks: `check` first, then those of locations.
 pub(crate) fn settings(http: &Http, group: GroupRef, upstream: &Upstream) -> Arc<[CheckSettings]> {
     let mut all: Vec<CheckSettings> = Vec::new();
-    if let Some(check) = &upstream.check {
-        all.push(CheckSettings {
-            name: "check".into(),
-            mandatory: check.default_down,
-        });
-    }
+    all.extend(upstream.check.as_deref().map(settings_of_check));
     for (conf, check) in http.health_checks(group) {
         let base = format!("health_check in location \"{}\"", conf.name);
         let same = all.iter().filter(|known| known.name.starts_with(&base));
