@@ -79,9 +79,12 @@ case ${1:-} in
     ;;
   upstreams)
     default_peers=(reference)
-    # The same binary with what a group can have besides its servers.
-    more=(--server "sealane-checked=$sealane" --upstream-directives
-      'sealane-checked=zone origin 64k; sticky cookie route; check interval=1000 type=tcp;')
+    # The same binary with what a group can have besides its servers: for a client that comes again,
+    # and for one that gets its cookie with every response.
+    checked='zone origin 64k; check interval=1000 type=tcp default_down=false;'
+    more=(--server "sealane-checked=$sealane" --server "sealane-cookie=$sealane"
+      --upstream-directives "sealane-checked=$checked sticky route \$cookie_route;"
+      --upstream-directives "sealane-cookie=$checked sticky cookie route;")
     arguments=(--case proxied-1k)
     shift
     ;;
