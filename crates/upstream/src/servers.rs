@@ -1,7 +1,9 @@
 //! The servers of a group, which may change while it runs.
 
+use super::peer::PeerAddress;
 use super::peer_set::ResolvedAddress;
-use super::settings::ServerSettings;
+use super::settings::{LookupName, ServerSettings};
+use std::collections::{HashMap, VecDeque};
 
 /// The servers of a group in their order. Each has a number of its own within the group, which no
 /// other one gets later.
@@ -84,17 +86,19 @@ impl ServerList {
     /// These servers in place of all others. Those that are there already, at the same addresses,
     /// keep their numbers.
     pub fn replace(&mut self, servers: impl IntoIterator<Item = ServerSettings>) {
-        let mut before = std::mem::take(&mut self.entries);
+        type Place = (Vec<PeerAddress>, Option<LookupName>);
+        let place_of = |settings: &ServerSettings| -> Place {
+            (settings.addresses.clone(), settings.lookup.clone())
+        };
+        let mut before: HashMap<Place, VecDeque<ServerEntry>> = HashMap::new();
+        for entry in std::mem::take(&mut self.entries) {
+            let known = before.entry(place_of(&entry.settings)).or_default();
+            known.push_back(entry);
+        }
         for settings in servers {
-            let same = |entry: &ServerEntry| {
-                entry.settings.addresses == settings.addresses
-                    && entry.settings.lookup == settings.lookup
-            };
-            match before.iter().position(same) {
-                Some(at) => {
-                    let known = before.remove(at);
-                    self.entries.push(ServerEntry { settings, ..known });
-                }
+            let known = before.get_mut(&place_of(&settings));
+            match known.and_then(VecDeque::pop_front) {
+                Some(known) => self.entries.push(ServerEntry { settings, ..known }),
                 None => drop(self.add(settings)),
             }
         }

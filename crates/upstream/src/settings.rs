@@ -55,7 +55,7 @@ pub struct ServerSettings {
 }
 
 /// What is looked up for a `server` line with `resolve`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LookupName {
     /// The host.
     pub host: String,

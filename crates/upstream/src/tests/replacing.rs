@@ -144,3 +144,68 @@ fn peers_change_under_many_threads() {
         assert!(group.peers().iter().all(|peer| peer.conns() == 0));
     }
 }
+
+/// The ports of a group, in order.
+fn ports(group: &Group) -> Vec<u16> {
+    group.peers().iter().map(|peer| port(peer)).collect()
+}
+
+#[test]
+fn servers_are_edited_and_keep_their_numbers() {
+    let group = Group::new(weighted(Method::RoundRobin, &[1, 1]), 1);
+    let first = group.peers().remove(0);
+    let added = group.change(|servers| Ok::<_, ()>(servers.add(server(3))));
+    assert_eq!(added, Ok(2));
+    assert_eq!(ports(&group), [1, 2, 3]);
+    assert!(Arc::ptr_eq(&first, &group.peers()[0]), "it stays");
+    // Nothing changes if the edit fails.
+    let failed = group.change(|servers| {
+        servers.remove(0);
+        Err::<(), _>("no")
+    });
+    assert_eq!((failed, ports(&group)), (Err("no"), vec![1, 2, 3]));
+    let edited = group.change(|servers| {
+        assert!(servers.remove(1) && !servers.remove(1) && !servers.remove(9));
+        let heavy = ServerSettings {
+            weight: 7,
+            ..server(1)
+        };
+        assert!(servers.set(0, heavy) && !servers.set(1, server(2)));
+        Ok::<_, ()>(servers.add(server(2)))
+    });
+    assert_eq!(edited, Ok(3), "no number is given twice");
+    assert_eq!(ports(&group), [1, 3, 2]);
+    assert_eq!(group.peers()[0].weight(), 7);
+    assert!(group.peers()[2].conns() == 0 && !group.peers()[2].is_gone());
+
+    let replaced = group.change(|servers| {
+        servers.replace([server(2), server(4), server(1), server(2)]);
+        let numbers = servers.entries().iter().map(|entry| entry.number);
+        Ok::<_, ()>(numbers.collect::<Vec<_>>())
+    });
+    assert_eq!(replaced, Ok(vec![3, 4, 0, 5]));
+    assert_eq!(ports(&group), [2, 4, 1, 2]);
+    assert!(group.servers().get(2).is_none());
+}
+
+#[test]
+fn groups_that_share_servers_follow_each_other() {
+    let settings = || weighted(Method::RoundRobin, &[1, 1]);
+    let before = Group::new(settings(), 1);
+    let after = Group::sharing_servers(weighted(Method::LeastConn, &[1]), 1, &before);
+    assert_eq!(ports(&after), [1, 2], "whatever the settings say");
+    assert!(Arc::ptr_eq(&before.peers()[0], &after.peers()[0]));
+    let added = before.change(|servers| Ok::<_, ()>(servers.add(server(3))));
+    assert_eq!(added, Ok(2));
+    assert_eq!((ports(&before).len(), ports(&after).len()), (3, 2));
+    after.follow_servers();
+    assert_eq!(ports(&after), [1, 2, 3]);
+    let generation = after.generation();
+    after.follow_servers();
+    assert_eq!(after.generation(), generation, "nothing new");
+    after
+        .change(|servers| Ok::<_, ()>(servers.remove(0)))
+        .expect("it is there");
+    before.follow_servers();
+    assert_eq!(ports(&before), [2, 3]);
+}

@@ -43,7 +43,14 @@ struct Asked {
 }
 
 pub(super) fn answer(process: &Process, request: &Request) -> Reply {
-    if !matches!(request.method, Method::Get | Method::Head | Method::Post) {
+    // A request for a head changes nothing.
+    let changes = changes(StatusView::UpstreamConf, &request.args);
+    let is_good = match request.method {
+        Method::Get | Method::Post => true,
+        Method::Head => !changes,
+        _ => false,
+    };
+    if !is_good {
         return plain(StatusCode::NOT_ALLOWED, "method not allowed\n".to_owned());
     }
     match carry_out(process, &request.args) {
