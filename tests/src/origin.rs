@@ -129,6 +129,12 @@ impl Origin {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
+    /// What was asked so far, since it was last taken.
+    pub fn asked(&self) -> Vec<Asked> {
+        let asked = self.shared.asked.lock();
+        asked.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Takes what was asked since it was last taken.
     pub fn take_asked(&self) -> Vec<Asked> {
         let mut asked = self

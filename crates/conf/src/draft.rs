@@ -49,7 +49,7 @@ use crate::model::{
     ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork,
     PostAction, RealIpHeader, RequestChange, Resolver, ResponseChange, Seccomp, SendProxyProtocol,
     ServerName, ServerTokens, SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template,
-    TlsProtocols, TryFiles, Types, UpstreamServer, UpstreamState, UpstreamZone, User, VerifyClient,
+    TlsProtocols, TryFiles, Types, UpstreamQueue, UpstreamServer, UpstreamState, UpstreamZone, User, VerifyClient,
     WorkerCount,
 };
 use std::collections::HashMap;
@@ -177,6 +177,8 @@ pub(crate) struct UpstreamBlock {
     pub(crate) keepalive_requests: Option<u64>,
     pub(crate) keepalive_time: Option<Duration>,
     pub(crate) keepalive_timeout: Option<Duration>,
+    pub(crate) ntlm: bool,
+    pub(crate) queue: Option<UpstreamQueue>,
     pub(crate) zone: Option<UpstreamZone>,
     pub(crate) state: Option<UpstreamState>,
     pub(crate) sticky: Option<Sticky>,
@@ -417,6 +419,7 @@ pub(crate) struct LocationDraft {
     pub(crate) internal: Option<bool>,
     pub(crate) gzip_vary: Option<bool>,
     pub(crate) error_pages: Option<List<ErrorPage>>,
+    pub(crate) hides_session: Option<GroupRef>,
     pub(crate) recursive_error_pages: Option<bool>,
     pub(crate) types: Option<Arc<Types>>,
     pub(crate) default_type: Option<Box<str>>,

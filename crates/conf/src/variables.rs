@@ -207,6 +207,8 @@ builtins! {
     UpstreamCacheAge "upstream_cache_age" "age of the cached response, seconds"
     UpstreamConnectTime "upstream_connect_time" "seconds to connect to the upstream servers"
     UpstreamHeaderTime "upstream_header_time" "seconds until the headers from the upstream servers"
+    UpstreamQueueTime "upstream_queue_time" "seconds in the queues of upstreams (`queue`); `-` \
+        where the request did not wait"
     UpstreamResponseLength "upstream_response_length" "lengths of the bodies from the upstream \
         servers"
     UpstreamResponseTime "upstream_response_time" "seconds until the last bytes from the upstream \

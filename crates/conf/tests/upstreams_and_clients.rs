@@ -3,8 +3,8 @@
 //! defaults and inheritance. What is said about mistakes is in `messages`.
 
 use sealane_conf::model::{
-    BalanceMethod, BodyInFile, FrameAllowance, Http, Http2Limits, LocationConf, PeerAddress,
-    PeerNetwork, RealIpHeader, SendProxyProtocol, TempPath, UpstreamPeers, Variable,
+    BalanceMethod, BetterOfTwo, BodyInFile, FrameAllowance, Http, Http2Limits, LocationConf,
+    PeerAddress, PeerNetwork, RealIpHeader, SendProxyProtocol, TempPath, UpstreamPeers, Variable,
 };
 use sealane_conf::variables::Builtin;
 use sealane_conf::{MemoryLoader, Options, parse};
@@ -148,9 +148,17 @@ fn methods() {
     };
     assert_eq!(method("least_conn;"), BalanceMethod::LeastConn);
     assert_eq!(method("ip_hash;"), BalanceMethod::IpHash);
-    assert_eq!(method("random;"), BalanceMethod::Random { two: false });
+    assert_eq!(method("random;"), BalanceMethod::Random { two: None });
     for two in ["random two;", "random two least_conn;"] {
-        assert_eq!(method(two), BalanceMethod::Random { two: true });
+        let two_by = |text| match method(text) {
+            BalanceMethod::Random { two } => two,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(two_by(two), Some(BetterOfTwo::FewerConnections));
+        let by_time = |header| Some(BetterOfTwo::LessTime { header });
+        let text = |time: &str| format!("random two least_time={time};");
+        assert_eq!(two_by(&text("header")), by_time(true));
+        assert_eq!(two_by(&text("last_byte")), by_time(false));
     }
     let (all, some) = (None, Some(9));
     assert_eq!(method("vnswrr;"), BalanceMethod::Vnswrr { max_init: all });
@@ -472,14 +480,7 @@ fn listeners_with_http2_and_the_proxy_protocol() {
 
 #[test]
 fn what_is_not_there_says_so() {
-    for (line, said) in [
-        ("session_sticky;", "\"sticky cookie NAME\" is"),
-        ("queue 10;", "commercial edition"),
-        ("state /x;", "commercial edition"),
-        ("ntlm;", "commercial edition"),
-        ("server 192.0.2.1 sid=a;", "parameter is not supported yet"),
-        ("random two least_time=header;", "commercial edition"),
-    ] {
+    for (line, said) in [("state /x;", "commercial edition")] {
         let text = refused(&format!("upstream u {{ {line} server 192.0.2.1; }}"));
         assert!(text.contains(said), "{line}: {text}");
     }

@@ -23,6 +23,7 @@ use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
 use crate::handover::KeepAlive;
 use crate::proxy_protocol;
+use crate::proxying::ClosesBound;
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::transport::{ClientEndpoint, Transport, TransportError};
 use crate::worker::Worker;
@@ -83,6 +84,8 @@ pub(crate) struct Connection {
     /// The listener it came through, in that snapshot.
     pub(crate) listener: ListenerId,
     pub(crate) facts: Arc<ConnectionFacts>,
+    /// Connections to servers end with it that only its client may use.
+    _closes_bound: ClosesBound,
     pub(crate) transport: Transport,
     /// The connection's end of the link to its exchange.
     pub(crate) link: ClientLink,
@@ -136,6 +139,7 @@ impl Connection {
         let server = snapshot.listener(listener).names.default_server();
         let entry = Entry::new(worker.registry.clone());
         Connection {
+            _closes_bound: ClosesBound(facts.clone()),
             transport: Transport::new(ClientEndpoint::new(facts.clone())),
             link: ClientLink::default(),
             buffer: Vec::new(),

@@ -2,6 +2,7 @@
 
 use crate::client_certificates::ClientFacts;
 use crate::proxy_protocol::ProxyHeader;
+use crate::proxying::BoundConnections;
 use sealane_conf::model::PeerNetwork;
 use sealane_io::socket::Socket;
 use sealane_tls::Ktls;
@@ -44,6 +45,8 @@ pub struct ConnectionFacts {
     tls: OnceLock<Box<TlsFacts>>,
     /// What the ClientHello says of them, when certificates are chosen by variables.
     hello: OnceLock<Box<TlsFacts>>,
+    /// Connections to servers that only this client may use (`ntlm`), if there are any.
+    pub(crate) bound: OnceLock<Box<BoundConnections>>,
 }
 
 const KTLS_UNKNOWN: u8 = 0;
@@ -130,6 +133,7 @@ impl ConnectionFacts {
             client: OnceLock::new(),
             tls: OnceLock::new(),
             hello: OnceLock::new(),
+            bound: OnceLock::new(),
         }
     }
 

@@ -84,6 +84,7 @@ fn group(method: Method, peers: usize, weighted: bool, threads: usize) -> Group 
         checks: std::sync::Arc::default(),
         zone: false,
         keepalive: KeepaliveSettings::OFF,
+        queue: None,
     };
     Group::new(settings, threads)
 }
@@ -120,6 +121,7 @@ fn run(group: &Group, thread: u32, picks: u32, now: Instant) {
             key: &number.to_le_bytes(),
             client: Some(IpAddr::V4(Ipv4Addr::from(number))),
             server_id: None,
+            own_only: false,
             thread,
             now,
         };

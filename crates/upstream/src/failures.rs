@@ -14,7 +14,7 @@
 
 use super::peer::Peer;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The effect of a failure on its peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +57,12 @@ impl Peer {
 
     /// Whether it may be picked for a client that belongs to it: also while it is drained.
     pub(super) fn is_available_to_its_own(&self, now_ms: u64) -> bool {
-        (!self.down || self.drain)
-            && self.health.is_good()
-            && !self.is_left_out(now_ms)
-            && !self.is_full()
+        self.takes_clients_of_its_own() && !self.is_left_out(now_ms) && !self.is_full()
+    }
+
+    /// Whether clients that are connected to it may go on, whatever else it does.
+    pub(super) fn takes_clients_of_its_own(&self) -> bool {
+        (!self.down || self.drain) && self.health.is_good()
     }
 
     pub(super) fn is_left_out(&self, now_ms: u64) -> bool {
@@ -70,6 +72,17 @@ impl Peer {
         }
         let checked_ms = self.checked_ms.load(Ordering::Relaxed);
         now_ms.saturating_sub(checked_ms) <= self.fail_timeout_ms
+    }
+
+    /// In what time it can be tried again, if it is left out for its failures alone.
+    pub(super) fn next_chance(&self, now_ms: u64) -> Option<Duration> {
+        if self.down || !self.health.is_good() || !self.is_left_out(now_ms) {
+            return None;
+        }
+        let checked_ms = self.checked_ms.load(Ordering::Relaxed);
+        let passed_ms = now_ms.saturating_sub(checked_ms);
+        let left_ms = self.fail_timeout_ms.saturating_sub(passed_ms);
+        Some(Duration::from_millis(left_ms.saturating_add(1)))
     }
 
     /// The peer was picked: starts a new window of `fail_timeout` if the last one is over.

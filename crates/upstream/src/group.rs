@@ -6,6 +6,7 @@ use super::health::{CheckSettings, HealthChange, MAX_CHECKS, Verdict};
 use super::peer::{Peer, PeerAddress, PeerState};
 use super::peer_set::{GroupFacts, LocalSet, PeerRef, PeerSet, ResolvedAddress, TierName};
 use super::picked::{NoPeer, Picked};
+use super::queue::{GroupId, Queue, QueueSettings};
 use super::servers::ServerList;
 use super::settings::{GroupSettings, KeepaliveSettings, Method};
 use super::times::Stopwatch;
@@ -14,7 +15,7 @@ use sealane_counters::{Counter, Placed};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The inputs of a pick.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +30,8 @@ pub struct PickRequest<'a> {
     pub server_id: Option<&'a [u8]>,
     /// Number of the worker thread, from 0.
     pub thread: u32,
+    /// That peer is picked, or none.
+    pub own_only: bool,
     /// The time.
     pub now: Instant,
 }
@@ -53,6 +56,12 @@ pub struct Group {
     turns: Box<[Turns]>,
     /// Requests that found no peer.
     without_peer: Placed<Counter>,
+    queue: Option<QueueSettings>,
+    /// Those that wait, of this group and of those before it.
+    line: Arc<Queue>,
+    /// Requests that found no place in the queue.
+    overflows: Placed<Counter>,
+    id: GroupId,
 }
 
 /// One thread's turns. Kept apart from its neighbours' so that threads do not contend for the cache
@@ -62,8 +71,8 @@ pub struct Group {
 struct Turns(Mutex<Turn>);
 
 #[derive(Debug)]
-struct Turn {
-    set: Arc<LocalSet>,
+pub(super) struct Turn {
+    pub(super) set: Arc<LocalSet>,
     primary: Positions,
     backup: Positions,
 }
@@ -108,13 +117,18 @@ impl Group {
             checks,
             zone,
             keepalive,
+            queue,
         } = settings;
         let list = lock(&servers);
         let known = before.map(|before| Arc::clone(&before.newest()));
+        let line = known
+            .as_ref()
+            .map_or_else(Arc::default, |known| Arc::clone(&known.queue));
         let set = Arc::new(PeerSet::build(
             GroupFacts {
                 name: &name,
                 checks: &checks,
+                queue: &line,
             },
             0,
             method,
@@ -128,6 +142,13 @@ impl Group {
         let turns = (0..turns).map(|_| Turns(Mutex::new(Turn::new(&set))));
         Group {
             without_peer: Placed::named(&format!("without peer {name}")),
+            overflows: match queue {
+                Some(_) => Placed::named(&format!("queue overflows {name}")),
+                None => Placed::private(),
+            },
+            queue,
+            line,
+            id: GroupId::next(),
             name,
             method,
             checks,
@@ -183,7 +204,11 @@ impl Group {
         healthy: bool,
         now: Instant,
     ) -> HealthChange {
-        peer.note_verdict(check, healthy, self.clock.ms(now))
+        let change = peer.note_verdict(check, healthy, self.clock.ms(now));
+        if change == HealthChange::BecameHealthy {
+            self.line.note_change();
+        }
+        change
     }
 
     /// What its checks have found out about its peers, all of them together.
@@ -200,6 +225,7 @@ impl Group {
     /// before they were found.
     pub fn recall_verdicts(&self) {
         self.peers().iter().for_each(|peer| peer.recall_verdict());
+        self.line.note_change();
     }
 
     /// Takes over what another process has found out about its peers.
@@ -207,7 +233,7 @@ impl Group {
         let peers = self.peers();
         for peer in peers.iter().filter(|known| **known.name() == *peer) {
             for check in 0..self.checks.len().min(MAX_CHECKS) {
-                peer.note_verdict(check, healthy, self.clock.ms(now));
+                self.note_verdict(peer, check, healthy, now);
             }
         }
     }
@@ -226,6 +252,7 @@ impl Group {
         GroupFacts {
             name: &self.name,
             checks: &self.checks,
+            queue: &self.line,
         }
     }
 
@@ -241,17 +268,22 @@ impl Group {
     pub fn pick(&self, ask: &PickRequest<'_>, tried: &mut Tried) -> Result<Picked, NoPeer> {
         let picked = self.pick_in_turn(ask, tried);
         if picked.is_err() {
-            self.without_peer.add(1);
+            self.note_without_peer();
         }
         picked
     }
 
-    fn pick_in_turn(&self, ask: &PickRequest<'_>, tried: &mut Tried) -> Result<Picked, NoPeer> {
-        let mut turn = self.turn(ask.thread);
-        if turn.set.generation != self.generation.load(Ordering::Acquire) {
-            let newest = LocalSet::new(&self.newest());
-            turn.follow(newest);
-        }
+    /// A request gets no peer.
+    pub fn note_without_peer(&self) {
+        self.without_peer.add(1);
+    }
+
+    pub(super) fn pick_in_turn(
+        &self,
+        ask: &PickRequest<'_>,
+        tried: &mut Tried,
+    ) -> Result<Picked, NoPeer> {
+        let mut turn = self.current_turn(ask.thread);
         let now_ms = self.clock.ms(ask.now);
         let Turn {
             set,
@@ -270,8 +302,14 @@ impl Group {
             };
             let own = ask
                 .server_id
-                .and_then(|id| tier.place_of(id, tried, now_ms));
-            let found = own.or_else(|| balance::pick(method, tier, positions, ask, tried, now_ms));
+                .and_then(|id| tier.place_of(id, tried, ask.own_only, now_ms));
+            if let Some(place) = own {
+                balance::count_turn(method, tier, positions, place, tried, now_ms);
+            }
+            let found = own.or_else(|| match ask.own_only {
+                true => None,
+                false => balance::pick(method, tier, positions, ask, tried, now_ms),
+            });
             if let Some(place) = found {
                 let peer = &tier.peers[place];
                 if !peer.enter() {
@@ -296,22 +334,34 @@ impl Group {
         tried: &mut Tried,
     ) -> Result<Picked, NoPeer> {
         let peer = set.all().next().ok_or(NoPeer)?;
-        let is_own = peer.drain && ask.server_id == Some(peer.server_id());
-        if (peer.down && !is_own) || !peer.health.is_good() || !peer.enter() {
+        let is_own = ask.server_id == Some(peer.server_id());
+        if (peer.down && !(peer.drain && is_own))
+            || (ask.own_only && !is_own)
+            || !peer.health.is_good()
+            || !peer.enter()
+        {
             return Err(NoPeer);
         }
         tried.add(0, peer);
-        let peer = PeerRef::new(set, TierName::Primary, 0);
-        Ok(Picked::new(peer, true, self.clock, None))
+        Ok(self.picked_alone(PeerRef::new(set, TierName::Primary, 0)))
+    }
+
+    /// The only peer, for which the request has already been counted.
+    pub(super) fn picked_alone(&self, peer: PeerRef) -> Picked {
+        Picked::new(peer, true, self.clock, None)
     }
 
     /// A peer for which the request has already been counted.
-    fn picked(&self, set: &Arc<LocalSet>, tier: TierName, place: usize, now_ms: u64) -> Picked {
+    pub(super) fn picked(
+        &self,
+        set: &Arc<LocalSet>,
+        tier: TierName,
+        place: usize,
+        now_ms: u64,
+    ) -> Picked {
         let peer = PeerRef::new(set, tier, place);
-        let stopwatch = match self.method {
-            Method::LeastTime(rule) => Some(Stopwatch::start(rule, &peer.times, now_ms)),
-            _ => None,
-        };
+        let rule = self.method.times();
+        let stopwatch = rule.map(|rule| Stopwatch::start(rule, &peer.times, now_ms));
         Picked::new(peer, false, self.clock, stopwatch)
     }
 
@@ -374,6 +424,7 @@ impl Group {
         self.built_from.store(servers.version, Ordering::Relaxed);
         // Stored after the list: a thread that sees the number finds the list.
         self.generation.store(generation, Ordering::Release);
+        self.line.note_change();
     }
 
     /// Passes on the last resolved addresses to servers that ask for the same name and have none
@@ -407,7 +458,52 @@ impl Group {
         }
     }
 
-    #[cfg(test)]
+    /// `queue`.
+    pub fn queue_settings(&self) -> Option<&QueueSettings> {
+        self.queue.as_ref()
+    }
+
+    /// How many requests found no place in the queue.
+    pub fn overflows(&self) -> u64 {
+        self.overflows.get()
+    }
+
+    pub(super) fn note_overflow(&self) {
+        self.overflows.add(1);
+    }
+
+    pub(super) fn line(&self) -> &Arc<Queue> {
+        &self.line
+    }
+
+    pub(super) fn id(&self) -> GroupId {
+        self.id
+    }
+
+    /// Whether some peer could take a request; or one of a client that belongs to a drained peer.
+    pub(super) fn has_room(&self, now: Instant, at_home: bool) -> bool {
+        let now_ms = self.clock.ms(now);
+        let set = Arc::clone(&self.newest());
+        set.all().any(|peer| match at_home {
+            true => peer.is_available_to_its_own(now_ms),
+            false => peer.is_available(now_ms),
+        })
+    }
+
+    /// Whether the peer with this id is drained.
+    pub(super) fn drains(&self, server_id: &[u8]) -> bool {
+        let set = Arc::clone(&self.newest());
+        set.all()
+            .any(|peer| peer.drain && peer.server_id() == server_id)
+    }
+
+    /// When the next peer that is left out after failures gets another chance.
+    pub(super) fn next_chance(&self, now: Instant) -> Option<Duration> {
+        let now_ms = self.clock.ms(now);
+        let set = Arc::clone(&self.newest());
+        set.all().filter_map(|peer| peer.next_chance(now_ms)).min()
+    }
+
     pub(super) fn clock_ms(&self, now: Instant) -> u64 {
         self.clock.ms(now)
     }
@@ -415,6 +511,16 @@ impl Group {
     /// Held only to copy or replace its contents.
     fn newest(&self) -> MutexGuard<'_, Arc<PeerSet>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread's turns among the newest peers.
+    pub(super) fn current_turn(&self, thread: u32) -> MutexGuard<'_, Turn> {
+        let mut turn = self.turn(thread);
+        if turn.set.generation != self.generation.load(Ordering::Acquire) {
+            let newest = LocalSet::new(&self.newest());
+            turn.follow(newest);
+        }
+        turn
     }
 
     /// The turns are usable whatever state a panic has left them in.

@@ -242,6 +242,11 @@ impl Peer {
         }
     }
 
+    /// Its configured weight in fine parts.
+    pub(super) fn full_weight(&self) -> i64 {
+        i64::from(self.weight) * i64::from(WEIGHT_PARTS)
+    }
+
     /// Its weight in fine parts, less while it starts slowly; at least 1.
     #[inline]
     pub(super) fn present_weight(&self, weight: u64, now_ms: u64) -> u64 {

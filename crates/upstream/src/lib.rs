@@ -19,6 +19,8 @@
 //! | `health` | what active checks say of a peer; slow start |
 //! | `tried`, `picked` | one request's way through the peers |
 //! | `balance` | the methods, one file each |
+//! | `returning` | requests on a connection that is their client's own |
+//! | `queue` | requests that wait for a peer |
 //! | [`pool`] | idle connections |
 //! | [`resolve`] | names that are looked up at run time |
 //!
@@ -49,6 +51,8 @@ mod peer;
 mod peer_set;
 mod picked;
 mod servers;
+mod queue;
+mod returning;
 mod times;
 mod tried;
 
@@ -63,6 +67,7 @@ pub use peer_set::{PeerRef, ResolvedAddress};
 pub use picked::{NoPeer, Picked};
 pub use pool::IdlePool;
 pub use servers::{ServerEntry, ServerList};
+pub use queue::{NotPicked, Place, QueueSettings};
 pub use settings::{
     GroupSettings, KeepaliveSettings, LeastTime, LookupName, Method, ServerSettings, TimeUntil,
 };

@@ -44,6 +44,9 @@ fn server_id(server: &ServerSettings, address: &PeerAddress) -> Box<[u8]> {
     if let Some(route) = &server.route {
         return route.clone();
     }
+    if server.plain_id {
+        return address.to_string().into_bytes().into();
+    }
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let hash = Md5::digest(address.to_string());
     let digits = hash.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -385,8 +388,14 @@ impl Peer {
             .is_ok()
     }
 
+    /// Counts a request, whether or not `max_conns` has been reached.
+    pub(super) fn enter_anyway(&self) {
+        self.traffic.conns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The order decides who sees what in the queue: whether somebody waits is read after this.
     pub(super) fn leave(&self) {
-        self.traffic.conns.fetch_sub(1, Ordering::Relaxed);
+        self.traffic.conns.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// A connection has become idle.

@@ -4,6 +4,7 @@ use super::balance::Index;
 use super::health::CheckSettings;
 use super::peer::{Peer, PeerAddress, PeerId};
 use super::servers::ServerEntry;
+use super::queue::Queue;
 use super::settings::{Method, ServerSettings};
 use super::tried::Tried;
 use std::collections::HashSet;
@@ -49,6 +50,7 @@ impl From<PeerAddress> for ResolvedAddress {
 pub(super) struct GroupFacts<'a> {
     pub(super) name: &'a str,
     pub(super) checks: &'a Arc<[CheckSettings]>,
+    pub(super) queue: &'a Arc<Queue>,
 }
 
 /// Primary peers, or backup peers.
@@ -68,6 +70,8 @@ pub(super) struct PeerSet {
     pub(super) single: bool,
     /// How many peers a request may try.
     pub(super) tries: u32,
+    /// Requests that wait for one of the peers.
+    pub(super) queue: Arc<Queue>,
     primary: Tier,
     backup: Tier,
 }
@@ -146,6 +150,7 @@ impl PeerSet {
             .count();
         PeerSet {
             generation,
+            queue: Arc::clone(group.queue),
             tries: u32::try_from(tries).unwrap_or(u32::MAX),
             single: primary.len() == 1 && backup.is_empty(),
             primary: Tier::new(primary, method),
@@ -196,6 +201,12 @@ impl PeerRef {
             place,
         }
     }
+
+    /// The request is over, so another one may have its place.
+    pub(super) fn leave(&self) {
+        Peer::leave(self);
+        self.set.queue.note_change();
+    }
 }
 
 impl Deref for PeerRef {
@@ -213,11 +224,18 @@ impl fmt::Debug for PeerRef {
 }
 
 impl Tier {
-    /// The position of the peer with a server id, if it can be picked for a client of its own.
-    pub(super) fn place_of(&self, id: &[u8], tried: &Tried, now_ms: u64) -> Option<usize> {
+    /// The position of the peer with a server id, if it can be picked for a client of its own; a
+    /// second time only if there is no other one for it (`is_only`).
+    pub(super) fn place_of(
+        &self,
+        id: &[u8],
+        tried: &Tried,
+        is_only: bool,
+        now_ms: u64,
+    ) -> Option<usize> {
         let place = self.peers.iter().position(|peer| peer.server_id() == id)?;
         let peer = &self.peers[place];
-        (!tried.has(place) && peer.is_available_to_its_own(now_ms)).then_some(place)
+        ((is_only || !tried.has(place)) && peer.is_available_to_its_own(now_ms)).then_some(place)
     }
 
     fn new(peers: Vec<Arc<Peer>>, method: Method) -> Tier {

@@ -2,6 +2,7 @@
 
 use super::health::CheckSettings;
 use super::peer::PeerAddress;
+use super::queue::QueueSettings;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub struct GroupSettings {
     pub zone: bool,
     /// Connections to keep.
     pub keepalive: KeepaliveSettings,
+    /// `queue`: requests wait if no peer can take them.
+    pub queue: Option<QueueSettings>,
 }
 
 /// One `server` line.
@@ -52,6 +55,8 @@ pub struct ServerSettings {
     pub route: Option<Box<[u8]>>,
     /// It was added while the server runs: what is counted of it stays in this process.
     pub added: bool,
+    /// Without `route`, the address itself is the server id, not its hash.
+    pub plain_id: bool,
 }
 
 /// What is looked up for a `server` line with `resolve`.
@@ -69,6 +74,16 @@ impl LookupName {
     /// Whether the same question is asked; the port is no part of it.
     pub(super) fn asks_as(&self, other: &LookupName) -> bool {
         self.host.eq_ignore_ascii_case(&other.host) && self.service == other.service
+    }
+}
+
+impl Method {
+    /// The times that it compares.
+    pub(super) fn times(self) -> Option<LeastTime> {
+        match self {
+            Method::LeastTime(rule) | Method::RandomTwoByTime(rule) => Some(rule),
+            _ => None,
+        }
     }
 }
 
@@ -90,6 +105,7 @@ impl ServerSettings {
             lookup: None,
             route: None,
             added: false,
+            plain_id: false,
         }
     }
 }
@@ -118,6 +134,8 @@ pub enum Method {
     Random,
     /// `random two [least_conn]`.
     RandomTwo,
+    /// `random two least_time=...`.
+    RandomTwoByTime(LeastTime),
     /// `least_time`.
     LeastTime(LeastTime),
 }

@@ -38,6 +38,16 @@ impl Tried {
         self.left.unwrap_or(0)
     }
 
+    /// Whether it can no longer go to every peer.
+    pub(super) fn has_any(&self) -> bool {
+        !self.peers.is_empty() || self.tier == TierName::Backup
+    }
+
+    /// No other peer is to be tried.
+    pub fn end(&mut self) {
+        self.left = Some(0);
+    }
+
     /// Gives a try back: the peer closed an idle connection just as the request was sent on it,
     /// which says nothing about the peer.
     pub fn again(&mut self) {
@@ -74,6 +84,11 @@ impl Tried {
     pub(super) fn add(&mut self, place: usize, peer: &Peer) {
         self.places.add(place);
         self.peers.push(peer.id);
+        self.count_try();
+    }
+
+    /// Counts a pick.
+    pub(super) fn count_try(&mut self) {
         self.left = Some(self.left().saturating_sub(1));
     }
 

@@ -41,6 +41,14 @@ const BY_NAME: &[&[&str]] = &[
 /// tests name the sample; what no client can bring about on every machine is left to unit tests.
 const ELSEWHERE: &[(&str, &str, &[&str])] = &[
     (
+        "tests/tests/queue.rs",
+        "a_full_queue_and_its_length_are_counted",
+        &[
+            "sealane_upstream_queue_waiting{upstream=\"app\"}",
+            "sealane_upstream_queue_overflows_total{upstream=\"app\"}",
+        ],
+    ),
+    (
         "tests/tests/early_data.rs",
         "what_is_not_idempotent_waits_for_the_handshake",
         &[

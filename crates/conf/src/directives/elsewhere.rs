@@ -192,7 +192,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "check_*",
             "dynamic_resolve",
             "dubbo_upstream_error_info",
-            "session_sticky*",
+            "session_sticky_header",
             "ingress_gateway*",
         ],
         instead: "`server NAME resolve` follows changes of a name's addresses, `hash KEY \

@@ -64,6 +64,7 @@ mod rewrite;
 mod scgi;
 mod secure_link;
 mod session_store;
+mod session_sticky;
 mod ssi;
 mod ssl;
 mod ssl_client;
@@ -342,6 +343,7 @@ pub const MODULES: &[&Module] = &[
     &tunnel::CONNECT,
     &dubbo::MODULE,
     &upstream::MODULE,
+    &session_sticky::MODULE,
     &health::MODULE,
     &subrequests::MODULE,
     &tuning::MODULE,

@@ -1,14 +1,16 @@
 //! ngx_http_upstream_module and the modules of its balancing methods, and
 //! Tengine's VNSWRR.
 
-use super::{Arity, HTTP, Module, ONE, Row, UPSTREAM, resolver, session_store, sticky, zones};
+use super::{
+    Arity, HTTP, Module, ONE, Row, UPSTREAM, resolver, session_sticky, session_store, sticky, zones,
+};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::draft::{CheckDraft, UpstreamBlock, ZoneUse};
 use crate::input::addresses_of;
 use crate::model::{
-    BalanceMethod, MAX_WEIGHT, PeerAddress, UpstreamPeers, UpstreamServer, UpstreamState,
-    UpstreamZone,
+    BalanceMethod, BetterOfTwo, MAX_WEIGHT, PeerAddress, UpstreamPeers, UpstreamQueue,
+    UpstreamServer, UpstreamState, UpstreamZone,
 };
 use crate::parser::{errno_text, path_of};
 use crate::template;
@@ -23,14 +25,14 @@ use std::time::Duration;
 const MIN_ZONE_BYTES: u64 = 8 * 4096;
 /// Longest `route=` of a server.
 const MAX_ROUTE_BYTES: usize = 32;
+/// `timeout=` of `queue`.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Port of a server when none is written.
 const DEFAULT_PORT: u16 = 80;
 
 const NONE: Arity = Arity::Between(0, 0);
 
 const COMMERCIAL: &str = "it is only part of nginx's commercial edition";
-const STICKY: &str = "session affinity by cookie is not supported in Tengine's words yet; nginx's \
-                      \"sticky cookie NAME\" is";
 pub(super) const MODULE: Module = Module {
     title: "Upstreams",
     doc: "Groups of servers that requests are passed to, and load balancing. `include` works \
@@ -59,7 +61,8 @@ const ROWS: &[Row] = &[
          limits connections of all workers; `slow_start=` is the time in which the weight grows \
          once the server can be used again (0); `backup` servers are used when no other is available; \
          `down`; `drain` admits only clients that \
-         belong to the server; `route=` is its name in `sticky`, at most 32 bytes; `resolve` monitors changes of the name's addresses, which requires `zone` and \
+         belong to the server; `route=` is its name in `sticky`, at most 32 bytes; `id=` (Tengine) and `sid=` (Angie) are \
+         the same, of any length, also for `session_sticky` with `hash=plain`; `resolve` monitors changes of the name's addresses, which requires `zone` and \
          `resolver`; `service=` uses SRV records.",
         server,
     ),
@@ -95,7 +98,8 @@ const ROWS: &[Row] = &[
         Arity::Between(0, 2),
         "",
         "Selects a server at random, taking weights into account. `two [least_conn]` selects two \
-         servers and uses the one with fewer connections.",
+         servers and uses the one with fewer connections; `two least_time=header|last_byte` the \
+         one that `least_time` would prefer.",
         random,
     ),
     Row::new(
@@ -195,6 +199,37 @@ const ROWS: &[Row] = &[
     )
     .own(),
     Row::new(
+        "ntlm",
+        UPSTREAM,
+        NONE,
+        "",
+        "Authentication of connections: once a client sends `Authorization` with `Negotiate` or \
+         `NTLM`, the connection to the server is bound to its own. It carries only this client's \
+         requests, whatever the location, and is closed with it. Clients have to use HTTP/1.1, as \
+         browsers do for NTLM by themselves; with HTTP/2 nothing is bound. Without this directive, \
+         or over HTTP/2, a connection is closed after a request with such a header, so that it \
+         never serves another client.",
+        |b, c| {
+            if b.upstream().ntlm {
+                return Err(c.refuse("is duplicate"));
+            }
+            b.upstream().ntlm = true;
+            Ok(())
+        },
+    ),
+    Row::new(
+        "queue",
+        UPSTREAM,
+        Arity::Between(1, 2),
+        "",
+        "A request for which no server can be selected at once waits until one can: at most so \
+         many of them for the group, over all workers, in the order in which they came. Each \
+         waits for at most `timeout=` (60s). When the queue is full, or that time is over, the \
+         response is 502. Servers are full (`max_conns`), left out after failures, or unhealthy. \
+         `$upstream_queue_time` tells how long a request has waited.",
+        queue,
+    ),
+    Row::new(
         "zone",
         UPSTREAM,
         Arity::Between(1, 2),
@@ -236,9 +271,6 @@ const ROWS: &[Row] = &[
         "Timeout for name resolution.",
         |b, c| c.time(&mut b.upstream().resolver_timeout),
     ),
-    Row::unsupported("ntlm", UPSTREAM, NONE, COMMERCIAL),
-    Row::unsupported("queue", UPSTREAM, Arity::Between(1, 2), COMMERCIAL),
-    Row::unsupported("session_sticky", UPSTREAM, Arity::AtLeast(0), STICKY).own(),
 ];
 
 /// The most connections of `multi`.
@@ -259,6 +291,8 @@ fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         keepalive_time: None,
         keepalive_timeout: None,
         multi: None,
+        ntlm: false,
+        queue: None,
         zone: None,
         state: None,
         sticky: None,
@@ -421,9 +455,12 @@ fn parameters<'a>(b: &mut Build<'_>, c: &Call<'a>) -> Result<Parameters<'a>, Fau
                 }
                 parameters.slow_start = values::time(value).ok_or_else(invalid)?;
             }
-            b"sid=" => {
-                let message = format!("the \"{}\" parameter is not supported yet", shown(word));
-                return Err(Fault::at(index, message).help(STICKY).not_yet());
+            // Tengine's word, and Angie's.
+            b"id=" | b"sid=" if session_sticky::is_id(value) => parameters.route = Some(value),
+            b"id=" | b"sid=" => {
+                let help = "the id is part of a cookie: visible characters other than , ; | ~ \\ \
+                            and the quotation mark";
+                return Err(invalid().help(help));
             }
             _ => return Err(invalid()),
         }
@@ -506,19 +543,20 @@ fn hash(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn random(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let two = c.count() > 0;
-    method(b, BalanceMethod::Random { two })?;
-    if two && c.arg(1) != b"two" {
+    let two = match c.count() {
+        0 => None,
+        1 => Some(BetterOfTwo::FewerConnections),
+        _ => match c.arg(2) {
+            b"least_conn" => Some(BetterOfTwo::FewerConnections),
+            b"least_time=header" => Some(BetterOfTwo::LessTime { header: true }),
+            b"least_time=last_byte" => Some(BetterOfTwo::LessTime { header: false }),
+            _ => return Err(c.invalid_parameter(2)),
+        },
+    };
+    if two.is_some() && c.arg(1) != b"two" {
         return Err(c.invalid_parameter(1));
     }
-    if c.count() == 2 && c.arg(2) != b"least_conn" {
-        let fault = c.invalid_parameter(2);
-        return Err(match c.arg(2).starts_with(b"least_time") {
-            true => fault.help(COMMERCIAL),
-            false => fault,
-        });
-    }
-    Ok(())
+    method(b, BalanceMethod::Random { two })
 }
 
 fn least_time(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
@@ -623,6 +661,26 @@ fn state(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         path,
         sum: content.map(|content| crc32fast::hash(&content)),
     });
+    Ok(())
+}
+
+fn queue(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.upstream().queue)?;
+    let invalid = || {
+        let message = format!("invalid value \"{}\" in \"queue\" directive", c.shown(1));
+        Fault::at(1, message).help("write how many requests may wait, at least 1")
+    };
+    let limit = values::number(c.arg(1)).and_then(|limit| u32::try_from(limit).ok());
+    let limit = limit.filter(|limit| *limit > 0).ok_or_else(invalid)?;
+    let timeout = match c.count() {
+        1 => QUEUE_TIMEOUT,
+        _ => {
+            let time = c.arg(2).strip_prefix(b"timeout=");
+            let time = time.and_then(values::time).filter(|time| !time.is_zero());
+            time.ok_or_else(|| c.invalid_parameter(2))?
+        }
+    };
+    b.upstream().queue = Some(UpstreamQueue { limit, timeout });
     Ok(())
 }
 

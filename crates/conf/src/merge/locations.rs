@@ -101,7 +101,7 @@ impl LocationDraft {
         inherit!(self, outer;
             files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
             autoindex_max_entries
-            internal gzip_vary error_pages recursive_error_pages types default_type etag
+            internal gzip_vary error_pages hides_session recursive_error_pages types default_type etag
             if_modified_since max_ranges expires add_header_inherit add_trailer_inherit
             server_tokens server_tag server_info server_admin chunked_transfer_encoding msie_padding msie_refresh absolute_redirect
             server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
@@ -321,6 +321,7 @@ impl Inherited<'_> {
             gzip_clients: draft.body_filters.compression.gzip_clients(),
             body_filters: draft.body_filters.build(),
             error_pages: draft.error_pages.clone().unwrap_or_default(),
+            hides_session: draft.hides_session,
             recursive_error_pages: draft.recursive_error_pages.unwrap_or(false),
             types: draft.types.clone().unwrap_or_else(default_types),
             default_type: default_type(draft),

@@ -155,6 +155,8 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
             timeout: block.keepalive_timeout.unwrap_or(default.timeout),
         },
         multi: block.multi.unwrap_or(1),
+        ntlm: block.ntlm,
+        queue: block.queue,
         zone: block.zone,
         state: block.state,
         check: block.check.finish().map(Arc::new),
@@ -214,6 +216,8 @@ fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
             ..UpstreamKeepalive::default()
         },
         multi: 1,
+        ntlm: false,
+        queue: None,
         zone: None,
         state: None,
         check: None,

@@ -2,8 +2,8 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, Concat, ContentHandler, Dav,
-    Echo, ErrorLog, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass, RealIp,
-    ReqStatus, ReqStatusShow, RequestChange, Resolver, ResponseChange, Script, SecureLink,
+    Echo, ErrorLog, GroupRef, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass,
+    RealIp, ReqStatus, ReqStatusShow, RequestChange, Resolver, ResponseChange, Script, SecureLink,
     SendProxyProtocol, StaticCodings, Sysguard, TempPath, Template, Tracing, UserId, ValidReferers,
 };
 use crate::regex::Regex;
@@ -136,6 +136,8 @@ pub struct LocationConf {
     pub tracing: Option<Arc<Tracing>>,
     /// `error_page` lines.
     pub error_pages: List<ErrorPage>,
+    /// `session_sticky_hide_cookie`: servers of this group do not get its cookie.
+    pub hides_session: Option<GroupRef>,
     /// `recursive_error_pages`.
     pub recursive_error_pages: bool,
 

@@ -10,6 +10,8 @@ pub enum Sticky {
     Cookie(Box<StickyCookie>),
     /// `sticky route`: the first of these variables with a value is the id of the server.
     Route(Vec<Variable>),
+    /// `session_sticky`: a cookie as in Tengine.
+    Session(Box<SessionSticky>),
     /// `sticky learn`: servers make sessions, and a zone knows where each one was made.
     Learn(Box<StickyLearn>),
 }
@@ -61,6 +63,49 @@ pub struct StickyLearn {
     pub after_header: bool,
     /// `sync`: nodes share the sessions.
     pub sync: bool,
+}
+
+/// Tengine's `session_sticky`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSticky {
+    /// `cookie=`: its name; default `route`.
+    pub cookie: Box<[u8]>,
+    /// `domain=`.
+    pub domain: Option<Box<[u8]>>,
+    /// `path=`; default `/`.
+    pub path: Box<[u8]>,
+    /// `maxage=`, in seconds.
+    pub max_age_s: Option<i64>,
+    /// `mode=`.
+    pub mode: SessionMode,
+    /// `option=indirect`: servers do not get the cookie.
+    pub indirect: bool,
+    /// `maxidle=` and `maxlife=`: the cookie has times.
+    pub limits: Option<SessionLimits>,
+    /// `fallback=`: another server is asked if a client's own cannot be.
+    pub fallback: bool,
+    /// `hash=plain`: ids are written as they are.
+    pub plain: bool,
+}
+
+/// `mode=` of `session_sticky`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionMode {
+    /// A cookie is set.
+    Insert,
+    /// The id is put before the value of the server's cookie.
+    Prefix,
+    /// The id replaces the value of the server's cookie.
+    Rewrite,
+}
+
+/// How long the cookie of `session_sticky` counts, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// `maxidle=`: since the last request.
+    pub max_idle_s: i64,
+    /// `maxlife=`: since the first one.
+    pub max_life_s: i64,
 }
 
 /// Whether this is a value of the cookie attribute `SameSite`, in any case.

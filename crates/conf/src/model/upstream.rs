@@ -37,6 +37,10 @@ pub struct Upstream {
     /// `multi`: connections of each worker thread to each server, for requests that share them;
     /// default 1.
     pub multi: u32,
+    /// `ntlm`: connections that are authenticated belong to the client's connection.
+    pub ntlm: bool,
+    /// `queue`: requests wait while no server can take them.
+    pub queue: Option<UpstreamQueue>,
     /// `zone`: counters and positions are shared by all workers.
     pub zone: Option<UpstreamZone>,
     /// `state`: the servers come from a file, and changes go there.
@@ -146,10 +150,22 @@ pub enum BalanceMethod {
         /// `inflight`: requests that are under way count as well.
         inflight: bool,
     },
-    /// `random [two [least_conn]]`.
+    /// `random [two [least_conn|least_time=header|last_byte]]`.
     Random {
-        /// `two`: the one of two with fewer connections.
-        two: bool,
+        /// `two`: the better one of two.
+        two: Option<BetterOfTwo>,
+    },
+}
+
+/// Which of two servers `random two` uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BetterOfTwo {
+    /// `least_conn`, the default.
+    FewerConnections,
+    /// `least_time`.
+    LessTime {
+        /// `header`: the time until the response head counts, not until the last byte.
+        header: bool,
     },
 }
 
@@ -219,6 +235,15 @@ pub struct UpstreamState {
     pub path: PathBuf,
     /// CRC-32 sum of the whole file as it was read; `None` if there is none.
     pub sum: Option<u32>,
+}
+
+/// `queue NUMBER [timeout=TIME]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UpstreamQueue {
+    /// Requests that may wait at the same time; at least 1.
+    pub limit: u32,
+    /// `timeout=`: how long each may wait; default 60 s.
+    pub timeout: Duration,
 }
 
 /// `zone NAME [SIZE]`. Threads of one process share memory anyway, so the size

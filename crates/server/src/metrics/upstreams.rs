@@ -106,6 +106,32 @@ pub(super) fn collect<'a>(families: &mut Families<'a>, groups: &'a [Arc<GroupRun
         let name = Label::Text(group.group.name());
         family.sample([name], group.group.without_peer());
     }
+    queues(families, groups);
+}
+
+/// Groups with `queue`.
+fn queues<'a>(families: &mut Families<'a>, groups: &'a [Arc<GroupRuntime>]) {
+    let with_queue = || {
+        groups
+            .iter()
+            .filter(|group| group.group.queue_settings().is_some())
+    };
+    let name = |group: &'a GroupRuntime| Label::Text(group.group.name());
+    let family = families
+        .gauge("upstream_queue_waiting", "Requests that wait in the queue")
+        .by(&["upstream"]);
+    for group in with_queue() {
+        family.sample([name(group)], group.group.waiting() as u64);
+    }
+    let family = families
+        .counter(
+            "upstream_queue_overflows",
+            "Requests for which the queue was full",
+        )
+        .by(&["upstream"]);
+    for group in with_queue() {
+        family.sample([name(group)], group.group.overflows());
+    }
 }
 
 /// The state of each peer: 1 for the one that it is in.

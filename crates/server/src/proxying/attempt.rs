@@ -2,9 +2,9 @@
 
 use super::conversation::{Conversation, Upload};
 use super::failure::{Doing, Failure};
-use super::identity;
 use super::lease::Leased;
 use super::next::{self, Cause};
+use super::peer_choice::{self, Asked, Found};
 use super::peer_connection::{self, PeerConnection};
 use super::response;
 use super::states::{Attempt, UpstreamStates};
@@ -15,7 +15,6 @@ use super::{PassRuntime, Target, tunnel};
 use crate::client_link::Interim;
 use crate::debug_log::{self, debug_request};
 use crate::exchange::Exchange;
-use crate::facts::PeerAddress;
 use crate::request_log::{self, log_request};
 use crate::template;
 use sealane_conf::model::{Pass, UpstreamSettings};
@@ -23,8 +22,7 @@ use sealane_http::StatusCode;
 use sealane_http::h1::{ResponseKind, Version};
 use sealane_http::headers::{HeaderList, KnownHeader};
 use sealane_io::chain::OutputChain;
-use sealane_upstream::{PickRequest, Tried};
-use std::borrow::Cow;
+use sealane_upstream::Tried;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -68,7 +66,7 @@ pub(super) async fn ask(
     outbound: &Outbound,
 ) -> Result<PeerResponse, NoAnswer> {
     let settings = pass.settings();
-    let begun = Instant::now();
+    let mut begun = Instant::now();
     let secured = pass.secured(exchange, target);
     let secured = secured.as_deref();
     let mut tried = Tried::new(settings.next_upstream_tries);
@@ -80,31 +78,39 @@ pub(super) async fn ask(
         sent: false,
         kept: outbound.begun.clone(),
     };
-    let mut now = begun;
     let mut redirected = exchange
         .upstream
         .as_ref()
         .is_some_and(|states| !states.attempts.is_empty());
     loop {
-        let server_id = affinity
-            .as_ref()
-            .and_then(|affinity| affinity.server_id(exchange));
         let asked = Asked {
-            server_id: server_id.as_deref(),
+            pass,
+            target,
+            secured,
+            affinity: affinity.as_ref(),
             redirected,
+        };
+        let found = peer_choice::find(exchange, &asked, &mut tried).await?;
+        let Found {
+            mut lease,
+            queued,
             now,
-        };
-        let picked = pick(exchange, pass, target, secured, &mut tried, &asked);
-        let Some(mut lease) = picked else {
-            return Err(NoAnswer::Status(StatusCode::BAD_GATEWAY, Cause::Error));
-        };
-        drop(server_id);
+        } = found;
+        if let Some(queued) = queued {
+            // Only what peers take counts for `proxy_next_upstream_timeout`.
+            begun += queued;
+        }
         if let Some(affinity) = &mut affinity {
+            let is_only = affinity.is_only(exchange);
             affinity.note_picked(exchange, lease.picked().peer());
+            if is_only {
+                tried.end();
+            }
         }
         let peer = lease.picked().peer();
         let mut attempt = Attempt::new(peer.name().clone(), peer.server().clone(), now);
         attempt.counted = Some(peer.clone());
+        attempt.queue_time = queued;
         begin_attempt(exchange, attempt, redirected);
         redirected = false;
         delivery.sent = false;
@@ -167,67 +173,6 @@ pub(super) async fn ask(
             || !next::may_go_on(exchange, settings, cause, sent, outbound.streamed, begun)
         {
             return Err(NoAnswer::Status(status, cause));
-        }
-        now = Instant::now();
-    }
-}
-
-/// What a pick depends on besides the request.
-struct Asked<'a> {
-    /// The id of the server that the client belongs to.
-    server_id: Option<&'a [u8]>,
-    /// An internal redirect led to this group.
-    redirected: bool,
-    now: Instant,
-}
-
-/// The next peer of the group. If there is none, that is logged and recorded.
-fn pick(
-    exchange: &mut Exchange,
-    pass: &PassRuntime,
-    target: &Target,
-    secured: Option<&Secured>,
-    tried: &mut Tried,
-    asked: &Asked<'_>,
-) -> Option<Leased> {
-    let now = asked.now;
-    let group = &target.group;
-    let key = match &group.hash_key {
-        Some(key) => template::evaluate(key, exchange),
-        None => Cow::Borrowed(&b""[..]),
-    };
-    let request = PickRequest {
-        key: &key,
-        client: match exchange.client_address() {
-            PeerAddress::Inet(address) => Some(address.ip()),
-            PeerAddress::Unix => None,
-        },
-        server_id: asked.server_id,
-        thread: exchange.worker.index,
-        now,
-    };
-    match group.group.pick(&request, tried) {
-        Ok(picked) => {
-            let key = match secured {
-                Some(secured) => secured.connection_key(),
-                None => pass.connection_key(group),
-            };
-            let key = identity::connection_key(exchange, pass.settings(), key);
-            Some(Leased::new(
-                group.clone(),
-                picked,
-                key,
-                &exchange.worker,
-                now,
-            ))
-        }
-        Err(error) => {
-            let name: Arc<str> = group.group.name().into();
-            let attempt = Attempt::new(name.clone(), name, now);
-            begin_attempt(exchange, attempt, asked.redirected);
-            log_request!(exchange, Error, "{error}");
-            end_attempt(exchange, StatusCode::BAD_GATEWAY);
-            None
         }
     }
 }
@@ -479,7 +424,7 @@ async fn connect(
     Ok(opened)
 }
 
-fn begin_attempt(exchange: &mut Exchange, mut attempt: Attempt, after_redirect: bool) {
+pub(super) fn begin_attempt(exchange: &mut Exchange, mut attempt: Attempt, after_redirect: bool) {
     let states = exchange.upstream.get_or_insert_default();
     attempt.after_redirect = after_redirect;
     states.attempts.push(attempt);
@@ -489,7 +434,7 @@ fn last_attempt(exchange: &mut Exchange) -> Option<&mut Attempt> {
     exchange.upstream.as_deref_mut()?.attempts.last_mut()
 }
 
-fn end_attempt(exchange: &mut Exchange, status: StatusCode) {
+pub(super) fn end_attempt(exchange: &mut Exchange, status: StatusCode) {
     if let Some(attempt) = last_attempt(exchange) {
         attempt.status = status.0;
         attempt.end();

@@ -45,6 +45,8 @@ pub(crate) enum Failure {
 /// What was being done, as nginx ends its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doing {
+    /// Until a peer can take the request (`queue`).
+    Queueing,
     /// Until the connection is established.
     Connecting,
     /// The TLS handshake.
@@ -143,6 +145,7 @@ fn is_passing(error: &io::Error) -> bool {
 impl fmt::Display for Doing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Doing::Queueing => "while waiting in upstream queue",
             Doing::Connecting => "while connecting to upstream",
             Doing::Handshaking => "while SSL handshaking to upstream",
             Doing::Sending => "while sending request to upstream",

@@ -9,13 +9,13 @@ use super::{GroupRuntime, PassRuntime};
 use crate::materials::Materials;
 use sealane_conf::Config;
 use sealane_conf::model::{
-    self, BalanceMethod, GroupRef, LocationConf, Upstream, UpstreamKeepalive, UpstreamPeers,
-    UpstreamServer,
+    self, BalanceMethod, BetterOfTwo, GroupRef, LocationConf, Sticky, Upstream, UpstreamKeepalive,
+    UpstreamPeers, UpstreamServer,
 };
 use sealane_tls::SharedSessions;
 use sealane_upstream::{
     CheckSettings, Group, GroupSettings, IdlePool, KeepaliveSettings, LeastTime, LookupName,
-    Method, PeerAddress, ServerSettings, TimeUntil,
+    Method, PeerAddress, QueueSettings, ServerSettings, TimeUntil,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -188,6 +188,10 @@ pub(super) fn runtime(
         checks,
         zone: upstream.zone.is_some(),
         keepalive: keepalive(&upstream.keepalive),
+        queue: upstream.queue.map(|queue| QueueSettings {
+            limit: queue.limit as usize,
+            timeout: queue.timeout,
+        }),
     };
     let changing = Changing::of(upstream, before.map(|before| &before.changing));
     let kept = before.filter(|before| before.idle.is_for(settings.keepalive, threads));
@@ -218,6 +222,7 @@ pub(super) fn runtime(
         hash_key,
         local: upstream.keepalive.local,
         changing,
+        ntlm: upstream.ntlm,
     }
 }
 
@@ -228,13 +233,9 @@ fn method(method: &BalanceMethod) -> (Method, Option<model::Template>) {
             max_init: max_init.unwrap_or(0),
         },
         BalanceMethod::LeastConn => Method::LeastConn,
-        BalanceMethod::LeastTime { header, inflight } => Method::LeastTime(LeastTime {
-            until: match header {
-                true => TimeUntil::Header,
-                false => TimeUntil::LastByte,
-            },
-            inflight: *inflight,
-        }),
+        BalanceMethod::LeastTime { header, inflight } => {
+            Method::LeastTime(least_time(*header, *inflight))
+        }
         BalanceMethod::IpHash => Method::IpHash,
         BalanceMethod::Hash { key, consistent } => {
             let method = match consistent {
@@ -243,27 +244,48 @@ fn method(method: &BalanceMethod) -> (Method, Option<model::Template>) {
             };
             return (method, Some(key.clone()));
         }
-        BalanceMethod::Random { two: false } => Method::Random,
-        BalanceMethod::Random { two: true } => Method::RandomTwo,
+        BalanceMethod::Random { two: None } => Method::Random,
+        BalanceMethod::Random { two: Some(two) } => match two {
+            BetterOfTwo::FewerConnections => Method::RandomTwo,
+            BetterOfTwo::LessTime { header } => Method::RandomTwoByTime(least_time(*header, false)),
+        },
     };
     (method, None)
 }
 
+fn least_time(header: bool, inflight: bool) -> LeastTime {
+    LeastTime {
+        until: match header {
+            true => TimeUntil::Header,
+            false => TimeUntil::LastByte,
+        },
+        inflight,
+    }
+}
+
 /// The servers of a block: one for each address, so that each can be changed by itself.
 pub(super) fn servers(upstream: &Upstream) -> Vec<ServerSettings> {
-    let lines = upstream.servers.iter();
+    let (lines, sticky) = (upstream.servers.iter(), upstream.sticky.as_ref());
     let servers = lines.flat_map(|line| match &line.peers {
         UpstreamPeers::Fixed(addresses) => {
             let servers = addresses.iter();
-            let servers = servers.map(|to| server(line, vec![address(to)]));
+            let servers = servers.map(|to| server(line, vec![address(to)], sticky));
             servers.collect::<Vec<_>>()
         }
-        UpstreamPeers::Resolved { .. } => vec![server(line, Vec::new())],
+        UpstreamPeers::Resolved { .. } => vec![server(line, Vec::new(), sticky)],
     });
     servers.collect()
 }
 
-fn server(server: &UpstreamServer, addresses: Vec<PeerAddress>) -> ServerSettings {
+fn server(
+    server: &UpstreamServer,
+    addresses: Vec<PeerAddress>,
+    sticky: Option<&Sticky>,
+) -> ServerSettings {
+    let session = match sticky {
+        Some(Sticky::Session(session)) => Some(session),
+        _ => None,
+    };
     ServerSettings {
         added: false,
         name: server.name.to_string(),
@@ -288,7 +310,12 @@ fn server(server: &UpstreamServer, addresses: Vec<PeerAddress>) -> ServerSetting
                 service: service.as_deref().map(str::to_owned),
             }),
         },
-        route: server.route.clone(),
+        // As in Tengine, a hash is always that of the address.
+        route: server
+            .route
+            .clone()
+            .filter(|_| session.is_none_or(|session| session.plain)),
+        plain_id: session.is_some_and(|session| session.plain),
     }
 }
 

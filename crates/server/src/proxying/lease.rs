@@ -1,6 +1,7 @@
 //! A peer that is reserved for a request, and the connection to it: where both come from and
 //! where they are returned to.
 
+use super::bound::Afterwards;
 use super::failure::Failure;
 use super::live::Changing;
 use super::peer_connection::{self, PeerConnection};
@@ -12,7 +13,7 @@ use sealane_conf::model::{DubboPass, Template};
 use sealane_tls::SharedSessions;
 use sealane_upstream::pool::{ConnectionKey, Life};
 use sealane_upstream::{Failure as PeerFailure, Group, IdlePool, Picked};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// A group of servers with its state at run time.
@@ -29,6 +30,8 @@ pub(crate) struct GroupRuntime {
     pub(crate) hash_key: Option<Template>,
     /// `keepalive ... local`: a connection is reused only by the location that opened it.
     pub(crate) local: bool,
+    /// `ntlm`: connections that are authenticated are bound to those of clients.
+    pub(crate) ntlm: bool,
     /// `sticky`.
     pub(crate) sticky: Option<StickyRuntime>,
     /// Where nodes share what is found out about it.
@@ -44,6 +47,11 @@ pub(crate) struct Leased {
     key: ConnectionKey,
     thread: u32,
     life: Life,
+    /// The connection that is bound to the client's, until it is taken. Never locked: tasks share
+    /// references to a lease, and a connection alone does not allow that.
+    bound: Mutex<Option<PeerConnection>>,
+    /// What becomes of the connection.
+    afterwards: Afterwards,
     /// What the request calls its session; empty without `sticky learn`.
     session: Vec<u8>,
     /// The session that the response belongs to.
@@ -55,6 +63,7 @@ impl Leased {
         group: Arc<GroupRuntime>,
         picked: Picked,
         key: ConnectionKey,
+        afterwards: Afterwards,
         worker: &Worker,
         now: Instant,
     ) -> Leased {
@@ -67,9 +76,18 @@ impl Leased {
                 opened: now,
                 requests: 0,
             },
+            bound: Mutex::new(None),
+            afterwards,
             session: Vec::new(),
             learnt: None,
         }
+    }
+
+    /// The same with a connection that is bound to the client's.
+    pub(super) fn with_bound(mut self, connection: PeerConnection, life: Life) -> Leased {
+        self.bound = Mutex::new(Some(connection));
+        self.life = life;
+        self
     }
 
     /// The peer.
@@ -109,6 +127,10 @@ impl Leased {
 
     /// An idle connection to the peer.
     pub(crate) fn take_idle(&mut self, now: Instant) -> Option<PeerConnection> {
+        let bound = self.bound.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bound) = bound.take() {
+            return Some(bound);
+        }
         let taken = self.group.idle.take(
             self.thread,
             self.picked.peer(),
@@ -151,16 +173,21 @@ impl Leased {
                 requests: self.life.requests + 1,
                 ..self.life
             };
-            let closing = self.group.idle.put(
-                self.thread,
-                self.picked.peer(),
-                &self.key,
-                connection,
-                life,
-                now,
-            );
-            if let Some(connection) = closing {
-                peer_connection::close(connection);
+            let picked = &self.picked;
+            match &self.afterwards {
+                Afterwards::Closed => peer_connection::close(connection),
+                Afterwards::Bound(client) => {
+                    let bound = client.bound.get_or_init(Box::default);
+                    let group = self.group.group.name();
+                    bound.put(group, &self.key, picked, connection, life);
+                }
+                Afterwards::Shared => {
+                    let (peer, idle) = (picked.peer(), &self.group.idle);
+                    let closing = idle.put(self.thread, peer, &self.key, connection, life, now);
+                    if let Some(connection) = closing {
+                        peer_connection::close(connection);
+                    }
+                }
             }
         }
         self.picked.succeeded(now);

@@ -13,7 +13,9 @@
 //! | `target` | where a request goes: group and URI |
 //! | `request`, `gateway` | the request that is sent: URI and header fields, or parameters |
 //! | `attempt`, `next` | trying peers, and whether to try another one |
+//! | `peer_choice` | which peer is next; waiting for one (`queue`) |
 //! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it |
+//! | `bound` | connections that only one client may use (`ntlm`) |
 //! | `tls_settings` | TLS on such connections |
 //! | `memcached`, `dubbo` | the key of a value; what a method is called with |
 //! | `tunnel` | tunnels for CONNECT: where they may lead |
@@ -23,7 +25,7 @@
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | from the peer's response head to the client's |
 //! | `body`, `response_buffer` | the response body, and the part of it that waits for the client |
-//! | `sticky` | clients that belong to a server |
+//! | `sticky`, `session_sticky` | clients that belong to a server |
 //! | `cache/` | responses that are kept, and served again |
 //! | `store` | responses that become files |
 //! | `states` | the attempts, for variables and logs |
@@ -33,6 +35,7 @@
 mod accel;
 mod attempt;
 mod body;
+mod bound;
 mod cache;
 mod conversation;
 mod dubbo;
@@ -46,12 +49,14 @@ pub(crate) mod live;
 mod memcached;
 mod next;
 mod pause;
+mod peer_choice;
 mod peer_connection;
 mod request;
 mod response;
 mod response_buffer;
 mod rewrite;
 mod runtime;
+mod session_sticky;
 mod shared;
 mod states;
 mod sticky;
@@ -89,6 +94,7 @@ use store::StoredBody;
 use wire::{Dubbo, FastCgi, Gateway, Http1, Http2, Memcached, Wire, WireEvent};
 
 pub(crate) use accel::safe_uri;
+pub(crate) use bound::{BoundConnections, ClosesBound};
 pub use cache::CacheDirectories;
 pub(crate) use cache::{
     CacheState, CacheZone, UpdateState, build_zone, settings as cache_settings,
@@ -139,6 +145,7 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome,
         states.cache = None;
     }
     let mut target = Target::of(exchange, pass).await?;
+    session_sticky::begin(exchange, &target.group);
     if pass.settings().cache.is_some() {
         if exchange.request.body == RequestBody::Unread && pass.settings().request_buffering {
             // As in nginx, the key may contain it.

@@ -105,7 +105,8 @@ impl PassRuntime {
     /// The key of an idle connection, or of one that requests share.
     pub(crate) fn connection_key(&self, group: &GroupRuntime) -> ConnectionKey {
         let is_shared = matches!(self.pass, Pass::Dubbo(_));
-        match group.local && !is_shared {
+        // The client's other requests come to other locations.
+        match group.local && !is_shared && !group.ntlm {
             true => self.local_key.clone(),
             false => self.shared_key.clone(),
         }
@@ -159,6 +160,7 @@ impl GroupRuntime {
             checks: Arc::default(),
             zone: false,
             keepalive: KeepaliveSettings::OFF,
+            queue: None,
         };
         GroupRuntime {
             sticky: None,
@@ -170,6 +172,7 @@ impl GroupRuntime {
             hash_key: None,
             local: false,
             changing: Changing::default(),
+            ntlm: false,
         }
     }
 }

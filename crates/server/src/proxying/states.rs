@@ -2,6 +2,7 @@
 
 use super::cache::CacheState;
 use super::request::BodyPlan;
+use super::session_sticky::Session;
 use super::tunnel::TunnelState;
 use super::wire::UpstreamHead;
 use crate::exchange::Exchange;
@@ -37,6 +38,8 @@ pub(crate) struct UpstreamStates {
     pub(crate) tunnel: Option<Box<TunnelState>>,
     /// `sticky cookie`: the values of `Set-Cookie`, one for each group that the request came to.
     pub(crate) sticky_cookies: Vec<Vec<u8>>,
+    /// `session_sticky`.
+    pub(crate) session: Option<Box<Session>>,
 }
 
 /// One peer that was tried, or the group that had none.
@@ -51,6 +54,8 @@ pub(crate) struct Attempt {
     pub(crate) status: u16,
     /// When it began.
     pub(crate) started: Instant,
+    /// `$upstream_queue_time`: how long the request waited for the peer (`queue`).
+    pub(crate) queue_time: Option<Duration>,
     /// `$upstream_connect_time`.
     pub(crate) connect_time: Option<Duration>,
     /// `$upstream_header_time`.
@@ -81,6 +86,7 @@ impl Default for UpstreamStates {
             uri: Vec::new(),
             tunnel: None,
             sticky_cookies: Vec::new(),
+            session: None,
         }
     }
 }
@@ -106,6 +112,7 @@ impl Attempt {
             counted: None,
             status: 0,
             started: now,
+            queue_time: None,
             connect_time: None,
             header_time: None,
             response_time: None,

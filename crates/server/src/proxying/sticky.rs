@@ -6,6 +6,7 @@ mod sync;
 
 use self::sync::{SessionLookup, SessionSync};
 use super::lease::{GroupRuntime, Leased};
+use super::session_sticky;
 use crate::cookie_time::{COOKIE_TIME_MAX, push_cookie_time};
 use crate::debug_log::debug_request;
 use crate::exchange::Exchange;
@@ -16,6 +17,7 @@ use md5::{Digest, Md5};
 use sealane_conf::model::{
     LogLevel, Sticky, StickyCookie, StickyExpires, StickyLearn, Template, Variable, is_same_site,
 };
+use sealane_http::headers::HeaderList;
 use sealane_log::Logger;
 use sealane_sys::time::{monotonic_coarse_ms, unix_coarse_s};
 use sealane_tls::SharedSessions;
@@ -83,7 +85,7 @@ impl StickyRuntime {
                     })
                 }))
             }
-            Sticky::Cookie(_) | Sticky::Route(_) => None,
+            Sticky::Cookie(_) | Sticky::Route(_) | Sticky::Session(_) => None,
         };
         let sync = match conf {
             Sticky::Learn(learn) if learn.sync => store
@@ -95,6 +97,13 @@ impl StickyRuntime {
             sessions,
             sync,
         }
+    }
+}
+
+impl StickyRuntime {
+    /// The configuration.
+    pub(super) fn conf(&self) -> &Sticky {
+        &self.conf
     }
 }
 
@@ -211,6 +220,7 @@ impl<'g> Affinity<'g> {
             Sticky::Cookie(cookie) => first_value(exchange, [&cookie.received]),
             Sticky::Route(variables) => first_value(exchange, variables),
             Sticky::Learn(learn) => first_value(exchange, &learn.lookup),
+            Sticky::Session(_) => None, // it is in the states of the request
         };
         Some(Affinity {
             sticky,
@@ -219,8 +229,22 @@ impl<'g> Affinity<'g> {
         })
     }
 
-    /// The id of the server that the client belongs to.
-    pub(super) fn server_id(&self, exchange: &Exchange) -> Option<Cow<'_, [u8]>> {
+    /// The id of the server that the client belongs to, and whether no other one may be asked.
+    pub(super) fn server_id<'a>(&'a self, exchange: &'a Exchange) -> Option<(Cow<'a, [u8]>, bool)> {
+        if let Sticky::Session(_) = &self.sticky.conf {
+            let (id, is_only) = exchange.upstream.as_deref()?.session.as_deref()?.wanted()?;
+            return Some((Cow::Borrowed(id), is_only));
+        }
+        self.learnt_or_named(exchange).map(|id| (id, false))
+    }
+
+    /// Whether no other server than the client's may be asked.
+    pub(super) fn is_only(&self, exchange: &Exchange) -> bool {
+        let session = || exchange.upstream.as_deref()?.session.as_deref()?.wanted();
+        matches!(self.sticky.conf, Sticky::Session(_)) && session().is_some_and(|(_, only)| only)
+    }
+
+    fn learnt_or_named(&self, exchange: &Exchange) -> Option<Cow<'_, [u8]>> {
         if self.id.is_empty() {
             return None;
         }
@@ -269,8 +293,16 @@ impl<'g> Affinity<'g> {
 
     /// A server was picked: its cookie takes the place of that of the one before.
     pub(super) fn note_picked(&mut self, exchange: &mut Exchange, peer: &Peer) {
-        let Sticky::Cookie(conf) = &self.sticky.conf else {
-            return;
+        let conf = match &self.sticky.conf {
+            Sticky::Cookie(conf) => conf,
+            Sticky::Session(_) => {
+                let states = exchange.upstream.as_deref_mut();
+                if let Some(session) = states.and_then(|states| states.session.as_deref_mut()) {
+                    session.note_picked(peer);
+                }
+                return;
+            }
+            Sticky::Route(_) | Sticky::Learn(_) => return,
         };
         let value = cookie(exchange, conf, peer.server_id());
         debug_request!(exchange, "sticky: set cookie \"{}\"", Text(&value));
@@ -434,19 +466,34 @@ fn session_of(
     (!requested.is_empty()).then(|| (key_of(requested), false))
 }
 
-/// Adds the cookies to the response.
+/// Adds the cookies to the response. As in nginx, they come before the server's own: of two with one
+/// name, the server's counts.
 pub(crate) fn add_cookies(exchange: &mut Exchange) {
+    session_sticky::finish(exchange);
     let Some(states) = exchange.upstream.as_deref_mut() else {
         return;
     };
-    for value in std::mem::take(&mut states.sticky_cookies) {
-        if let Err(error) = exchange.response.headers.push(b"Set-Cookie", &value) {
+    let cookies = std::mem::take(&mut states.sticky_cookies);
+    if cookies.is_empty() {
+        return;
+    }
+    let mut headers = HeaderList::new();
+    for value in cookies {
+        if let Err(error) = headers.push(b"Set-Cookie", &value) {
             log_request!(
                 exchange,
                 Error,
                 "the cookie of \"sticky\" is left out: {error}"
             );
         }
+    }
+    match headers.extend(&exchange.response.headers) {
+        Ok(()) => exchange.response.headers = headers,
+        Err(error) => log_request!(
+            exchange,
+            Error,
+            "the cookie of \"sticky\" is left out: {error}"
+        ),
     }
 }
 
@@ -507,5 +554,36 @@ mod tests {
             assert!(!noted.was_full, "{number}");
         }
         assert!(sessions.zone.fill().keys <= 61);
+    }
+
+    /// 200,000 new sessions against a zone for some hundred, and ten that are used now and then:
+    /// those stay, whatever comes, and the memory has an end.
+    #[test]
+    fn an_attack_with_new_sessions_displaces_none_in_use() {
+        let sessions = sessions(64 << 10);
+        let known = |number: u32| key_of(format!("known {number}").as_bytes());
+        for number in 0..10 {
+            sessions.note(&known(number), b"home", true, TIMEOUT, 0);
+        }
+        let mut most_keys = 0;
+        for number in 0..200_000_u32 {
+            let now_ms = u64::from(number) / 100;
+            let key = key_of(&number.to_be_bytes());
+            sessions.note(&key, b"elsewhere", true, TIMEOUT, now_ms);
+            if number % 20 == 0 {
+                let used = known(number / 20 % 10);
+                let found = sessions.find(&used, TIMEOUT, now_ms).expect("it is in use");
+                assert_eq!(found.as_slice(), b"home", "{number}");
+                sessions.note(&used, b"home", false, TIMEOUT, now_ms);
+            }
+            most_keys = most_keys.max(sessions.zone.fill().keys);
+        }
+        let fill = sessions.zone.fill();
+        println!(
+            "{} of {} bytes for {most_keys} sessions",
+            fill.used_bytes, fill.size_bytes
+        );
+        assert!(fill.used_bytes <= fill.size_bytes && fill.size_bytes <= 64 << 10);
+        assert!((200..300).contains(&most_keys), "{most_keys}");
     }
 }

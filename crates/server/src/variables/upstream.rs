@@ -133,6 +133,7 @@ fn of_states(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
                 number(status, out);
             }
         }),
+        Builtin::UpstreamQueueTime => times(states, out, |attempt| attempt.queue_time),
         Builtin::UpstreamConnectTime => times(states, out, |attempt| attempt.connect_time),
         Builtin::UpstreamHeaderTime => times(states, out, |attempt| attempt.header_time),
         Builtin::UpstreamResponseTime => times(states, out, |attempt| attempt.response_time),

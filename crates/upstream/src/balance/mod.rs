@@ -15,6 +15,7 @@ mod round_robin;
 mod vnswrr;
 
 use self::consistent_hash::Ring;
+use self::least_conn::less_loaded;
 use self::random::Random;
 use self::vnswrr::VirtualNodes;
 use super::group::PickRequest;
@@ -50,12 +51,32 @@ pub(super) fn pick(
         Method::Hash => hash::pick(tier, ask.key, tried, now_ms),
         Method::ConsistentHash => consistent_hash::pick(tier, positions, ask.key, tried, now_ms),
         Method::Random => random::pick(tier, positions, tried, now_ms),
-        Method::RandomTwo => random::pick_of_two(tier, positions, tried, now_ms),
+        Method::RandomTwo => random::pick_of_two(tier, positions, tried, now_ms, less_loaded),
+        Method::RandomTwoByTime(rule) => {
+            let faster = |tier: &Tier, first, second, now_ms| {
+                least_time::faster(rule, tier, first, second, now_ms)
+            };
+            random::pick_of_two(tier, positions, tried, now_ms, faster)
+        }
     };
     match chosen {
         Choice::Peer(place) => Some(place),
         Choice::RoundRobin => round_robin::pick(tier, positions, tried, now_ms),
         Choice::None => None,
+    }
+}
+
+/// A peer was picked for a client that belongs to it, whatever the method.
+pub(super) fn count_turn(
+    method: Method,
+    tier: &Tier,
+    positions: &mut Positions,
+    place: usize,
+    tried: &Tried,
+    now_ms: u64,
+) {
+    if method == Method::RoundRobin {
+        round_robin::count_turn(tier, positions, place, tried, now_ms);
     }
 }
 
@@ -144,7 +165,11 @@ impl Index {
     pub(super) fn new(peers: &[Arc<Peer>], method: Method) -> Index {
         match method {
             Method::RoundRobin | Method::LeastConn | Method::LeastTime(_) => Index::None,
-            Method::IpHash | Method::Hash | Method::Random | Method::RandomTwo => {
+            Method::IpHash
+            | Method::Hash
+            | Method::Random
+            | Method::RandomTwo
+            | Method::RandomTwoByTime(_) => {
                 let mut sum = 0;
                 let sums = peers.iter().map(|peer| {
                     sum += u64::from(peer.weight);

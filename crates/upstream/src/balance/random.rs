@@ -1,7 +1,6 @@
 //! `random` and `random two`: a random peer, in proportion to the weights; with `two`, the less
-//! loaded of two random peers, relative to their weights.
+//! loaded or the faster of two random peers, relative to their weights.
 
-use super::least_conn::less_loaded;
 use super::{Choice, MAX_MISSES, Positions, is_eligible};
 use crate::peer_set::Tier;
 use crate::tried::Tried;
@@ -23,11 +22,12 @@ pub(super) fn pick_of_two(
     positions: &mut Positions,
     tried: &mut Tried,
     now_ms: u64,
+    better: impl Fn(&Tier, usize, usize, u64) -> usize,
 ) -> Choice {
     let mut next = |first| draw(tier, positions, tried, now_ms, first);
     let first = next(None);
     match (first, first.and_then(|_| next(first))) {
-        (Some(first), Some(second)) => Choice::Peer(less_loaded(tier, first, second, now_ms)),
+        (Some(first), Some(second)) => Choice::Peer(better(tier, first, second, now_ms)),
         _ => Choice::RoundRobin,
     }
 }

@@ -166,3 +166,53 @@ fn requests_that_hang_make_a_peer_slow_with_inflight_alone() {
         assert_eq!(at_slow.count(), expected, "inflight: {inflight}");
     }
 }
+
+/// Who is connected to a peer goes there again, whether it is full, left out or drained; but not if
+/// it is unhealthy or gone.
+#[test]
+fn a_client_with_a_connection_goes_where_it_leads() {
+    let checks = [CheckSettings {
+        name: "c".into(),
+        mandatory: false,
+    }];
+    let mut settings = weighted(Method::RoundRobin, &[1, 1, 1]);
+    settings.checks = checks.into();
+    settings.servers[1].max_conns = 1;
+    settings.servers[2].backup = true;
+    let group = Group::new(settings, 1);
+    let now = Instant::now();
+    let again = |at: u16| {
+        let mut tried = Tried::default();
+        let address = format!("127.0.0.1:{at}");
+        let picked = group.pick_again(&address, &ask(now), &mut tried)?;
+        assert_eq!(port(picked.peer()), at);
+        Some((picked, tried.left()))
+    };
+    let (first, left) = again(2).expect("it is there");
+    assert_eq!((first.peer().conns(), left), (1, 2));
+    let (second, _) = again(2).expect("a connection is open");
+    assert_eq!(second.peer().conns(), 2);
+    first.failed(now);
+    drop(second);
+    assert!(again(2).is_some(), "it is left out for others");
+    assert!(again(3).is_some(), "a backup peer");
+    let peers = group.peers();
+    group.note_verdict(&peers[1], 0, false, now);
+    assert!(again(2).is_none(), "unhealthy");
+    assert!(again(9).is_none(), "gone");
+    assert_eq!(peers[1].conns(), 0);
+}
+
+/// As in nginx: requests of clients that belong to a peer are turns of that peer, up to a round of
+/// them.
+#[test]
+fn round_robin_counts_requests_that_come_out_of_turn() {
+    let group = Group::new(routed(Method::RoundRobin), 1);
+    let own = group.peers()[0].server_id().to_vec();
+    for _ in 0..10 {
+        port_for(&group, &own, &mut Tried::default()).expect("it is there");
+    }
+    // The two others come first, then all in turns.
+    let next: Vec<u16> = (0..5).map(|_| next_port(&group, 0)).collect();
+    assert_eq!(next, [2, 3, 1, 2, 3]);
+}

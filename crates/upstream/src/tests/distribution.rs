@@ -60,6 +60,37 @@ fn two_choices_leave_the_better_one() {
     assert!(group.peers().iter().all(|peer| peer.conns() == 0));
 }
 
+/// Of two peers drawn, the faster one: the slowest of four is never it, the fastest in half of the
+/// pairs.
+#[test]
+fn the_faster_of_two_gets_the_request() {
+    for until in [TimeUntil::Header, TimeUntil::LastByte] {
+        let rule = LeastTime {
+            until,
+            inflight: false,
+        };
+        let group = Group::new(weighted(Method::RandomTwoByTime(rule), &[1; 4]), 1);
+        let now = Instant::now();
+        let mut requests = HashMap::new();
+        for number in 0..REQUESTS {
+            let mut picked = pick(&group, now);
+            let at = port(picked.peer());
+            picked.note_header(now + Duration::from_millis(100) * u32::from(at));
+            picked.succeeded(now + Duration::from_millis(100) * u32::from(at));
+            if number >= 1000 {
+                *requests.entry(at).or_insert(0) += 1;
+            }
+        }
+        let share = |at| requests.get(&at).copied().unwrap_or(0) * 6 / (REQUESTS - 1000);
+        // Three of six pairs have the first, two the second, one the third.
+        assert_eq!(requests.get(&4), None, "{requests:?}");
+        assert!(
+            (2..=3).contains(&share(1)) && share(2) <= 2 && share(3) <= 1,
+            "{requests:?}"
+        );
+    }
+}
+
 #[test]
 fn requests_that_stay_lead_to_the_peer_with_fewest_for_its_weight() {
     let group = Group::new(weighted(Method::LeastConn, &WEIGHTS), 1);

@@ -8,6 +8,7 @@ mod following;
 mod health;
 mod pool;
 mod properties;
+mod queue;
 mod replacing;
 mod virtual_nodes;
 
@@ -30,6 +31,7 @@ pub(super) fn weighted(method: Method, weights: &[u32]) -> GroupSettings {
         checks: Arc::default(),
         zone: false,
         keepalive: KeepaliveSettings::OFF,
+        queue: None,
     }
 }
 
@@ -56,6 +58,7 @@ pub(super) fn ask(now: Instant) -> PickRequest<'static> {
         key: b"",
         client: None,
         server_id: None,
+        own_only: false,
         thread: 0,
         now,
     }
@@ -138,7 +141,7 @@ fn a_group_without_peers_has_no_live_upstream() {
     }
 }
 
-pub(super) const ALL_METHODS: [Method; 9] = [
+pub(super) const ALL_METHODS: [Method; 10] = [
     Method::RoundRobin,
     Method::Vnswrr { max_init: 0 },
     Method::LeastConn,
@@ -147,6 +150,10 @@ pub(super) const ALL_METHODS: [Method; 9] = [
     Method::ConsistentHash,
     Method::Random,
     Method::RandomTwo,
+    Method::RandomTwoByTime(LeastTime {
+        until: TimeUntil::Header,
+        inflight: false,
+    }),
     Method::LeastTime(LeastTime {
         until: TimeUntil::LastByte,
         inflight: true,

@@ -84,6 +84,7 @@ fn compare(directive: &str, method: Method, lines: &[Line], asks: &[Ask]) {
         checks: std::sync::Arc::default(),
         zone: false,
         keepalive: KeepaliveSettings::OFF,
+        queue: None,
     };
     let group = Group::new(settings, 1);
     let refuses = |name: &str| {
@@ -112,6 +113,7 @@ fn tried_addresses(group: &Group, ask: &Ask, refuses: impl Fn(&str) -> bool) -> 
             key: ask.key.as_bytes(),
             client: Some(ask.client),
             server_id: None,
+            own_only: false,
             thread: 0,
             now,
         };

@@ -27,6 +27,7 @@ fn keep(server: &NameServer, host: &str, srv: Option<&str>, timeout: Duration) -
         checks: Arc::default(),
         zone: true,
         keepalive: KeepaliveSettings::OFF,
+        queue: None,
     };
     let group = Arc::new(Group::new(settings, 1));
     let known = Arc::clone(&group);
