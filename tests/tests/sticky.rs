@@ -5,8 +5,8 @@ mod sync;
 
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::reload::{self, Reload};
-use sealane_tests::wire::{Response, get, get_with};
-use sealane_tests::{Server, Site};
+use sealane_tests::wire::{Connection, Response, get, get_with};
+use sealane_tests::{Server, Site, scale};
 
 /// A server that calls itself so in `X-Origin`, and answers `/fails` with 503 if it `fails`.
 fn origin(name: &'static str, fails: bool) -> Origin {
@@ -178,6 +178,42 @@ fn sessions_that_servers_make_are_learnt_and_outlive_a_reload() {
         assert_eq!(reload::reload_as_it_is(&server), Reload::Applied);
         assert_eq!(origins(&server, "/", session, 4), home.repeat(4));
     }
+}
+
+/// A small zone, and a client that makes one session after the other: the memory of the worker does
+/// not grow, and a session that is in use stays.
+#[test]
+fn new_sessions_take_no_more_memory_than_their_zone() {
+    let site = Site::new();
+    let two = Two::new();
+    let sticky = "sticky learn create=$upstream_cookie_session lookup=$cookie_session \
+                  zone=sessions:64k header; keepalive 4;";
+    let server = site.serve(&two.configuration(sticky, "", ""));
+    let home = origin_of(&get(server.port("plain"), "/login/known")).to_owned();
+    let mut strangers = 0;
+    // Each on a connection that has not carried too many requests yet.
+    let mut flood = |rounds: usize| {
+        for _ in 0..rounds {
+            let mut connection = Connection::open(server.port("plain"));
+            let mut ask = |target: &str, cookie: &str| {
+                connection.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{cookie}\r\n"));
+                connection.response(false)
+            };
+            for _ in 0..50 {
+                strangers += 1;
+                ask(&format!("/login/{strangers:0200}"), "");
+            }
+            let response = ask("/", "Cookie: session=known\r\n");
+            assert_eq!(origin_of(&response), home, "after {strangers} others");
+        }
+        server.resident_kib()
+    };
+    // The zone is full after some 250.
+    let full = flood(20);
+    let after = flood(scale(60, 4000));
+    println!("{strangers} new sessions: {full} KiB when the zone was full, {after} KiB afterwards");
+    assert!(after < full + 1024, "{full} KiB, then {after} KiB");
+    server.wait_for_log("sticky session zone \"sessions\" is full");
 }
 
 #[test]

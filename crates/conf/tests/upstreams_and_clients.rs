@@ -150,7 +150,7 @@ fn methods() {
     assert_eq!(method("ip_hash;"), BalanceMethod::IpHash);
     assert_eq!(method("random;"), BalanceMethod::Random { two: None });
     for two in ["random two;", "random two least_conn;"] {
-        let two_by = |text| match method(text) {
+        let two_by = |text: &str| match method(text) {
             BalanceMethod::Random { two } => two,
             other => panic!("{other:?}"),
         };

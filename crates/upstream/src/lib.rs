@@ -66,8 +66,8 @@ pub use peer::{Peer, PeerAddress, PeerCounts, PeerState};
 pub use peer_set::{PeerRef, ResolvedAddress};
 pub use picked::{NoPeer, Picked};
 pub use pool::IdlePool;
+pub use queue::{NotPicked, QueueSettings, QueueSlot};
 pub use servers::{ServerEntry, ServerList};
-pub use queue::{NotPicked, Place, QueueSettings};
 pub use settings::{
     GroupSettings, KeepaliveSettings, LeastTime, LookupName, Method, ServerSettings, TimeUntil,
 };

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! pick_or_wait ──┬─ a peer
-//!                ├─ Place ── poll_turn ── pick_in_turn_of ──┬─ a peer
-//!                │            ^                             │
-//!                │            └───────── no peer yet ───────┘
+//!                ├─ QueueSlot ── poll_turn ── pick_in_turn_of ──┬─ a peer
+//!                │                ^                             │
+//!                │                └───────── no peer yet ───────┘
 //!                └─ none: no queue, or it is full
 //! ```
 //!
 //! Requests wait in the order in which they came, those of all worker threads in one line. Whenever
 //! a peer may have become able to take a request, the first in the line has its turn. It tries, and
 //! hands the turn on: if it has found a peer, there may be more; if not, only those behind it go on
-//! that may be picked where it may not (see [`Line::after`]). So one event wakes about two requests,
-//! however many wait, and nobody looks again and again.
+//! that may be picked where it may not (see [`Line::after`]). So one event wakes about two
+//! requests, however many wait, and nobody looks again and again.
 //!
 //! A peer that is left out after failures comes back by time alone: only the first in the line
 //! watches the clock for that.
@@ -85,12 +85,12 @@ pub enum NotPicked {
     /// It gets none, as the queue is full.
     QueueFull,
     /// It waits.
-    Waits(Place),
+    Waits(QueueSlot),
 }
 
 /// The place of a request in the queue. Dropping it gives the place up.
 #[derive(Debug)]
-pub struct Place {
+pub struct QueueSlot {
     queue: Arc<Queue>,
     number: u64,
 }
@@ -132,19 +132,21 @@ impl Group {
         }
     }
 
-    /// Picks a peer for a request that has waited, when [`Place::poll_turn`] says so.
+    /// Picks a peer for a request that has waited, when [`QueueSlot::poll_turn`] says so.
     ///
     /// # Errors
     /// There is none yet. If the request is the first in the queue, this is after what time it
-    /// should ask again even if it has no turn: [`Place::ask_again`].
+    /// should ask again even if it has no turn: [`QueueSlot::ask_again`].
     pub fn pick_in_turn_of(
         &self,
-        place: &Place,
+        place: &QueueSlot,
         ask: &PickRequest<'_>,
         tried: &mut Tried,
     ) -> Result<Picked, Option<Duration>> {
         let picked = self.try_pick(ask, tried);
-        let is_first = place.hand_on(picked.is_some() || tried.has_any());
+        // Others may go where this one may not, or where it has been.
+        let others = picked.is_some() || tried.has_any() || ask.own_only;
+        let is_first = place.hand_on(others);
         picked.ok_or_else(|| self.next_chance(ask.now).filter(|_| is_first))
     }
 
@@ -166,7 +168,7 @@ impl Group {
 
 impl Queue {
     /// Takes a place. `None` if there are none left.
-    fn join(queue: &Arc<Queue>, limit: usize, group: GroupId, at_home: bool) -> Option<Place> {
+    fn join(queue: &Arc<Queue>, limit: usize, group: GroupId, at_home: bool) -> Option<QueueSlot> {
         let mut line = queue.line();
         if line.waiting.len() >= limit {
             return None;
@@ -188,7 +190,7 @@ impl Queue {
         // Either whoever ends a request sees that somebody waits, or who waits sees that it has
         // ended: see `Peer::leave`.
         fence(Ordering::SeqCst);
-        Some(Place {
+        Some(QueueSlot {
             queue: Arc::clone(queue),
             number,
         })
@@ -273,7 +275,7 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-impl Place {
+impl QueueSlot {
     /// Ready when the request is to try again.
     pub fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut line = self.queue.line();
@@ -308,7 +310,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         let mut line = self.queue.line();
         let was_first = line.is_first(self.number);

@@ -4,7 +4,7 @@ use super::conversation::{Conversation, Upload};
 use super::failure::{Doing, Failure};
 use super::lease::Leased;
 use super::next::{self, Cause};
-use super::peer_choice::{self, Asked, Found};
+use super::peer_choice::{self, Asked, ReadyPeer};
 use super::peer_connection::{self, PeerConnection};
 use super::response;
 use super::states::{Attempt, UpstreamStates};
@@ -91,7 +91,7 @@ pub(super) async fn ask(
             redirected,
         };
         let found = peer_choice::find(exchange, &asked, &mut tried).await?;
-        let Found {
+        let ReadyPeer {
             mut lease,
             queued,
             now,

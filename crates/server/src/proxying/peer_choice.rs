@@ -19,7 +19,7 @@ use crate::template;
 use sealane_http::StatusCode;
 use sealane_io::runtime::{Sleep, sleep, sleep_until};
 use sealane_upstream::pool::ConnectionKey;
-use sealane_upstream::{NotPicked, PickRequest, Picked, Place, Tried};
+use sealane_upstream::{NotPicked, PickRequest, Picked, QueueSlot, Tried};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -39,7 +39,7 @@ pub(super) struct Asked<'a> {
 }
 
 /// The peer that was found.
-pub(super) struct Found {
+pub(super) struct ReadyPeer {
     pub(super) lease: Leased,
     /// How long the request has waited for it.
     pub(super) queued: Option<Duration>,
@@ -55,7 +55,7 @@ pub(super) async fn find(
     exchange: &mut Exchange,
     asked: &Asked<'_>,
     tried: &mut Tried,
-) -> Result<Found, NoAnswer> {
+) -> Result<ReadyPeer, NoAnswer> {
     let group = &asked.target.group;
     let mut now = Instant::now();
     let key = match asked.secured {
@@ -91,17 +91,17 @@ pub(super) async fn find(
         &exchange.worker,
         now,
     );
-    Ok(Found { lease, queued, now })
+    Ok(ReadyPeer { lease, queued, now })
 }
 
-/// The connection that is bound to the client's (`ntlm`), with its peer, if there is one that works.
+/// The connection that is bound to the client's (`ntlm`), with its peer, if one works.
 fn find_bound(
     exchange: &Exchange,
     asked: &Asked<'_>,
     tried: &mut Tried,
     key: &ConnectionKey,
     now: Instant,
-) -> Option<Found> {
+) -> Option<ReadyPeer> {
     let group = &asked.target.group;
     let client = &exchange.connection;
     let bound = client.bound.get().filter(|_| group.ntlm)?;
@@ -113,7 +113,7 @@ fn find_bound(
     let afterwards = Afterwards::Bound(client.clone());
     let (group, key) = (group.clone(), key.clone());
     let lease = Leased::new(group, picked, key, afterwards, &exchange.worker, now);
-    Some(Found {
+    Some(ReadyPeer {
         lease: lease.with_bound(bound.connection, bound.life),
         queued: None,
         now,
@@ -154,7 +154,7 @@ async fn wait(
     exchange: &mut Exchange,
     asked: &Asked<'_>,
     tried: &mut Tried,
-    place: Place,
+    place: QueueSlot,
 ) -> Result<(Picked, Duration), NoAnswer> {
     let group = &asked.target.group.group;
     let begun = Instant::now();
@@ -217,7 +217,7 @@ fn poll_turn(
     exchange: &Exchange,
     asked: &Asked<'_>,
     tried: &mut Tried,
-    place: &Place,
+    place: &QueueSlot,
     chance: &mut Option<Sleep>,
     cx: &mut Context<'_>,
 ) -> Option<Picked> {
@@ -244,15 +244,13 @@ enum QueueError {
 
 impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, doing) = match self {
-            QueueError::Full => ("upstream queue is full", Doing::Connecting),
+        f.write_str(match self {
+            QueueError::Full => "upstream queue is full while connecting to upstream",
             QueueError::TimedOut => {
-                let what = "upstream timed out (110: Connection timed out)";
-                (what, Doing::Queueing)
+                "upstream timed out (110: Connection timed out) while waiting in upstream queue"
             }
-            QueueError::ClientGone => ("the client has gone", Doing::Queueing),
-        };
-        write!(f, "{what} {doing}")
+            QueueError::ClientGone => "the client has gone",
+        })
     }
 }
 

@@ -28,7 +28,7 @@ const TIMES: u8 = b'|';
 const PREFIX: u8 = b'~';
 
 /// The session of a request with a group.
-pub(crate) struct Session {
+pub(crate) struct SessionAffinity {
     group: Arc<GroupRuntime>,
     /// The id of its server: of the cookie, then of the server that was picked. Empty if there is
     /// none.
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     is_picked: bool,
 }
 
-impl Session {
+impl SessionAffinity {
     /// The server that the request is to go to, and whether it may go to no other one.
     pub(super) fn wanted(&self) -> Option<(&[u8], bool)> {
         if self.is_new {
@@ -95,7 +95,7 @@ pub(super) fn begin(exchange: &mut Exchange, group: &Arc<GroupRuntime>) {
         None => (Vec::new(), now_s),
     };
     let is_new = cookie.is_none();
-    let session = Session {
+    let session = SessionAffinity {
         group: group.clone(),
         id,
         is_new,
@@ -218,9 +218,11 @@ fn without(value: &[u8], conf: &SessionSticky) -> Option<Vec<u8>> {
     match conf.mode {
         SessionMode::Prefix => {
             let own = value_of(pairs[at], &conf.cookie)?;
-            let prefix = memchr::memchr(PREFIX, own)?;
-            let name = [b" ", &*conf.cookie, b"="].concat();
-            left[at] = [&name, &own[prefix + 1..]].concat();
+            // Without a prefix it is the server's alone, and no other one counts.
+            if let Some(prefix) = memchr::memchr(PREFIX, own) {
+                let name = [b" ", &*conf.cookie, b"="].concat();
+                left[at] = [&name, &own[prefix + 1..]].concat();
+            }
         }
         _ => {
             left.remove(at);
@@ -325,7 +327,7 @@ fn rewritten(set: &[u8], name: &[u8], id: &[u8]) -> Vec<u8> {
 }
 
 /// The value of `Set-Cookie`, with its attributes in Tengine's order and case.
-fn cookie(conf: &SessionSticky, session: &Session, now_s: i64) -> Vec<u8> {
+fn cookie(conf: &SessionSticky, session: &SessionAffinity, now_s: i64) -> Vec<u8> {
     let mut value = [&*conf.cookie, b"=", &session.id].concat();
     if conf.limits.is_some() {
         value.extend_from_slice(format!("|{now_s}|{}", session.first_seen_s).as_bytes());
@@ -429,7 +431,8 @@ mod tests {
         for (value, after) in [
             ("route=id~x=y", Some("route=x=y")),
             ("a=1; route=id~; b=2", Some("a=1; route=; b=2")),
-            ("route=x", None),
+            ("route=x; route=id~y", Some("route=x; route=id~y")),
+            ("a=1", None),
         ] {
             assert_eq!(
                 left(SessionMode::Prefix, value).as_deref(),

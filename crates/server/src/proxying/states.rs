@@ -2,7 +2,7 @@
 
 use super::cache::CacheState;
 use super::request::BodyPlan;
-use super::session_sticky::Session;
+use super::session_sticky::SessionAffinity;
 use super::tunnel::TunnelState;
 use super::wire::UpstreamHead;
 use crate::exchange::Exchange;
@@ -39,7 +39,7 @@ pub(crate) struct UpstreamStates {
     /// `sticky cookie`: the values of `Set-Cookie`, one for each group that the request came to.
     pub(crate) sticky_cookies: Vec<Vec<u8>>,
     /// `session_sticky`.
-    pub(crate) session: Option<Box<Session>>,
+    pub(crate) session: Option<Box<SessionAffinity>>,
 }
 
 /// One peer that was tried, or the group that had none.

@@ -466,8 +466,8 @@ fn session_of(
     (!requested.is_empty()).then(|| (key_of(requested), false))
 }
 
-/// Adds the cookies to the response. As in nginx, they come before the server's own: of two with one
-/// name, the server's counts.
+/// Adds the cookies to the response. As in nginx, they come before the server's own: of two with
+/// one name, the server's counts.
 pub(crate) fn add_cookies(exchange: &mut Exchange) {
     session_sticky::finish(exchange);
     let Some(states) = exchange.upstream.as_deref_mut() else {

@@ -26,7 +26,7 @@ fn queued(limit: usize, max_conns: &[u32]) -> GroupSettings {
 
 /// A request that waits.
 struct Waiter {
-    place: Place,
+    place: QueueSlot,
     tried: Tried,
     woken: Arc<Woken>,
 }
@@ -213,6 +213,37 @@ fn one_of_a_drained_peer_goes_where_others_may_not() {
     assert!(place.poll_turn(&mut cx).is_ready());
     let picked = group.pick_in_turn_of(&place, &own, &mut tried);
     assert_eq!(port(picked.expect("its own").peer()), 2);
+}
+
+/// `fallback=off`: what one client's own peer cannot do, others may.
+#[test]
+fn one_that_may_go_to_one_peer_only_does_not_hold_up_others() {
+    let group = Group::new(queued(10, &[1, 1]), 1);
+    let first = group.peers()[0].server_id().to_vec();
+    let own = PickRequest {
+        server_id: Some(&first),
+        own_only: true,
+        ..ask(Instant::now())
+    };
+    let busy = [pick_at_once(&group), pick_at_once(&group)];
+    let mut tried = Tried::default();
+    let waits = group.pick_or_wait(&own, &mut tried);
+    let Err(NotPicked::Waits(place)) = waits else {
+        panic!("{waits:?}");
+    };
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut other = Waiter::new(&group);
+    let [of_first, of_second] = busy;
+    assert_eq!(port(of_first.peer()), 1);
+    drop(of_second);
+    assert!(place.poll_turn(&mut cx).is_ready());
+    assert!(group.pick_in_turn_of(&place, &own, &mut tried).is_err());
+    let picked = other.try_again(&group).expect("the second peer");
+    assert_eq!(port(picked.peer()), 2);
+    drop(of_first);
+    assert!(place.poll_turn(&mut cx).is_ready());
+    let picked = group.pick_in_turn_of(&place, &own, &mut tried);
+    assert_eq!(port(picked.expect("its own").peer()), 1);
 }
 
 #[test]
