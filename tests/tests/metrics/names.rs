@@ -38,6 +38,7 @@ const EVERYTHING: &str = "
         ssl_certificate certificates/localhost.pem; ssl_certificate_key certificates/localhost.key;
         ssl_session_store redis://127.0.0.1:%redis% key=store.key timeout=1s;
         upstream dead { server 127.0.0.1:%nobody% max_fails=1; server 127.0.0.1:%nowhere% max_fails=1; }
+        upstream waits { server 127.0.0.1:%nobody%; queue 10 timeout=1s; }
         server { listen 127.0.0.1:%plain%; listen 127.0.0.1:%tls% ssl; http2 on;
             server_name localhost; root html;
             location /kept/ { status_zone kept; proxy_pass http://127.0.0.1:%plain%/; proxy_cache kept;
