@@ -177,6 +177,7 @@ async fn records_of_a_service_bring_ports_weights_and_priorities() {
             key: b"",
             client: None,
             server_id: None,
+            own_only: false,
             thread: 0,
             now: Instant::now(),
         };
