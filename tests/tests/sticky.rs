@@ -218,21 +218,34 @@ fn new_sessions_take_no_more_memory_than_their_zone() {
 
 #[test]
 fn the_faster_server_gets_the_requests() {
-    let site = Site::new();
-    let slow = Origin::answering(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        Answer::Send(b"HTTP/1.1 200 OK\r\nX-Origin: slow\r\nContent-Length: 0\r\n\r\n".to_vec())
-    });
-    let fast = origin("f", false);
-    let server = site.serve(&format!(
-        "upstream both {{ least_time header inflight; server 127.0.0.1:{}; server 127.0.0.1:{}; }}
-        server {{ listen 127.0.0.1:%plain%; location / {{ proxy_pass http://both; }} }}",
-        slow.port(),
-        fast.port()
-    ));
-    // Each is tried once; then one of them is known to be fast.
-    assert_eq!(origins(&server, "/", "", 2).replace("slow", "s").len(), 2);
-    assert_eq!(origins(&server, "/", "", 10), "f".repeat(10));
+    // With `random two`, servers of which nothing is known are drawn: after thirty requests the
+    // slow one was it once.
+    for (method, before) in [
+        ("least_time header inflight", 2),
+        ("random two least_time=header", 30),
+        ("random two least_time=last_byte", 30),
+    ] {
+        let site = Site::new();
+        let slow = Origin::answering(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let head = "HTTP/1.1 200 OK\r\nX-Origin: s\r\nContent-Length: 0\r\n\r\n";
+            Answer::Send(head.into())
+        });
+        let fast = origin("f", false);
+        let server = site.serve(&format!(
+            "upstream both {{ {method}; server 127.0.0.1:{}; server 127.0.0.1:{}; }}
+            server {{ listen 127.0.0.1:%plain%; location / {{ proxy_pass http://both; }} }}",
+            slow.port(),
+            fast.port()
+        ));
+        // Each is tried; then one of them is known to be fast.
+        let first = origins(&server, "/", "", before);
+        assert!(
+            first.contains('s') && first.contains('f'),
+            "{method}: {first}"
+        );
+        assert_eq!(origins(&server, "/", "", 10), "f".repeat(10), "{method}");
+    }
 }
 
 #[test]

@@ -485,3 +485,31 @@ fn what_is_not_there_says_so() {
     let text = refused("upstream u { server 192.0.2.1 weight=1000001; }");
     assert!(text.contains("the maximum weight is 1000000"), "{text}");
 }
+
+#[test]
+fn queues_and_bound_connections() {
+    let upstream = |lines: &str| {
+        let http = http(&format!("upstream u {{ server 192.0.2.1; {lines} }}"));
+        http.upstreams[0].clone()
+    };
+    let plain = upstream("");
+    assert!(plain.queue.is_none() && !plain.ntlm);
+    let queue = upstream("queue 100; ntlm;").queue.expect("a queue");
+    assert_eq!((queue.limit, queue.timeout), (100, Duration::from_secs(60)));
+    let queue = upstream("queue 1 timeout=70ms;").queue.expect("a queue");
+    assert_eq!((queue.limit, queue.timeout), (1, Duration::from_millis(70)));
+    for (lines, said) in [
+        ("queue 0;", "invalid value \"0\" in \"queue\" directive"),
+        ("queue many;", "invalid value \"many\""),
+        ("queue 1 timeout=0;", "invalid parameter \"timeout=0\""),
+        ("queue 1 time=1s;", "invalid parameter \"time=1s\""),
+        ("queue 1; queue 2;", "\"queue\" directive is duplicate"),
+        ("ntlm; ntlm;", "\"ntlm\" directive is duplicate"),
+        ("ntlm on;", "invalid number of arguments"),
+        ("random two least_time;", "invalid parameter \"least_time\""),
+        ("random least_time=header;", "invalid parameter"),
+    ] {
+        let text = refused(&format!("upstream u {{ server 192.0.2.1; {lines} }}"));
+        assert!(text.contains(said), "{lines}: {text}");
+    }
+}
