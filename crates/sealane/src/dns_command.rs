@@ -193,7 +193,8 @@ impl Running {
             // Without supplementary groups.
             program.uid(user.uid()).gid(user.gid());
         }
-        let child = program.spawn().map_err(failed)?;
+        let child = signal::unblock_in_child(&mut program).spawn();
+        let child = child.map_err(failed)?;
         let pid = Pid::try_from(child.id()).map_err(|error| failed(io::Error::other(error)))?;
         let (path, issuer) = (command.program.display(), &request.issuer);
         Ok(Running {

@@ -42,7 +42,8 @@ impl Program {
         if let Some((name, others)) = self.arguments.split_first() {
             command.arg0(name).args(others);
         }
-        let child = command.env_clear().envs(environment).spawn()?;
+        command.env_clear().envs(environment);
+        let child = sealane_sys::signal::unblock_in_child(&mut command).spawn()?;
         // The master collects all of its children in one place.
         Ok(child.id())
     }
@@ -69,6 +70,27 @@ fn find(name: &Path, search: Option<OsString>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sealane_sys::signal::Signal;
+
+    /// A shell such as dash would clear the mask itself.
+    #[test]
+    fn it_starts_without_blocked_signals() {
+        sealane_sys::signal::block(&[Signal::Usr1]).expect("it can be blocked");
+        let directory = std::env::temp_dir();
+        let file = directory.join(format!("sealane-program-{}", std::process::id()));
+        let script = format!("grep SigBlk /proc/self/status > {}", file.display());
+        let program = Program {
+            path: "/bin/bash".into(),
+            arguments: ["bash", "-c", &script].map(OsString::from).into(),
+        };
+        let search = ("PATH".into(), "/usr/bin:/bin".into());
+        let pid = program.start([search]).expect("it starts");
+        let pid = i32::try_from(pid).expect("a process id");
+        sealane_sys::process::wait_for(pid).expect("it is our child");
+        let found = std::fs::read_to_string(&file).expect("it has written");
+        std::fs::remove_file(&file).expect("it is ours");
+        assert_eq!(found, "SigBlk:\t0000000000000000\n");
+    }
 
     #[test]
     fn a_path_is_made_whole_and_a_name_is_looked_up() {

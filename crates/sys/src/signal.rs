@@ -6,6 +6,8 @@ use crate::{CheckReturn, retry};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// The signals that a server handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -130,6 +132,14 @@ pub fn unblock_all() -> io::Result<()> {
         0 => Ok(()),
         code => Err(io::Error::from_raw_os_error(code)),
     }
+}
+
+/// Lets all signals arrive in the program that `command` starts, which would inherit what the
+/// calling thread has blocked.
+pub fn unblock_in_child(command: &mut Command) -> &mut Command {
+    // SAFETY: what runs in the child between fork() and exec() is sigprocmask(), which is
+    // async-signal-safe, on a set on its stack; neither it nor an error of it allocates.
+    unsafe { command.pre_exec(unblock_all) }
 }
 
 impl SignalQueue {

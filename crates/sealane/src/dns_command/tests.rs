@@ -134,7 +134,8 @@ impl ScriptDirectory {
         let program = place.program();
         fs::write(
             &program,
-            format!("#!/bin/sh\ncd {}\n{script}", place.0.display()),
+            // Other shells clear the signal mask.
+            format!("#!/bin/bash\ncd {}\n{script}", place.0.display()),
         )
         .expect("it is ours");
         fs::set_permissions(program, fs::Permissions::from_mode(0o755)).expect("it is ours");

@@ -7,6 +7,7 @@ use crate::journal::Journal;
 use crate::master::{Other, UPGRADE_VARIABLE};
 use sealane_log::{Logger, OsError};
 use sealane_sys::process::Pid;
+use sealane_sys::signal::unblock_in_child;
 use sealane_sys::{poll, socket};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -54,14 +55,13 @@ impl Successor {
         if let Some(globals) = &request.globals {
             command.arg("-g").arg(globals);
         }
-        let child = command
+        command
             .env(NGINX_VARIABLE, list)
             .env(UPGRADE_VARIABLE, theirs.as_raw_fd().to_string())
             .env(VARIABLE, "1")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
+            .stdout(Stdio::null());
+        let child = unblock_in_child(&mut command).spawn().map_err(failed)?;
         drop(inherited);
         let pid = child.id();
         let number = Pid::try_from(pid).map_err(|_| "a process id that is none".to_owned())?;
@@ -122,7 +122,8 @@ pub(super) fn start_nginx(nginx: &Nginx, sockets: &[Socket], request: &Request) 
     }
     // With sockets it takes itself for an upgrade, which is in the background already.
     command.process_group(0).env(NGINX_VARIABLE, list);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    unblock_in_child(&mut command).spawn()?;
     drop(inherited);
     Ok(())
 }

@@ -48,6 +48,11 @@ fn what_was_blocked_arrives_again() {
         };
         block(&[Signal::Winch]).unwrap();
         assert!(is_blocked());
+        let mut grep = std::process::Command::new("grep");
+        grep.args(["SigBlk", "/proc/self/status"]);
+        let printed = unblock_in_child(&mut grep).output().unwrap().stdout;
+        assert_eq!(printed, b"SigBlk:\t0000000000000000\n");
+        assert!(is_blocked());
         unblock_all().unwrap();
         assert!(!is_blocked());
     })
