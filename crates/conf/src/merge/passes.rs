@@ -578,7 +578,7 @@ fn set_headers(written: Option<&[SetHeader]>, defaults: &[DefaultHeader]) -> Arc
         .iter()
         .enumerate()
         .filter(|(index, header)| !is("Host", header) || Some(*index) == last_host)
-        .filter(|(_, header)| !header.value.is_empty())
+        .filter(|(_, header)| !header.value.is_empty() || is("Host", header))
         .map(|(_, header)| header.clone())
         .collect();
     fields.extend(missing.filter_map(|(name, value)| {
@@ -594,7 +594,6 @@ fn set_headers(written: Option<&[SetHeader]>, defaults: &[DefaultHeader]) -> Arc
     Arc::new(SetHeaders {
         fields,
         replaced: sorted_lower(names),
-        host_set: written.iter().any(|header| is("Host", header)),
     })
 }
 

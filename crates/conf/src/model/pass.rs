@@ -161,13 +161,11 @@ pub enum ProxyHttpVersion {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SetHeaders {
     /// In the order of sending, before those of the client. A field whose value
-    /// is empty is not sent.
+    /// is empty is not sent, unless it is Host.
     pub fields: Vec<SetHeader>,
     /// Names that the client's fields must not have, in lower case, sorted: those
     /// of `fields` and of fields set to nothing.
     pub replaced: Vec<Box<[u8]>>,
-    /// The configuration sets Host itself (for `:authority` in HTTP/2).
-    pub host_set: bool,
 }
 
 impl SetHeaders {

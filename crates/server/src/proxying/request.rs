@@ -4,10 +4,11 @@ use super::wire::http2::RequestHead;
 use super::{PassRuntime, Target, cache};
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log_request};
-use crate::template;
+use crate::{template, variables};
 use sealane_conf::model::{
-    Pass, ProxyHttpVersion, ProxyPass, SetHeaders, UpstreamSettings, UriPart,
+    Pass, ProxyHttpVersion, ProxyPass, SetHeaders, UpstreamSettings, UriPart, Variable,
 };
+use sealane_conf::variables::Builtin;
 use sealane_http::cgi;
 use sealane_http::h1::{RequestEncoder, Version};
 use sealane_http::h2::{RequestTarget, Scheme};
@@ -50,6 +51,7 @@ pub(crate) fn encode_head(
         &pass.set_headers,
         pass_client,
         &pass.upstream,
+        version == Version::Http11,
         |field| {
             encoder.header(field);
         },
@@ -147,7 +149,9 @@ fn current_method(exchange: &Exchange) -> &[u8] {
     }
 }
 
-/// Header fields in nginx's order: what the configuration sets, then the client's.
+/// Header fields in nginx's order: what the configuration sets, then the client's. With `must_host`
+/// there is a Host in any case: `$proxy_host` takes the place of an empty one (nginx 1.31), such as
+/// `$http_host` of a client that names none.
 ///
 /// # Errors
 /// When a value would be read as more than it is.
@@ -156,11 +160,12 @@ fn for_each_field(
     set: &SetHeaders,
     pass_client: bool,
     settings: &UpstreamSettings,
+    must_host: bool,
     mut each: impl FnMut(Field<'_>),
 ) -> Result<(), InvalidRequest> {
-    let mut value = Vec::new();
+    let (mut value, mut host) = (Vec::new(), Vec::new());
     for field in &set.fields {
-        let value = match field.value.as_literal() {
+        let mut value = match field.value.as_literal() {
             Some(text) => text,
             None => {
                 value.clear();
@@ -168,6 +173,11 @@ fn for_each_field(
                 &value
             }
         };
+        if must_host && value.is_empty() && field.name.eq_ignore_ascii_case(b"Host") {
+            let variable = Variable::Builtin(Builtin::ProxyHost);
+            variables::append(exchange, &variable, &mut host);
+            value = &host;
+        }
         if !value.is_empty() {
             let (name, value) = (&field.name, unfolded(value));
             each(Field::new(name, &value).map_err(|error| InvalidRequest::field(name, error))?);
@@ -303,9 +313,12 @@ pub(super) fn http2_head(
         }
     };
     let mut fields = HeaderList::new();
+    let mut has_host = false;
     if let Some(set) = set {
-        let pass_client = pass.settings().pass_request_headers;
-        for_each_field(exchange, set, pass_client, pass.settings(), |field| {
+        let settings = pass.settings();
+        let pass_client = settings.pass_request_headers;
+        for_each_field(exchange, set, pass_client, settings, false, |field| {
+            has_host |= field.name.as_bytes().eq_ignore_ascii_case(b"Host");
             // Only gigabytes do not fit.
             let _ = fields.push(field.name.as_bytes(), field.value.as_bytes());
         })?;
@@ -314,9 +327,9 @@ pub(super) fn http2_head(
         true => Scheme::Https,
         false => Scheme::Http,
     };
-    let authority = match set {
-        Some(set) if set.host_set => &b""[..],
-        _ => target.host.as_bytes(),
+    let authority = match has_host {
+        true => &b""[..],
+        false => target.host.as_bytes(),
     };
     let target = RequestTarget::new(&method, scheme, authority, &path)?;
     Ok(RequestHead::new(&target, fields, end))
