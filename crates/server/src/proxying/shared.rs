@@ -33,7 +33,8 @@ use sealane_upstream::pool::ConnectionKey;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Requests that may wait on one connection.
+/// Requests that may wait on one connection. It is no directive: so many are a provider that does
+/// not answer, and `dubbo_read_timeout`, `max_conns` and `limit_conn` decide how soon that shows.
 const MAX_CALLS: usize = 16384;
 
 /// The shared connections to the servers of a group.
@@ -155,9 +156,34 @@ pub(super) fn join(
             connection
         }
     };
+    call_on(connection, pass.max_response_bytes)
+}
+
+/// One more request on a connection.
+///
+/// # Errors
+/// When too many wait already.
+fn call_on(connection: Arc<SharedConnection>, max_response_bytes: u64) -> Result<Call, Failure> {
     if connection.calls() >= MAX_CALLS {
         let text = format!("more than {MAX_CALLS} requests share a connection to upstream");
         return Err(Failure::Unprocessed(text, Doing::Connecting));
     }
-    Ok(Call::new(connection, pass.max_response_bytes))
+    Ok(Call::new(connection, max_response_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_on_a_connection_are_bounded() {
+        let connection = Arc::new(SharedConnection::default());
+        let call = || call_on(connection.clone(), 1000);
+        let mut calls: Vec<Call> = (0..MAX_CALLS).filter_map(|_| call().ok()).collect();
+        assert_eq!(calls.len(), MAX_CALLS);
+        assert!(matches!(call(), Err(Failure::Unprocessed(..))));
+        // One that has ended makes room.
+        calls.pop();
+        assert!(call().is_ok());
+    }
 }
