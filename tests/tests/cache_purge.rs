@@ -7,6 +7,8 @@ mod access;
 mod concurrent;
 #[path = "cache_fills/gate.rs"]
 mod gate;
+#[path = "cache_purge/module.rs"]
+mod module;
 #[path = "cache_purge/remembered.rs"]
 mod remembered;
 

@@ -18,6 +18,7 @@ mod restricting;
 mod sysguard;
 mod text_filters;
 mod tracing;
+mod traffic;
 mod tunnel;
 
 pub(crate) use acme::*;
@@ -37,6 +38,7 @@ pub(crate) use restricting::*;
 pub(crate) use sysguard::*;
 pub(crate) use text_filters::*;
 pub(crate) use tracing::*;
+pub(crate) use traffic::*;
 pub(crate) use tunnel::*;
 
 use crate::directives::ThreadPools;
@@ -47,10 +49,7 @@ use crate::model::{
     DisableSymlinks, EnvVar, ErrorLog, ErrorPage, Expires, Family, FrameAllowance, GroupRef,
     HealthCheck, IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List,
     ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork,
-    PostAction, RealIpHeader, RequestChange, Resolver, ResponseChange, Seccomp, SendProxyProtocol,
-    ServerName, ServerTokens, SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template,
-    TlsProtocols, TryFiles, Types, UpstreamQueue, UpstreamServer, UpstreamState, UpstreamZone, User, VerifyClient,
-    WorkerCount,
+    PostAction, PurgeFormat, RealIpHeader, RequestChange, Resolver, ResponseChange, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types, UpstreamQueue, UpstreamServer, UpstreamState, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -123,6 +122,8 @@ pub(crate) struct HttpDraft {
     pub(crate) response_matches: Vec<MatchDraft>,
     /// Zones of `req_status`; [`crate::model::Http::req_status_zones`] keeps their order.
     pub(crate) req_status_zones: Vec<ReqStatusZoneDraft>,
+    /// `vhost_traffic_status_zone` and what is about it.
+    pub(crate) traffic: TrafficZoneDraft,
     /// `zone`s of upstreams and their sizes.
     pub(crate) upstream_zones: HashMap<String, u64>,
     /// Zones of `sticky learn`, and the upstream that each belongs to.
@@ -154,6 +155,7 @@ pub(crate) enum ZoneUse {
     Tls,
     Limit(LimitUse),
     ReqStatus,
+    Traffic,
     Upstream,
     Sticky,
     Cache(Family),
@@ -402,10 +404,14 @@ pub(crate) struct LocationDraft {
     pub(crate) stub_status: bool,
     pub(crate) status_zone: Option<Arc<str>>,
     pub(crate) content_handler: Option<ContentHandler>,
+    pub(crate) purge: Option<Arc<PurgeLocationDraft>>,
+    pub(crate) purge_format: Option<PurgeFormat>,
+    pub(crate) purge_legacy_status: Option<bool>,
     pub(crate) health_checks: Vec<Arc<HealthCheck>>,
     pub(crate) random_index: Option<bool>,
     pub(crate) concat: ConcatDraft,
     pub(crate) req_status: ReqStatusDraft,
+    pub(crate) traffic: TrafficDraft,
     pub(crate) sysguard: SysguardDraft,
     pub(crate) echo: EchoDraft,
     pub(crate) slice: Option<u64>,

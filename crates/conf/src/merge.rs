@@ -171,6 +171,7 @@ fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault>
         }),
         main_logs: logs,
         cache_zones: &b.http.cache_zones,
+        traffic: &b.http.traffic,
     };
     let mut servers: Vec<Server> = Vec::with_capacity(b.http.servers.len());
     let mut merged: Vec<LocationDraft> = Vec::with_capacity(b.http.servers.len());
@@ -360,6 +361,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                     .into_iter()
                     .filter_map(|zone| zone.zone) // the same
                     .collect(),
+                traffic: b.http.traffic.finish(),
                 charsets: Arc::new(charsets),
                 geoip2: std::mem::take(&mut b.http.geoip2).finish(),
                 trace_exporter: std::mem::take(&mut b.http.trace_exporter).finish(),

@@ -110,19 +110,81 @@ fn accept_filters_are_ignored_as_on_linux() {
 }
 
 #[test]
-fn lines_of_other_modules_that_purge_caches_are_not_taken_for_ours() {
-    const PATH: &str = "proxy_cache_path /c keys_zone=a:1m;";
-    for (lines, word) in [
-        ("proxy_cache_purge PURGE from 127.0.0.1;", "PURGE"),
-        ("proxy_cache_purge a $host$uri;", "a"),
-        ("fastcgi_cache_purge on;", "on"),
+fn the_forms_of_purging_are_told_apart() {
+    const PATH: &str = "proxy_cache_path /c keys_zone=a:1m; fastcgi_cache_path /f keys_zone=f:1m;";
+    let read = |lines: &str| http(&format!("{PATH} {lines}")).map(|_| ());
+    for lines in [
+        "map $request_method $purge { PURGE 1; default 0; } proxy_cache_purge $purge;",
+        "proxy_cache_purge $arg_a $arg_b;",
+        "proxy_cache_purge PURGE from 127.0.0.1;",
+        "proxy_cache_purge PURGE from 127.0.0.1 10.0.0.0/8 ::1;",
+        "proxy_cache_purge PURGE purge_all from all;",
+        "proxy_cache_purge on; server { proxy_cache_purge off; }",
+        "fastcgi_cache_purge DELETE;",
+        "server { location ~ /purge(/.*) { proxy_cache_purge a $host$1; } }",
+        "server { location ~ /purge(/.*) { fastcgi_cache_purge f key; } }",
+        "proxy_cache a; server { location /p { proxy_cache_purge a $arg_k; } }",
+        "cache_purge_response_type json; cache_purge_legacy_status on; cache_purge_vary_aware on;
+         cache_purge_background_queue on; cache_purge_queue_size 9; cache_purge_batch_size 9;
+         cache_purge_throttle_ms 5ms;",
     ] {
-        let refusal = http(&format!("{PATH} {lines}"));
-        let message = format!("invalid parameter \"{word}\"");
-        assert_eq!(refusal.expect_err(lines), message, "{lines}");
+        assert_eq!(read(lines), Ok(()), "{lines}");
     }
-    let ours = "map $request_method $purge { PURGE 1; default 0; } proxy_cache_purge $purge;";
-    assert!(http(&format!("{PATH} {ours}")).is_ok());
+    let separate = "\"proxy_cache_purge\" (separate location syntax) is incompatible with";
+    for (lines, message) in [
+        ("proxy_cache_purge purge;", "invalid parameter \"purge\""),
+        ("proxy_cache_purge $a PURGE;", "invalid parameter \"PURGE\""),
+        (
+            "proxy_cache_purge off from all;",
+            "invalid parameter \"from\"",
+        ),
+        (
+            "proxy_cache_purge PURGE 127.0.0.1 all;",
+            "invalid parameter \"127.0.0.1\", expected \"from\" keyword",
+        ),
+        (
+            "proxy_cache_purge PURGE from nowhere;",
+            "invalid parameter \"nowhere\"",
+        ),
+        (
+            "proxy_cache_purge PURGE purge_all from;",
+            "invalid parameter \"from\"",
+        ),
+        (
+            "proxy_cache_purge on; proxy_cache_purge $arg_a;",
+            "\"proxy_cache_purge\" directive is duplicate",
+        ),
+        (
+            "proxy_cache_purge $arg_a; proxy_cache_purge on;",
+            "\"proxy_cache_purge\" directive is duplicate",
+        ),
+        (
+            "proxy_cache_purge a $uri;",
+            "\"proxy_cache_purge\" directive (separate location syntax) is not allowed here",
+        ),
+        (
+            "server { location / { proxy_cache_purge b $uri; } }",
+            "\"proxy_cache\" zone \"b\" is unknown",
+        ),
+        (
+            "server { location / { proxy_cache_purge f $uri; } }",
+            "the shared memory zone \"f\" is already declared for a different use",
+        ),
+        (
+            "server { location / { proxy_pass http://127.0.0.1; proxy_cache_purge a $uri; } }",
+            &format!("{separate} \"proxy_pass\""),
+        ),
+        (
+            "server { location / { proxy_cache_purge a $uri; proxy_pass http://127.0.0.1; } }",
+            &format!("{separate} \"proxy_pass\""),
+        ),
+        (
+            "server { location / { proxy_cache a; proxy_cache_purge a $uri; } }",
+            &format!("{separate} \"proxy_cache\""),
+        ),
+    ] {
+        assert_eq!(read(lines), Err(message.to_owned()), "{lines}");
+    }
 }
 
 #[test]

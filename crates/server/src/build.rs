@@ -18,6 +18,7 @@ use crate::status::{StatusZone, Zones};
 use crate::sysguard::{Guard, LoadWatch};
 use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
 use crate::traces::TraceTarget;
+use crate::traffic::TrafficZoneRuntime;
 use crate::worker;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
@@ -65,6 +66,10 @@ pub(crate) fn build(
         let zones = http.req_status_zones.iter();
         let zone = |zone| ReqStatusZoneRuntime::build(zone, materials.before());
         parts.snapshot.req_status_zones = zones.map(zone).collect();
+        let before = materials
+            .before()
+            .and_then(|before| before.traffic.as_ref());
+        parts.snapshot.traffic = TrafficZoneRuntime::build(http, before);
         let before = materials.before().map(|before| &before.cache_zones[..]);
         let zones = http.cache_paths.iter();
         parts.snapshot.cache_zones = zones.map(|path| build_zone(path, before)).collect();
@@ -125,6 +130,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapsh
         health_tasks: Vec::new(),
         limit_zones: Vec::new(),
         req_status_zones: Vec::new(),
+        traffic: None,
         load_watch: LoadWatch::default(),
         zones: Zones::new(worker::thread_count(config.main.worker_processes) as usize),
         sessions: Arc::clone(materials.sessions()),

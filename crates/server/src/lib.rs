@@ -97,6 +97,7 @@ mod testing;
 mod tls_build;
 mod tls_facts;
 mod traces;
+mod traffic;
 mod transport;
 mod variables;
 

@@ -18,7 +18,7 @@ use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
 use crate::{
     access, access_log, acme, debug_log, filters, limits, real_ip, req_status, request_changes,
-    rewrite, status, subrequest, sysguard, traces,
+    rewrite, status, subrequest, sysguard, traces, traffic,
 };
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
@@ -99,6 +99,7 @@ pub(crate) fn conclude_subrequest(asked: &Exchange) {
 pub(crate) fn conclude(exchange: &Exchange) {
     status::count(exchange);
     req_status::count(exchange);
+    traffic::count(exchange);
     sysguard::conclude(exchange);
     log_access(exchange);
     traces::record(exchange);

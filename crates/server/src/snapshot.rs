@@ -24,6 +24,7 @@ use crate::status::{StatusZone, Zones};
 use crate::sysguard::{Guard, LoadWatch};
 use crate::tls_build::{HandshakeThreads, SharedRing, StapleTask};
 use crate::traces::{SpanQueue, TraceTarget};
+use crate::traffic::TrafficZoneRuntime;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -76,6 +77,8 @@ pub struct Snapshot {
     pub(crate) limit_zones: Vec<LimitZoneRuntime>,
     /// Zones of `req_status`, in the order of the configuration.
     pub(crate) req_status_zones: Vec<ReqStatusZoneRuntime>,
+    /// `vhost_traffic_status_zone`.
+    pub(crate) traffic: Option<TrafficZoneRuntime>,
     /// What `sysguard` wants to know of the machine.
     pub(crate) load_watch: LoadWatch,
     /// Zones in which requests are counted, which outlive the snapshot.

@@ -283,6 +283,16 @@ impl Peer {
         self.max_conns
     }
 
+    /// `max_fails`; 0 is no limit.
+    pub fn max_fails(&self) -> u32 {
+        self.max_fails
+    }
+
+    /// `fail_timeout` in milliseconds.
+    pub fn fail_timeout_ms(&self) -> u64 {
+        self.fail_timeout_ms
+    }
+
     /// What it is picked for.
     pub(super) fn state(&self, now_ms: u64) -> PeerState {
         match self.down {

@@ -67,8 +67,9 @@ pub(super) const PERL_MODULE: Module = Module {
     ],
 };
 
-const DEGRADATION: &str = "it checks the memory of nginx's process, and works only on Solaris; use \
-                           `worker_connections`, `limit_req` and `limit_conn` to limit the load";
+const DEGRADATION: &str = "it checks the memory of nginx's process, and works only on Solaris; \
+                           `sysguard_mem` turns requests away while the machine lacks memory, \
+                           `limit_req` and `limit_conn` limit the load";
 
 pub(super) const DEGRADATION_MODULE: Module = Module {
     title: "Left out: degradation",

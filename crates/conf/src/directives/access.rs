@@ -4,7 +4,7 @@ use super::real_ip::network;
 use super::{Arity, HSL, LIMIT_EXCEPT, LOCATION, Module, ONE, Row};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault};
-use crate::model::{AddressRule, IpNetwork, Satisfy};
+use crate::model::{AddressRule, AddressRules, IpNetwork, Satisfy};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -66,23 +66,42 @@ const ROWS: &[Row] = &[
 ];
 
 fn rule(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let allows = c.row.name == "allow";
-    let written = c.arg(1);
+    let mut rules = b
+        .location()
+        .restricting
+        .addresses
+        .take()
+        .unwrap_or_default();
+    let added = add_rule(b, c, 1, c.row.name == "allow", Arc::make_mut(&mut rules));
+    b.location().restricting.addresses = Some(rules);
+    added
+}
+
+/// Adds what argument `index` names to `rules`.
+///
+/// # Errors
+/// It is neither an address, a network, `unix:` nor `all`.
+pub(super) fn add_rule(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    index: usize,
+    allows: bool,
+    rules: &mut AddressRules,
+) -> Result<(), Fault> {
+    let written = c.arg(index);
     let found = match written {
         b"all" | b"unix:" => None,
         _ => {
-            let found = network(written).ok_or_else(|| c.invalid_parameter(1))?;
+            let found = network(written).ok_or_else(|| c.invalid_parameter(index))?;
             if found.1 {
                 b.warn(format!(
                     "low address bits of {} are meaningless",
-                    c.shown(1)
+                    c.shown(index)
                 ));
             }
             Some(found.0)
         }
     };
-    let rules = b.location().restricting.addresses.get_or_insert_default();
-    let rules = Arc::make_mut(rules);
     let is_all = written == b"all";
     let every = |network: Option<(IpNetwork, bool)>| network.filter(|_| is_all).map(|all| all.0);
     let ipv4 = every(IpNetwork::new(Ipv4Addr::UNSPECIFIED.into(), 0));

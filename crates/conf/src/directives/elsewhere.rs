@@ -126,19 +126,14 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "*_bind_dynamic",
             "*_request_dynamic",
         ],
-        instead: "`health_check` and `max_fails` take failing servers out of use; `sticky` keeps a \
-                  client on the same server, with `sync` and `upstream_store` on all nodes",
+        instead: "`health_check` with `match` takes failing servers out of use; `sticky` keeps a \
+                  client on the same server, with `sync` and `upstream_store` on all nodes; \
+                  `resolve` follows the addresses of a name",
     },
     Elsewhere {
         module: "nginx's commercial edition (key-value store)",
         names: &["keyval", "keyval_zone", "num_map"],
         instead: "use `map` with an included file, and reload when it changes",
-    },
-    Elsewhere {
-        module: "ngx_cache_purge (beyond its `*_cache_purge`)",
-        names: &["cache_purge_*"],
-        instead: "`proxy_cache_purge` with a variable lets a request purge its key, or all that \
-                  begin with it",
     },
     Elsewhere {
         module: "nginx's commercial edition (streaming)",
@@ -172,14 +167,16 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: "`trim` and `footer` change pages; the rest is better done when the site is built",
     },
     Elsewhere {
-        module: "modules for status pages (VTS)",
-        names: &[
-            "vhost_traffic_status*",
-            "stream_server_traffic_status*",
-            "json_status*",
-        ],
+        module: "modules for status pages",
+        names: &["stream_server_traffic_status*", "json_status*"],
         instead: "`status_zone` names what is counted together; `metrics` is for Prometheus, \
                   `api` answers with JSON, `console` is a page",
+    },
+    Elsewhere {
+        module: "Tengine (health checks)",
+        names: &["check_*"],
+        instead: "`check`, `check_http_send`, `check_http_expect_alive` and `check_status` work, see \
+                  `docs/health-checks.md`; `check interval=TIME` says how often servers are asked",
     },
     Elsewhere {
         module: "Tengine (upstreams)",
@@ -189,7 +186,6 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "upsync*",
             "upstream_show",
             "consistent_hash",
-            "check_*",
             "dynamic_resolve",
             "dubbo_upstream_error_info",
             "session_sticky_header",
@@ -291,11 +287,10 @@ pub const ELSEWHERE: &[Elsewhere] = &[
                   is a random value, and `proxy_cookie_flags` sets cookie flags",
     },
     Elsewhere {
-        module: "echo-nginx-module (subrequests, and waiting that blocks)",
+        module: "echo-nginx-module (loops, other methods, and waiting that blocks)",
         names: &["echo_*"],
-        instead: "`echo`, `echo_sleep` and `echo_read_request_body` work; `add_before_body` and \
-                  SSI's `include virtual` answer with other locations, `rewrite ... last` leads \
-                  to one",
+        instead: "`echo`, `echo_sleep`, `echo_location` and `echo_exec` work; `mirror` sends a \
+                  request elsewhere with its method and body",
     },
     Elsewhere {
         module: "modules that read other geolocation databases (IP2Location)",

@@ -78,6 +78,7 @@ mod subrequests;
 mod sysguard;
 mod syslog;
 mod thread_pools;
+mod traffic;
 mod trim;
 mod tuning;
 mod tunnel;
@@ -294,6 +295,7 @@ pub const MODULES: &[&Module] = &[
     &status::MODULE,
     &live_upstreams::MODULE,
     &req_status::MODULE,
+    &traffic::MODULE,
     &dav::MODULE,
     &headers::MODULE,
     &headers_more::MODULE,
@@ -337,6 +339,7 @@ pub const MODULES: &[&Module] = &[
     &fastcgi::MODULE,
     &uwsgi::MODULE,
     &scgi::MODULE,
+    &proxying_cache::purge::MODULE,
     &grpc::MODULE,
     &memcached::MODULE,
     &tunnel::MODULE,

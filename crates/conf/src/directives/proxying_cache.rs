@@ -1,6 +1,8 @@
 //! Caching responses of other servers: `*_cache` and its relatives. Their directories are in
 //! `cache_paths.rs`.
 
+pub(super) mod purge;
+
 use super::cache_paths::refer;
 use super::proxying::{causes, family, upstream};
 use crate::build::Build;
@@ -112,16 +114,29 @@ macro_rules! cache_rows {
                 HSL,
                 Arity::AtLeast(1),
                 "",
-                "Values with variables, such as `$purge` of `map $request_method $purge { PURGE \
-                 1; }`. If one of them is neither empty nor `0`, the request is not passed on but \
-                 purges its key with all variants, as in nginx's commercial edition: 204, or 404 \
-                 if there is none. A key that ends with `*` stands for all keys that begin with \
-                 what is before it: 204. Only those may who are let in by `allow`, `auth_basic`, \
-                 `auth_request` or `ssl_verify_client on`: without any of them nobody, 403. \
-                 Subrequests purge nothing. A value without variables other than `0` and `1` is \
-                 refused: it is meant for another module of this name, and would purge with every \
-                 request.",
-                $crate::directives::proxying_cache::purge,
+                concat!(
+                    "Which requests remove what is cached. The first argument decides which of \
+                     three forms it is. **With a variable** (or `0`, `1`): values as in nginx's \
+                     commercial edition, such as `$purge` of `map $request_method $purge { PURGE \
+                     1; }`. If one of them is neither empty nor `0`, the request is not passed on \
+                     but purges its key with all variants: 204, or 404 if there is none. The other \
+                     forms are those of ngx_cache_purge. **`on`, `off` or a method**, \
+                     `METHOD [[purge_all] from all | ADDRESS ...]` (`on` is `PURGE`): requests \
+                     with this method purge their key, with `purge_all` the whole zone, if they \
+                     come from one of these addresses or networks, otherwise 403; in a location \
+                     without `",
+                    $family,
+                    "_cache` they get 404. **A zone and a key**, `ZONE KEY`, in a location of its \
+                     own: its requests purge this key. Both answer with 200 and what \
+                     `cache_purge_response_type` says, or with 404 (see \
+                     `cache_purge_legacy_status`) if there is no response of the key. In all forms \
+                     a key that ends with `*` stands for all keys that begin with what is before \
+                     it, and is purged whether or not there are any. Where no `from` says who \
+                     may, those may who are let in by `allow`, `auth_basic`, `auth_request` or \
+                     `ssl_verify_client on`: without any of them nobody, 403. Subrequests purge \
+                     nothing."
+                ),
+                $crate::directives::proxying_cache::purge::purge,
             )
             .own(),
             Row::new(
@@ -324,34 +339,25 @@ pub(super) fn key(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `*_cache_bypass`, `*_no_cache`, `*_cache_purge` and `*_cache_purge_tags`; lines of a level add
-/// up.
+/// `*_cache_bypass`, `*_no_cache` and `*_cache_purge_tags`; lines of a level add up.
 pub(super) fn predicates(
     b: &mut Build<'_>,
     c: &Call<'_>,
     slot: fn(&mut CacheDraft) -> &mut Option<List<Template>>,
 ) -> Result<(), Fault> {
-    for (index, word) in c.args() {
-        let value = template::compile(&mut b.names, word, index, &c.origin)?;
-        let values = slot(&mut upstream(b, c).cache);
-        values.get_or_insert_default().push(value);
-    }
+    let found = compiled(b, c)?;
+    let values = slot(&mut upstream(b, c).cache).get_or_insert_default();
+    found.into_iter().for_each(|value| values.push(value));
     Ok(())
 }
 
-/// `*_cache_purge`.
-pub(super) fn purge(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    predicates(b, c, |cache| &mut cache.purge)?;
+/// The arguments as values.
+fn compiled(b: &mut Build<'_>, c: &Call<'_>) -> Result<Vec<Template>, Fault> {
+    let mut values = Vec::new();
     for (index, word) in c.args() {
-        // The module ngx_cache_purge takes `PURGE from ADDRESS` and `ZONE KEY`.
-        if !word.contains(&b'$') && !matches!(word, b"" | b"0" | b"1") {
-            let help = "a value without variables would purge with every request; write for \
-                        example \"map $request_method $purge { PURGE 1; default 0; }\" and $purge \
-                        here, and who may with \"allow\" and \"deny\"";
-            return Err(c.invalid_parameter(index).help(help));
-        }
+        values.push(template::compile(&mut b.names, word, index, &c.origin)?);
     }
-    Ok(())
+    Ok(values)
 }
 
 /// `*_cache_methods`.

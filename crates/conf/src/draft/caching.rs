@@ -1,7 +1,7 @@
 //! `*_cache`, `*_cache_path` and their relatives as written on a level.
 
 use crate::model::{
-    CachePath, CacheRules, CacheValid, Family, List, NextUpstream, Origin, Template,
+    CachePath, CacheRules, CacheValid, Family, List, NextUpstream, Origin, PurgeMethod, Template,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) struct CacheDraft {
     pub(crate) valid: Option<List<CacheValid>>,
     pub(crate) bypass: Option<List<Template>>,
     pub(crate) no_cache: Option<List<Template>>,
-    pub(crate) purge: Option<List<Template>>,
+    pub(crate) purge: Option<PurgeDraft>,
     pub(crate) purge_tags: Option<List<Template>>,
     pub(crate) methods: Option<CacheMethods>,
     pub(crate) min_uses: Option<u64>,
@@ -27,6 +27,26 @@ pub(crate) struct CacheDraft {
     pub(crate) revalidate: Option<bool>,
     pub(crate) convert_head: Option<bool>,
     pub(crate) max_range_offset: Option<u64>,
+}
+
+/// `*_cache_purge` in one of the forms that are about the requests of a cached location.
+#[derive(Debug, Clone)]
+pub(crate) enum PurgeDraft {
+    /// `off`.
+    Off,
+    /// Values with variables.
+    Values(List<Template>),
+    /// `on`, or a method.
+    Method(Arc<PurgeMethod>),
+}
+
+/// `*_cache_purge ZONE KEY`.
+#[derive(Debug, Clone)]
+pub(crate) struct PurgeLocationDraft {
+    pub(crate) origin: Origin,
+    pub(crate) family: Family,
+    pub(crate) zone: Box<str>,
+    pub(crate) key: Template,
 }
 
 /// The argument of `*_cache`.

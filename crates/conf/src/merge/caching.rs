@@ -1,10 +1,15 @@
 //! `*_cache` and its relatives: inheritance and defaults.
 
 use super::servers::inherit;
-use crate::draft::{CacheDraft, CacheZone as ZoneDraft, CacheZoneDraft, StoreDraft, UpstreamDraft};
+use crate::call::Fault;
+use crate::draft::{
+    CacheDraft, CacheZone as ZoneDraft, CacheZoneDraft, LocationDraft, PurgeDraft, StoreDraft,
+    UpstreamDraft,
+};
 use crate::model::{
     CacheLock, CachePath, CacheRules, CacheSettings, CacheZone, Family, List, LocationConf,
-    NextUpstream, NextUpstreamCause, Part, Pass, Template, Variable,
+    NextUpstream, NextUpstreamCause, Part, Pass, PurgeAnswers, PurgeLocation, PurgeMethod,
+    Template, Variable,
 };
 use crate::variables::Builtin;
 use std::sync::Arc;
@@ -43,6 +48,12 @@ fn paths(zones: &[ZoneDraft], family: Family) -> impl Iterator<Item = &Arc<Cache
     zones.filter_map(|zone| zone.path.as_ref())
 }
 
+/// The path of a zone that a line names.
+fn path(zones: &[ZoneDraft], family: Family, name: &str) -> Arc<CachePath> {
+    let found = paths(zones, family).find(|path| *path.zone == *name);
+    Arc::clone(found.expect("zones have been checked"))
+}
+
 /// How a location caches, if it does. `draft` is merged already.
 pub(super) fn settings(
     zones: &[ZoneDraft],
@@ -51,10 +62,7 @@ pub(super) fn settings(
 ) -> Option<Arc<CacheSettings>> {
     let zone = match draft.zone.as_ref()? {
         CacheZoneDraft::Off => return None,
-        CacheZoneDraft::Named(name) => {
-            let path = paths(zones, family).find(|path| path.zone == *name);
-            CacheZone::Named(Arc::clone(path.expect("zones have been checked")))
-        }
+        CacheZoneDraft::Named(name) => CacheZone::Named(path(zones, family, name)),
         CacheZoneDraft::Evaluated(name) => {
             CacheZone::Evaluated(name.clone(), paths(zones, family).cloned().collect())
         }
@@ -88,9 +96,69 @@ pub(super) fn settings(
         revalidate: draft.revalidate.unwrap_or(rules == CacheRules::Rfc9111),
         convert_head: draft.convert_head.unwrap_or(true),
         max_range_offset: draft.max_range_offset,
-        purge: list(&draft.purge),
+        purge: match &draft.purge {
+            Some(PurgeDraft::Values(values)) => values.to_vec(),
+            _ => Vec::new(),
+        },
         purge_tags: list(&draft.purge_tags),
     }))
+}
+
+/// `cache_purge METHOD`.
+pub(super) fn purge_method(draft: &CacheDraft) -> Option<Arc<PurgeMethod>> {
+    match &draft.purge {
+        Some(PurgeDraft::Method(method)) => Some(Arc::clone(method)),
+        _ => None,
+    }
+}
+
+/// `cache_purge ZONE KEY`.
+pub(super) fn purge_location(
+    zones: &[ZoneDraft],
+    draft: &LocationDraft,
+) -> Option<Arc<PurgeLocation>> {
+    let purge = draft.purge.as_deref()?;
+    Some(Arc::new(PurgeLocation {
+        family: purge.family,
+        zone: path(zones, purge.family, &purge.zone),
+        key: purge.key.clone(),
+    }))
+}
+
+pub(super) fn purge_answers(draft: &LocationDraft) -> PurgeAnswers {
+    PurgeAnswers {
+        format: draft.purge_format.unwrap_or_default(),
+        legacy_status: draft.purge_legacy_status.unwrap_or(false),
+    }
+}
+
+/// A location with `cache_purge ZONE KEY` does nothing else. `own` is what it sets itself.
+///
+/// # Errors
+/// The module's message.
+pub(super) fn check_purge_location(own: &LocationDraft) -> Result<(), Fault> {
+    let Some(purge) = own.purge.as_deref() else {
+        return Ok(());
+    };
+    let family = purge.family;
+    let mut families = Family::ALL.into_iter();
+    let other = match families.find(|family| own.passing.of(*family).target.is_some()) {
+        Some(pass) => format!("{pass}_pass"),
+        None => match own.passing.of(family).cache.zone {
+            Some(CacheZoneDraft::Named(_) | CacheZoneDraft::Evaluated(_)) => {
+                format!("{family}_cache")
+            }
+            _ => return Ok(()),
+        },
+    };
+    let message = format!(
+        "\"{family}_cache_purge\" (separate location syntax) is incompatible with \"{other}\""
+    );
+    let help = format!(
+        "it makes a location that only purges; in a location that caches, write \
+         \"{family}_cache_purge PURGE from ADDRESS\""
+    );
+    Err(Fault::earlier(&purge.origin, message).help(help))
 }
 
 fn has_body(key: &Template) -> bool {
@@ -155,12 +223,20 @@ pub(super) fn lacks_key(location: &LocationConf) -> Option<Family> {
 /// The family of a location where requests may be meant to purge, and nobody may: no directive
 /// says who.
 pub(super) fn lacks_access(location: &LocationConf) -> Option<Family> {
-    let upstream = location.pass.as_ref()?.upstream();
-    let mut purge = upstream.cache.as_ref()?.purge.iter();
-    let is_meant = purge.any(|value| !matches!(value.as_literal(), Some(b"" | b"0")));
+    let family = match &location.purge {
+        Some(purge) => purge.family,
+        None => {
+            let upstream = location.pass.as_ref()?.upstream();
+            let mut purge = upstream.cache.as_ref()?.purge.iter();
+            let method = upstream.purge_method.as_deref();
+            let is_meant = purge.any(|value| !matches!(value.as_literal(), Some(b"" | b"0")))
+                || method.is_some_and(|method| method.from.is_none());
+            is_meant.then_some(upstream.family)?
+        }
+    };
     let except = location.limit_except.as_deref();
     let is_open = !says_who(location) && !except.is_some_and(|except| says_who(&except.conf));
-    (is_meant && is_open).then_some(upstream.family)
+    is_open.then_some(family)
 }
 
 /// Whether a directive of the location says who has access.

@@ -1,19 +1,20 @@
 //! Location level: merging, defaults, and the tree of locations.
 
-use super::passes;
 use super::servers::inherit;
+use super::{caching, passes};
 use crate::build::Build;
 use crate::call::Fault;
 use crate::directives::CONTENT_MAX_FILE_BYTES;
 use crate::draft::{
-    AccessLogDraft, CacheZone, FilesDraft, HeaderInherit, LocationBlock, LocationDraft, ScriptDraft,
+    AccessLogDraft, CacheZone, FilesDraft, HeaderInherit, LocationBlock, LocationDraft,
+    ScriptDraft, TrafficZoneDraft,
 };
 use crate::input::Options;
 use crate::model::{
     AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, ContentHandler, Dav, DavMethods,
     ErrorLog, Expires, FilesAt, IfModifiedSince, KeepaliveDisable, LimitExcept, LingeringClose,
     List, Location, LocationConf, Locations, LogFileCache, LogTarget, Matcher, Mp4, OpenFileCache,
-    RealIp, Script, ServerTokens, TempPath, Template, Types,
+    RealIp, Script, ServerTokens, StatusView, TempPath, Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -38,6 +39,8 @@ pub(super) struct Inherited<'o> {
     pub(super) main_logs: List<ErrorLog>,
     /// Every zone of cached responses.
     pub(super) cache_zones: &'o [CacheZone],
+    /// What of `vhost_traffic_status` belongs to `http`.
+    pub(super) traffic: &'o TrafficZoneDraft,
 }
 
 /// The `http` level with the access log that holds when none is written.
@@ -97,9 +100,11 @@ impl LocationDraft {
             log_level);
         let (counted, outer_counted) = (&mut self.req_status, &outer.req_status);
         inherit!(counted, outer_counted; zones bypass lazy fields);
+        inherit!(&mut self.traffic, &outer.traffic; enabled bypass filter by_host filters
+            bucket_bounds_ms ignored_classes format callback sum_key average);
         inherit!(browsers, outer_browsers; modern ancient modern_value ancient_value);
         inherit!(self, outer;
-            files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
+            purge_format purge_legacy_status files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
             autoindex_max_entries
             internal gzip_vary error_pages hides_session recursive_error_pages types default_type etag
             if_modified_since max_ranges expires add_header_inherit add_trailer_inherit
@@ -156,6 +161,9 @@ impl LocationDraft {
             if self.req_status.shown.is_none() {
                 self.req_status.shown.clone_from(&location.req_status.shown);
             }
+            if self.purge.is_none() {
+                self.purge.clone_from(&location.purge);
+            }
         }
         self.passing.stay_in(&location.passing);
     }
@@ -200,6 +208,7 @@ impl Inherited<'_> {
         let mut sorted: Vec<&LocationBlock> = Vec::new();
         for block in blocks {
             let mut draft = block.location.clone();
+            caching::check_purge_location(&draft)?;
             draft.inherit(outer);
             passes::check(&draft.passing)?;
             draft.restricting.check()?;
@@ -309,6 +318,12 @@ impl Inherited<'_> {
             mp4: mp4(draft),
             slice_bytes: draft.slice.unwrap_or(0),
             random_index: draft.random_index.unwrap_or(false),
+            traffic: draft.traffic.counted(self.traffic),
+            traffic_show: (draft.content_handler
+                == Some(ContentHandler::Status(StatusView::Traffic)))
+            .then(|| draft.traffic.shown()),
+            purge: caching::purge_location(self.cache_zones, draft),
+            purge_answers: caching::purge_answers(draft),
             concat: draft.concat.finish(),
             req_status: draft.req_status.counted(),
             req_status_show: draft.req_status.shown(),

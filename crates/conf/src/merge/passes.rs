@@ -466,6 +466,7 @@ fn settings(
             }),
         },
         cache: caching::settings(inherited.cache_zones, family, &d.cache),
+        purge_method: caching::purge_method(&d.cache),
         ignore_headers: d.ignore_headers.unwrap_or_default(),
         hidden_headers: Arc::new(hidden_headers(family, d)),
         pass_trailers: match family {

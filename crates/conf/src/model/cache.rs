@@ -1,6 +1,6 @@
 //! `proxy_cache` and its relatives: where responses are kept, and which.
 
-use super::{NextUpstream, Template};
+use super::{AddressRules, Family, NextUpstream, Template};
 use crate::diagnostic::SourceLocation;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -97,6 +97,52 @@ pub struct CacheSettings {
     /// `cache_purge_tags`: tags that such a request purges in the place of its key; empty values
     /// are none.
     pub purge_tags: Vec<Template>,
+}
+
+/// `cache_purge METHOD` of ngx_cache_purge: a request with this method purges its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PurgeMethod {
+    /// The method; `PURGE` for `on`.
+    pub name: Box<str>,
+    /// `purge_all`: such a request purges all that the zone has.
+    pub everything: bool,
+    /// `from`: who may; `None` are those whom an access directive lets in.
+    pub from: Option<AddressRules>,
+}
+
+/// `cache_purge ZONE KEY` of ngx_cache_purge: requests of the location purge a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PurgeLocation {
+    /// Which directive it was.
+    pub family: Family,
+    /// The zone.
+    pub zone: Arc<CachePath>,
+    /// The key; one that ends with an asterisk stands for all that begin so.
+    pub key: Template,
+}
+
+/// How purges by ngx_cache_purge's forms are answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PurgeAnswers {
+    /// `cache_purge_response_type`.
+    pub format: PurgeFormat,
+    /// `cache_purge_legacy_status`: 412 in the place of 404 if there is nothing to purge; default
+    /// off.
+    pub legacy_status: bool,
+}
+
+/// `cache_purge_response_type`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PurgeFormat {
+    /// A page; the default.
+    #[default]
+    Html,
+    /// An object.
+    Json,
+    /// An element.
+    Xml,
+    /// Lines.
+    Text,
 }
 
 /// `cache_rules`: by which rules responses are kept and served again.

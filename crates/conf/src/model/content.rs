@@ -7,6 +7,8 @@ use super::CheckFormat;
 /// A module that answers every request of its location, in place of plain files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentHandler {
+    /// `cache_purge ZONE KEY`: purges.
+    CachePurge,
     /// `echo`: texts from the configuration.
     Echo,
     /// `empty_gif`: one transparent pixel.
@@ -38,6 +40,8 @@ pub enum StatusView {
     UpstreamConf,
     /// `console`: a page.
     Console,
+    /// `vhost_traffic_status_display`: traffic as nginx-module-vts shows it.
+    Traffic,
     /// `check_status`: what health checks know.
     Checks(CheckFormat),
 }
@@ -59,6 +63,7 @@ impl StatusView {
             StatusView::Dyups => "dyups_interface",
             StatusView::UpstreamConf => "upstream_conf",
             StatusView::Console => "console",
+            StatusView::Traffic => "vhost_traffic_status_display",
             StatusView::Checks(_) => "check_status",
         }
     }

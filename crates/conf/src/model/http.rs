@@ -1,9 +1,7 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    AcmeCertificate, AcmeDns, CachePath, Charsets, ContentHandler, GeoIp2, HandshakeLimits, Http2,
-    LimitZone, List, LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch,
-    Script, Template, Tls, TraceExporter, Upstream, UserVariable, VerifyClient, locations_of,
+    AcmeCertificate, AcmeDns, CachePath, Charsets, ContentHandler, GeoIp2, HandshakeLimits, Http2, LimitZone, List, LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch, Script, Template, Tls, TraceExporter, TrafficZone, Upstream, UserVariable, VerifyClient, locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -25,6 +23,8 @@ pub struct Http {
     pub limit_zones: Vec<LimitZone>,
     /// Zones of `req_status`.
     pub req_status_zones: Vec<ReqStatusZone>,
+    /// `vhost_traffic_status_zone`.
+    pub traffic: Option<Arc<TrafficZone>>,
     /// Directories of cached responses: `proxy_cache_path` and its relatives.
     pub cache_paths: Vec<Arc<CachePath>>,
     /// Character sets that are named, and the tables between them.

@@ -2,9 +2,7 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, Concat, ContentHandler, Dav,
-    Echo, ErrorLog, GroupRef, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass,
-    RealIp, ReqStatus, ReqStatusShow, RequestChange, Resolver, ResponseChange, Script, SecureLink,
-    SendProxyProtocol, StaticCodings, Sysguard, TempPath, Template, Tracing, UserId, ValidReferers,
+    Echo, ErrorLog, GroupRef, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass, PurgeAnswers, PurgeLocation, RealIp, ReqStatus, ReqStatusShow, RequestChange, Resolver, ResponseChange, Script, SecureLink, SendProxyProtocol, StaticCodings, Sysguard, TempPath, Template, Tracing, Traffic, TrafficShow, UserId, ValidReferers,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -115,6 +113,14 @@ pub struct LocationConf {
     pub req_status: Option<Arc<ReqStatus>>,
     /// `req_status_show`, of the handler [`ContentHandler::ReqStatus`].
     pub req_status_show: Option<Arc<ReqStatusShow>>,
+    /// `cache_purge ZONE KEY`, of the handler [`ContentHandler::CachePurge`].
+    pub purge: Option<Arc<PurgeLocation>>,
+    /// How it and `cache_purge METHOD` are answered.
+    pub purge_answers: PurgeAnswers,
+    /// `vhost_traffic_status` and its options; `None` if requests are not counted.
+    pub traffic: Option<Arc<Traffic>>,
+    /// How `vhost_traffic_status_display` shows them, where it answers.
+    pub traffic_show: Option<Arc<TrafficShow>>,
     /// `concat` and its options; `None` is off.
     pub concat: Option<Arc<Concat>>,
     /// `echo` and its relatives; `None` where no location around has one.

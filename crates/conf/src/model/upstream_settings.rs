@@ -1,7 +1,7 @@
 //! What `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*` and `grpc_*` have in common
 //! (nginx's upstream module). Names of directives are given without the prefix.
 
-use super::{CacheSettings, Family, TempPath, Template, UpstreamTls};
+use super::{CacheSettings, Family, PurgeMethod, TempPath, Template, UpstreamTls};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +81,8 @@ pub struct UpstreamSettings {
     pub store: Option<Store>,
     /// `cache` and its relatives; default off.
     pub cache: Option<Arc<CacheSettings>>,
+    /// `cache_purge METHOD`, whether or not there is a cache.
+    pub purge_method: Option<Arc<PurgeMethod>>,
     /// `ignore_headers`.
     pub ignore_headers: IgnoreHeaders,
     /// `hide_header` and `pass_header`.

@@ -117,6 +117,7 @@ fn no_upstream(exchange: &Exchange) -> Outcome {
 /// The module that replaces plain files; it may leave some of them to the default handler.
 async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Outcome {
     match handler {
+        ContentHandler::CachePurge => proxying::purge_location(exchange).await,
         ContentHandler::Echo => echo::answer(exchange).await,
         ContentHandler::EmptyGif => empty_gif::answer(exchange),
         ContentHandler::Flv => flv::answer(exchange).await,

@@ -8,7 +8,7 @@ mod checks;
 
 use super::{Outcome, upstreams};
 use crate::exchange::{ContentType, Exchange};
-use crate::metrics;
+use crate::{metrics, traffic};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sealane_conf::model::{Matcher, StatusView};
@@ -69,19 +69,17 @@ pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome
     let in_json = args.any(|arg| arg == b"format=json");
     let process = Arc::clone(&exchange.worker.process);
     match view {
-        StatusView::Console if !in_json => {
-            for (name, value) in [
-                ("Content-Security-Policy", CONSOLE_POLICY.as_str()),
-                ("X-Content-Type-Options", "nosniff"),
-                ("Referrer-Policy", "no-referrer"),
-            ] {
-                let _ = exchange
-                    .response
-                    .headers
-                    .push(name.as_bytes(), value.as_bytes());
+        StatusView::Console if !in_json => console(exchange),
+        StatusView::Traffic => match traffic::answer(exchange).await {
+            Ok(traffic::Shown::Text(media_type, text)) => respond(exchange, media_type, text),
+            Ok(traffic::Shown::Page) if in_json => {
+                let now_s = unix_time();
+                let text = disk::run(move || metrics::show(&process, |all| all.json(now_s))).await;
+                respond(exchange, JSON, text);
             }
-            respond(exchange, b"text/html; charset=utf-8", CONSOLE.to_owned());
-        }
+            Ok(traffic::Shown::Page) => console(exchange),
+            Err(status) => return Outcome::Status(status),
+        },
         StatusView::Metrics if !in_json && asks_for_open_metrics(exchange) => {
             let text = disk::run(move || metrics::show(&process, |families| families.text())).await;
             respond(exchange, OPEN_METRICS, text);
@@ -117,6 +115,19 @@ pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome
         }
     }
     Outcome::Answered
+}
+
+/// The page.
+fn console(exchange: &mut Exchange) {
+    for (name, value) in [
+        ("Content-Security-Policy", CONSOLE_POLICY.as_str()),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+    ] {
+        let headers = &mut exchange.response.headers;
+        let _ = headers.push(name.as_bytes(), value.as_bytes());
+    }
+    respond(exchange, b"text/html; charset=utf-8", CONSOLE.to_owned());
 }
 
 /// Whether the client names OpenMetrics in `Accept`, as Prometheus does.

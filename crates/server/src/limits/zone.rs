@@ -39,12 +39,17 @@ pub(crate) struct KeyPosition {
 impl<S> Zone<S> {
     /// An empty zone of this size, as nginx counts it.
     pub(crate) fn new(zone_bytes: u64, node_bytes: usize) -> Zone<S> {
-        let bytes = usize::try_from(zone_bytes).unwrap_or(usize::MAX);
-        let pages = bytes.saturating_sub(POOL_BYTES) / (PAGE_BYTES + PAGE_OVERHEAD_BYTES);
-        // One page is taken by the name of the zone.
-        let room = pages.saturating_sub(1) * PAGE_BYTES;
+        let room = room(zone_bytes);
         let wanted = (room / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
-        let shards = 1 << wanted.ilog2();
+        Zone::with_shards(1 << wanted.ilog2(), room, node_bytes)
+    }
+
+    /// The same with one list of all keys in the order of their use; threads wait for each other.
+    pub(crate) fn in_one_shard(zone_bytes: u64, node_bytes: usize) -> Zone<S> {
+        Zone::with_shards(1, room(zone_bytes), node_bytes)
+    }
+
+    fn with_shards(shards: usize, room: usize, node_bytes: usize) -> Zone<S> {
         let shard = || Padded(Mutex::new(Shard::new(room / shards)));
         Zone {
             shards: std::iter::repeat_with(shard).take(shards).collect(),
@@ -170,6 +175,11 @@ impl<S> Locked<'_, S> {
         id
     }
 
+    /// How many keys there are in the shard.
+    pub(crate) fn len(&self) -> usize {
+        self.shard.table.len()
+    }
+
     /// The node that was used longest ago.
     pub(crate) fn oldest(&self) -> Option<NodeId> {
         Some(self.shard.oldest).filter(|id| *id != NONE)
@@ -188,6 +198,14 @@ impl<S> Locked<'_, S> {
         shard.used_bytes -= slab_bytes(node_bytes + key.len());
         shard.free.push(id);
     }
+}
+
+/// How much of a zone is for keys.
+fn room(zone_bytes: u64) -> usize {
+    let bytes = usize::try_from(zone_bytes).unwrap_or(usize::MAX);
+    let pages = bytes.saturating_sub(POOL_BYTES) / (PAGE_BYTES + PAGE_OVERHEAD_BYTES);
+    // One page is taken by the name of the zone.
+    pages.saturating_sub(1) * PAGE_BYTES
 }
 
 /// How much nginx's slab allocator allocates for this many bytes.

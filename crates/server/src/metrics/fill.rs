@@ -63,6 +63,13 @@ fn zones(snapshot: &Snapshot) -> Vec<(&'static str, Arc<str>, ZoneFill)> {
     for zone in &snapshot.req_status_zones {
         zones.push(("req_status", Arc::clone(&zone.conf.name), zone.fill()));
     }
+    if let Some(zone) = &snapshot.traffic {
+        zones.push((
+            "vhost_traffic_status",
+            Arc::clone(&zone.conf.name),
+            zone.fill(),
+        ));
+    }
     for (name, bytes, cache) in snapshot.sessions.caches() {
         let fill = ZoneFill {
             keys: cache.len() as u64,

@@ -97,7 +97,7 @@ pub(crate) use accel::safe_uri;
 pub(crate) use bound::{BoundConnections, ClosesBound};
 pub use cache::CacheDirectories;
 pub(crate) use cache::{
-    CacheState, CacheZone, UpdateState, build_zone, settings as cache_settings,
+    CacheState, CacheZone, UpdateState, build_zone, purge_location, settings as cache_settings,
 };
 pub(crate) use groups::Groups;
 pub use health::{HealthChecks, KnownVerdict};
@@ -143,6 +143,11 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome,
     if let Some(states) = exchange.upstream.as_deref_mut() {
         // Of another location, before an internal redirect.
         states.cache = None;
+    }
+    if pass.settings().cache.is_none()
+        && let Some(method) = cache::purge_method(exchange, pass)
+    {
+        return Err(cache::purge_without_cache(exchange, method));
     }
     let mut target = Target::of(exchange, pass).await?;
     session_sticky::begin(exchange, &target.group);

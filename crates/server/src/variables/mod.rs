@@ -16,7 +16,7 @@ mod tunnel;
 mod upstream;
 mod user;
 
-pub(crate) use process::hostname;
+pub(crate) use process::{NGINX_VERSION, hostname};
 pub(crate) use request::{RequestIdState, argument, cookie};
 pub(crate) use user::assign;
 

@@ -24,7 +24,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::TimeIso8601 => with_time_stamps(|now| text(&now.iso8601, out)),
         Builtin::TimeLocal => with_time_stamps(|now| text(&now.local, out)),
         Builtin::Pid => number(std::process::id(), out),
-        Builtin::Hostname => put(hostname(), out),
+        Builtin::Hostname => put(hostname().map(str::as_bytes), out),
         Builtin::NginxVersion => text(NGINX_VERSION, out),
         Builtin::ConnectionsActive => level(|counters| counters.active.get(), out),
         Builtin::ConnectionsReading => level(|counters| counters.reading.get(), out),
@@ -55,11 +55,11 @@ fn date(exchange: &Exchange, is_local: bool, out: &mut Vec<u8>) -> bool {
 }
 
 /// The machine's name in lower case, as it was on first use.
-pub(crate) fn hostname() -> Option<&'static [u8]> {
+pub(crate) fn hostname() -> Option<&'static str> {
     static NAME: OnceLock<Option<String>> = OnceLock::new();
     let name = NAME.get_or_init(|| {
         let text = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
         Some(text.trim_end().to_ascii_lowercase())
     });
-    name.as_deref().map(str::as_bytes)
+    name.as_deref()
 }

@@ -64,7 +64,7 @@ pub(in crate::proxying) fn look(
         return Ok(Looked::Nothing);
     }
     let method = exchange.request.head.method;
-    let is_purge = purge::is_wanted(exchange, settings);
+    let is_purge = purge::is_wanted(exchange, pass, settings);
     let is_cached_method = matches!(method, Method::Get | Method::Head)
         || method == Method::Post && settings.caches_post;
     if !is_cached_method && !is_purge {
@@ -146,7 +146,7 @@ pub(in crate::proxying) async fn look_further(
         return Ok(None);
     };
     if let Further::Purge(zone, key) = further {
-        let outcome = purge::purge(exchange, settings, &zone.index, &key).await;
+        let outcome = purge::purge(exchange, pass, settings, &zone.index, &key).await;
         return Ok(Some(outcome));
     }
     let outcome = search(exchange, pass, settings).await?;

@@ -42,6 +42,8 @@ mod zone;
 pub(crate) use fill::Fill;
 pub(super) use keep::{failed, intercepted, keep, let_go, response};
 pub(super) use look::{Looked, look, look_further};
+pub(crate) use purge::at_location as purge_location;
+pub(super) use purge::{by_method as purge_method, without_cache as purge_without_cache};
 pub(super) use rfc9111::invalidate;
 pub use tending::CacheDirectories;
 pub(crate) use update::UpdateState;

@@ -1,16 +1,20 @@
 //! `cache_purge`: removes responses, by key, prefix or tag; and what look-ups do about those that
 //! were purged.
 
+mod answers;
+
+use super::super::PassRuntime;
 use super::fill::Fill;
 use super::look::any;
 use super::stored::{StoredResponse, Unusable};
 use super::tags;
 use crate::exchange::Exchange;
+use crate::facts::PeerAddress;
 use crate::handlers::Outcome;
 use crate::request_log::{Text, log_request};
 use crate::template;
 use sealane_cache::{CacheKey, Purge, PurgeFailure, Purged, Subject, Visit, Zone};
-use sealane_conf::model::{CacheSettings, VerifyClient};
+use sealane_conf::model::{AddressRules, CacheSettings, PurgeMethod, VerifyClient};
 use sealane_http::StatusCode;
 use sealane_io::disk;
 use sealane_log::OsError;
@@ -27,52 +31,150 @@ const MAX_TAG_BYTES: usize = 1024;
 const MAX_PURGES_AT_A_TIME: usize = 4;
 static TURNS: Semaphore = Semaphore::const_new(MAX_PURGES_AT_A_TIME);
 
-/// Whether the request is one to purge. Subrequests are not: access directives do not check them,
-/// and one of `auth_request` would be answered as if the client had access.
-pub(super) fn is_wanted(exchange: &Exchange, settings: &CacheSettings) -> bool {
-    !settings.purge.is_empty() && !exchange.request.is_subrequest && any(exchange, &settings.purge)
+/// The method that purges in this location, if it is the request's. Subrequests purge nothing:
+/// access directives do not check them, and one of `auth_request` would be answered as if the
+/// client had access.
+pub(in crate::proxying) fn by_method<'p>(
+    exchange: &Exchange,
+    pass: &'p PassRuntime,
+) -> Option<&'p PurgeMethod> {
+    let purge = pass.settings().purge_method.as_deref()?;
+    let request = &exchange.request;
+    let method = match request.head.method.name() {
+        Some(name) => name.as_bytes(),
+        None => request.head.method_name.of(&request.buffer),
+    };
+    (purge.name.as_bytes() == method && !request.is_subrequest).then_some(purge)
 }
 
-/// Whether somebody has said that this client may: an access directive has let it in, or its
-/// certificate was required and is valid.
-fn is_allowed(exchange: &Exchange) -> bool {
+/// Whether the request is one to purge.
+pub(super) fn is_wanted(exchange: &Exchange, pass: &PassRuntime, settings: &CacheSettings) -> bool {
+    let by_value = || {
+        !settings.purge.is_empty()
+            && !exchange.request.is_subrequest
+            && any(exchange, &settings.purge)
+    };
+    by_method(exchange, pass).is_some() || by_value()
+}
+
+/// What a method that purges is answered with in a location without a cache.
+pub(in crate::proxying) fn without_cache(exchange: &Exchange, method: &PurgeMethod) -> StatusCode {
+    match may(exchange, method.from.as_ref()) {
+        Ok(()) => StatusCode::NOT_FOUND,
+        Err(status) => status,
+    }
+}
+
+/// Whether the client may purge: `from` says so, or, without one, an access directive has let it
+/// in, or its certificate was required and is valid.
+///
+/// # Errors
+/// The status of a refusal. As anybody could empty the cache, clients that nobody has let in are
+/// refused.
+fn may(exchange: &Exchange, from: Option<&AddressRules>) -> Result<(), StatusCode> {
+    if let Some(from) = from {
+        let address = match exchange.client_address() {
+            PeerAddress::Inet(address) => Some(address.ip()),
+            PeerAddress::Unix => None,
+        };
+        if from.verdict(address) == Some(true) {
+            return Ok(());
+        }
+        log_request!(
+            exchange,
+            Error,
+            "nothing is purged: the client is not among those after \"from\" of \
+             \"..._cache_purge\""
+        );
+        return Err(StatusCode::FORBIDDEN);
+    }
     let is_verified = exchange.is_tls() && exchange.server().conf.verify_client == VerifyClient::On;
-    exchange.features.access.is_granted() || is_verified
+    if exchange.features.access.is_granted() || is_verified {
+        return Ok(());
+    }
+    log_request!(
+        exchange,
+        Error,
+        "nothing is purged: anybody could do it; say who may with \"allow\", \"auth_basic\" \
+         or \"auth_request\" in this location, or with \"ssl_verify_client on\""
+    );
+    Err(StatusCode::FORBIDDEN)
 }
 
-/// Purges: 204 if it is done, 404 if there is no response of the key. As anybody could empty the
-/// cache, clients that no access directive has let in are refused.
+/// Purges what the request is about: 204 if it is done, 404 if there is no response of the key; or
+/// as ngx_cache_purge answers, if its method purges.
 pub(super) async fn purge(
     exchange: &mut Exchange,
+    pass: &PassRuntime,
     settings: &CacheSettings,
     zone: &Arc<Zone<Fill>>,
     key: &CacheKey,
 ) -> Outcome {
-    if !is_allowed(exchange) {
-        log_request!(
-            exchange,
-            Error,
-            "nothing is purged: anybody could do it; say who may with \"allow\", \"auth_basic\" \
-             or \"auth_request\" in this location, or with \"ssl_verify_client on\""
-        );
-        return Outcome::Status(StatusCode::FORBIDDEN);
+    let method = by_method(exchange, pass);
+    if let Err(status) = may(exchange, method.and_then(|method| method.from.as_ref())) {
+        return Outcome::Status(status);
     }
-    let purge = wanted(exchange, settings, key);
-    let (zone, theirs) = (Arc::clone(zone), purge.clone());
-    let turn = TURNS.acquire().await.expect("it is never closed");
-    let done = disk::run(move || zone.purge(&theirs, unix_coarse_s())).await;
-    drop(turn);
-    match done {
-        Ok(Purged::Gone) => {
-            log_done(exchange, &purge);
+    let purge = match method {
+        Some(method) if method.everything => Purge::Prefix(Box::default()),
+        _ => wanted(exchange, settings, key),
+    };
+    match (carry_out(exchange, zone, &purge).await, method) {
+        (Err(status), _) => Outcome::Status(status),
+        (Ok(purged), Some(_)) => answers::answer(exchange, key.text(), purged),
+        (Ok(Purged::Unknown), None) => Outcome::Status(StatusCode::NOT_FOUND),
+        (Ok(Purged::Gone), None) => {
             let response = &mut exchange.response;
             response.status = StatusCode::NO_CONTENT;
             response.body.clear();
             Outcome::Answered
         }
-        Ok(Purged::Unknown) => Outcome::Status(StatusCode::NOT_FOUND),
-        Err(failure) => Outcome::Status(refuse(exchange, &failure)),
     }
+}
+
+/// `*_cache_purge ZONE KEY`: purges the key.
+pub(crate) async fn at_location(exchange: &mut Exchange) -> Outcome {
+    let Some(conf) = exchange.conf().purge.clone() else {
+        return Outcome::Declined; // the handler and this are set together
+    };
+    if exchange.request.is_subrequest {
+        log_request!(
+            exchange,
+            Error,
+            "nothing is purged: a subrequest asks for it"
+        );
+        return Outcome::Status(StatusCode::FORBIDDEN);
+    }
+    if let Err(status) = may(exchange, None) {
+        return Outcome::Status(status);
+    }
+    let Some(zone) = exchange.snapshot.cache_zone(&conf.zone) else {
+        return Outcome::Status(StatusCode::NOT_FOUND);
+    };
+    let zone = Arc::clone(&zone.index);
+    let key = CacheKey::new(template::evaluate(&conf.key, exchange).into_owned());
+    match carry_out(exchange, &zone, &of_key(&key)).await {
+        Err(status) => Outcome::Status(status),
+        Ok(purged) => answers::answer(exchange, key.text(), purged),
+    }
+}
+
+/// Purges.
+///
+/// # Errors
+/// The status for the client.
+async fn carry_out(
+    exchange: &Exchange,
+    zone: &Arc<Zone<Fill>>,
+    purge: &Purge,
+) -> Result<Purged, StatusCode> {
+    let (zone, theirs) = (Arc::clone(zone), purge.clone());
+    let turn = TURNS.acquire().await.expect("it is never closed");
+    let done = disk::run(move || zone.purge(&theirs, unix_coarse_s())).await;
+    drop(turn);
+    if let Ok(Purged::Gone) = done {
+        log_done(exchange, purge);
+    }
+    done.map_err(|failure| refuse(exchange, &failure))
 }
 
 /// What the request names: tags, if there are any, otherwise its key, which stands for all that
@@ -94,6 +196,10 @@ fn wanted(exchange: &Exchange, settings: &CacheSettings, key: &CacheKey) -> Purg
         named.dedup();
         return Purge::Tags(named);
     }
+    of_key(key)
+}
+
+fn of_key(key: &CacheKey) -> Purge {
     match key.text().strip_suffix(b"*") {
         Some(prefix) => Purge::Prefix(prefix.into()),
         None => Purge::Key(key.clone()),
