@@ -139,13 +139,77 @@ fn what_precedes_a_pause_is_sent() {
 }
 
 #[test]
+fn other_locations_answer() {
+    let site = Site::new();
+    site.write("html/page.html", "<p>");
+    let server = site.serve(
+        "root html;
+         server { listen 127.0.0.1:%plain%;
+             location /parts { echo before; echo_location /args a=$arg_a; echo_location /args?b=c;
+                 echo_location_async /page.html; echo; echo_location /slow; echo after; }
+             location /args { echo \"$echo_request_method $uri [$args]\"; }
+             location /slow { echo 1; echo_sleep 0.01; echo 2; }
+             location /missing { echo_location /none; echo after; }
+             location /unsafe { echo before; echo_flush; echo_location $arg_to; echo after; }
+             location /cycle { echo -n x; echo_location /cycle; }
+             location /exec { echo_sleep 0.001; echo_exec /args a=b; echo never; }
+             location /exec-own { echo_exec /args?$args; }
+             location /exec-named { echo_exec @named; }
+             location @named { echo_status 201; echo $uri $args; }
+             location /exec-cycle { echo_exec /exec-cycle; }
+             location /exec-unsafe { echo_exec /../etc/passwd; }
+             location /exec-file { echo_exec /page.html; } }",
+    );
+    let port = server.port("plain");
+    let text = |target: &str| get(port, target).text();
+    let parts = "before\nGET /args [a=x]\nGET /args [b=c]\n<p>\n1\n2\nafter\n";
+    assert_eq!(text("/parts?a=x"), parts);
+    let missing = get(port, "/missing");
+    assert_eq!(missing.status, 200);
+    assert!(
+        missing.text().contains("404 Not Found"),
+        "{}",
+        missing.text()
+    );
+    assert!(missing.text().ends_with("after\n"), "{}", missing.text());
+    assert_eq!(text("/exec"), "GET /args [a=b]\n");
+    assert_eq!(text("/exec-own?x=y"), "GET /args [x=y]\n");
+    let named = get(port, "/exec-named?x=y");
+    assert_eq!(
+        (named.status, named.text()),
+        (201, "/exec-named x=y\n".into())
+    );
+    assert_eq!(text("/exec-file"), "<p>");
+    assert_eq!(get(port, "/exec-cycle").status, 500);
+    assert_eq!(get(port, "/exec-unsafe").status, 500);
+    // What has begun is cut off: there is no last chunk.
+    for target in ["/unsafe?to=/../x", "/cycle"] {
+        let mut connection = Connection::open(port);
+        connection.send(format!(
+            "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        ));
+        let mut received = Vec::new();
+        // It may end with a reset.
+        let _ = connection.socket().read_to_end(&mut received);
+        let text = String::from_utf8_lossy(&received);
+        assert!(
+            !text.ends_with("0\r\n\r\n") && !text.contains("after"),
+            "{text}"
+        );
+    }
+    server.wait_for_log("unsafe URI \"/../x\" was detected");
+    server.wait_for_log("subrequests cycle while processing \"/cycle\"");
+}
+
+#[test]
 fn what_is_written_wrongly_is_refused() {
     let site = Site::new();
     for (lines, said) in [
         ("echo -x a;", "invalid option: \"-x\""),
         ("echo_duplicate x a;", "invalid value \"x\""),
         ("echo_status 99;", "invalid value \"99\""),
-        ("echo_location /a;", "belongs to echo-nginx-module"),
+        ("echo_subrequest POST /a;", "belongs to echo-nginx-module"),
+        ("echo a; echo_exec /b;", "comes too late"),
     ] {
         let text = format!("events {{}} http {{ server {{ location / {{ {lines} }} }} }}");
         let file = site.write("nginx.conf", text).display().to_string();

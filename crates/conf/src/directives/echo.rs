@@ -1,4 +1,4 @@
-//! echo-nginx-module: what answers without subrequests.
+//! echo-nginx-module.
 
 use super::{Arity, LOCATION, LOCATION_IF, Module, ONE, Row};
 use crate::build::Build;
@@ -97,6 +97,55 @@ pub(super) const MODULE: Module = Module {
         )
         .own(),
         Row::new(
+            "echo_location",
+            CONTEXTS,
+            Arity::Between(1, 2),
+            "",
+            LOCATIONS,
+            |b, c| {
+                let (uri, args) = target(b, c)?;
+                step(b, EchoStep::Location(uri, args))
+            },
+        )
+        .own(),
+        Row::new(
+            "echo_location_async",
+            CONTEXTS,
+            Arity::Between(1, 2),
+            "",
+            "The same as `echo_location`: whatever comes first, what is answered is in order.",
+            |b, c| {
+                let (uri, args) = target(b, c)?;
+                step(b, EchoStep::Location(uri, args))
+            },
+        )
+        .own(),
+        Row::new(
+            "echo_exec",
+            CONTEXTS,
+            Arity::Between(1, 2),
+            "",
+            "Leaves the answer to another location, by its URI, or its name (`@name`), and \
+             arguments. Only what answers nothing, such as `echo_sleep`, may stand before it; what \
+             stands behind it is not done.",
+            |b, c| {
+                let (uri, args) = target(b, c)?;
+                let steps = b.location_ref().echo.steps.as_deref().unwrap_or_default();
+                let is_silent = |step: &EchoStep| {
+                    matches!(
+                        step,
+                        EchoStep::Sleep(_) | EchoStep::ResetTimer | EchoStep::ReadRequestBody
+                    )
+                };
+                if !steps.iter().all(is_silent) {
+                    let help = "what stands before it has begun to answer";
+                    return Err(c.refuse("comes too late").help(help));
+                }
+                step(b, EchoStep::Exec(uri, args))
+            },
+        )
+        .own(),
+        Row::new(
             "echo_status",
             CONTEXTS,
             ONE,
@@ -143,6 +192,16 @@ pub(super) const MODULE: Module = Module {
         .own(),
     ],
 };
+
+const LOCATIONS: &str = "Answers with what another location does, as a subrequest with GET: its \
+                         URI, and arguments unless they are behind a `?` in it.";
+
+/// A URI and arguments.
+fn target(b: &mut Build<'_>, c: &Call<'_>) -> Result<(Template, Template), Fault> {
+    let uri = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+    let args = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
+    Ok((uri, args))
+}
 
 fn step(b: &mut Build<'_>, step: EchoStep) -> Result<(), Fault> {
     let location = b.location();

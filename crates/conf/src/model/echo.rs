@@ -28,6 +28,10 @@ pub enum EchoStep {
     ReadRequestBody,
     /// `echo_request_body`.
     RequestBody,
+    /// `echo_location`: what another location answers, by its URI and arguments.
+    Location(Template, Template),
+    /// `echo_exec`: another location answers, by its URI or name and arguments.
+    Exec(Template, Template),
 }
 
 /// Texts around a body.

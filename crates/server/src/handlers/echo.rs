@@ -3,10 +3,12 @@
 use super::{Outcome, set_content_type};
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::exchange::Exchange;
+use crate::proxying::safe_uri;
 use crate::request_body;
 use crate::request_log::{Text, log_request};
+use crate::subrequest::IncludedAnswer;
 use crate::template;
-use sealane_conf::model::{Echo, EchoStep};
+use sealane_conf::model::{Echo, EchoStep, Template};
 use sealane_http::StatusCode;
 use sealane_io::chain::OutputChain;
 use sealane_io::runtime::{Sleep, sleep};
@@ -48,6 +50,13 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     {
         return Outcome::Status(status);
     }
+    if echo
+        .steps
+        .iter()
+        .any(|step| matches!(step, EchoStep::Exec(..)))
+    {
+        return elsewhere(exchange, &echo).await;
+    }
     exchange.response.status = StatusCode(echo.status);
     exchange.phases.has_status = true;
     set_content_type(exchange);
@@ -60,11 +69,63 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
         repeated: 0,
         ready: OutputChain::new(),
         pause: None,
+        answer: None,
     }));
     Outcome::Answered
 }
 
-/// Bytes of repeated texts that are made at a time.
+/// `echo_exec`, after what stands before it.
+async fn elsewhere(exchange: &mut Exchange, echo: &Echo) -> Outcome {
+    for step in &echo.steps {
+        match step {
+            EchoStep::Sleep(seconds) => {
+                let text = template::evaluate(seconds, exchange).into_owned();
+                let Some(time) = sleep_time(exchange, &text) else {
+                    return Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR);
+                };
+                sleep(time).await;
+            }
+            EchoStep::ResetTimer => exchange.features.echo.reset_ms = since_start_ms(exchange),
+            EchoStep::Exec(uri, args) => {
+                let uri = template::evaluate(uri, exchange).into_owned();
+                if let Some(name) = uri.strip_prefix(b"@") {
+                    return Outcome::Named(String::from_utf8_lossy(name).into());
+                }
+                return match target(exchange, &uri, args) {
+                    Some((uri, args)) => Outcome::Redirect { uri, args },
+                    None => Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR),
+                };
+            }
+            // It is done, or does not stand before `echo_exec`.
+            _ => {}
+        }
+    }
+    Outcome::Declined
+}
+
+/// The time of `echo_sleep`; `None`, which is logged, if it is none.
+fn sleep_time(exchange: &Exchange, text: &[u8]) -> Option<Duration> {
+    let time = parse_seconds(text);
+    if time.is_none() {
+        let text = Text(text);
+        log_request!(exchange, Error, "invalid sleep duration \"{text}\"");
+    }
+    time
+}
+
+/// The path and the arguments of another location; `None`, which is logged, if there is none.
+fn target(exchange: &Exchange, uri: &[u8], args: &Template) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let Some((path, own_args)) = safe_uri(uri) else {
+        let uri = Text(uri);
+        log_request!(exchange, Error, "unsafe URI \"{uri}\" was detected");
+        return None;
+    };
+    let args = template::evaluate(args, exchange).into_owned();
+    let args = Some(args).filter(|args| !args.is_empty());
+    Some((path, args.or(own_args)))
+}
+
+/// Bytes of repeated texts that are made at a time, and of other locations' answers.
 const REPEATED_BYTES: usize = 16 << 10;
 
 struct Steps {
@@ -76,6 +137,8 @@ struct Steps {
     /// What there is to send.
     ready: OutputChain,
     pause: Option<Pin<Box<Sleep>>>,
+    /// What another location answers.
+    answer: Option<IncludedAnswer>,
 }
 
 /// What becomes of the body after a step.
@@ -120,9 +183,7 @@ impl Steps {
                         return Poll::Ready(Ok(Then::Send));
                     }
                     let text = template::evaluate(seconds, exchange).into_owned();
-                    let Some(time) = parse_seconds(&text) else {
-                        let text = Text(&text);
-                        log_request!(exchange, Error, "invalid sleep duration \"{text}\"");
+                    let Some(time) = sleep_time(exchange, &text) else {
                         return Poll::Ready(Err(()));
                     };
                     self.pause = Some(Box::pin(sleep(time)));
@@ -144,9 +205,41 @@ impl Steps {
                     self.ready.append(body.chain());
                 }
             }
+            EchoStep::Location(..) if !self.ready.is_empty() => {
+                return Poll::Ready(Ok(Then::Send));
+            }
+            EchoStep::Location(uri, args) => {
+                let filled = ready!(self.include(cx, exchange, uri, args))?;
+                if filled == Filled::More {
+                    return Poll::Ready(Ok(Then::Send));
+                }
+                self.answer = None;
+            }
+            EchoStep::Exec(..) => {} // not here
         }
         self.next += 1;
         Poll::Ready(Ok(Then::GoOn))
+    }
+
+    /// A part of what another location answers.
+    fn include(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        uri: &Template,
+        args: &Template,
+    ) -> Poll<Result<Filled, ()>> {
+        if self.answer.is_none() {
+            let uri = template::evaluate(uri, exchange).into_owned();
+            let (uri, args) = target(exchange, &uri, args).ok_or(())?;
+            let answer = IncludedAnswer::ask(exchange, &uri, args.as_deref());
+            self.answer = Some(answer.ok_or(())?);
+        }
+        let Some(answer) = &mut self.answer else {
+            return Poll::Ready(Err(()));
+        };
+        let filled = answer.poll_fill(cx, exchange, &mut self.ready, REPEATED_BYTES as u64);
+        filled.map_err(|_| ())
     }
 
     fn is_over(&self) -> bool {
@@ -187,10 +280,15 @@ impl BodySource for Steps {
 
     fn is_prompt(&self) -> bool {
         let waits = |step: &EchoStep| matches!(step, EchoStep::Sleep(_) | EchoStep::Flush);
-        self.echo.steps.iter().any(waits)
+        let answer = self.answer.as_ref();
+        self.echo.steps.iter().any(waits) || answer.is_some_and(IncludedAnswer::is_prompt)
     }
 
-    fn conclude(self: Box<Self>, _: &mut Exchange, _: bool) {}
+    fn conclude(self: Box<Self>, exchange: &mut Exchange, _: bool) {
+        if let Some(answer) = self.answer {
+            answer.conclude(exchange);
+        }
+    }
 }
 
 /// Seconds with up to three digits after the point.
