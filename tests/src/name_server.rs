@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A name server on a port of its own, until it is dropped.
 #[derive(Debug)]
 pub struct NameServer {
+    address: Ipv4Addr,
     port: u16,
     zone: Arc<Zone>,
 }
@@ -28,7 +29,16 @@ const NAME_ERROR: u8 = 3;
 impl NameServer {
     /// Starts one that knows no name.
     pub fn start() -> NameServer {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        NameServer::at(Ipv4Addr::LOCALHOST, 0)
+    }
+
+    /// Starts one at an address of this host; ports below 1024 are for root.
+    ///
+    /// # Panics
+    ///
+    /// When the port is not free.
+    pub fn at(address: Ipv4Addr, port: u16) -> NameServer {
+        let socket = UdpSocket::bind((address, port)).expect("a free port");
         let port = socket.local_addr().expect("it is bound").port();
         let zone = Arc::new(Zone::default());
         let theirs = zone.clone();
@@ -47,7 +57,11 @@ impl NameServer {
                 }
             }
         });
-        NameServer { port, zone }
+        NameServer {
+            address,
+            port,
+            zone,
+        }
     }
 
     /// Its UDP port on 127.0.0.1.
@@ -89,7 +103,7 @@ impl Drop for NameServer {
         self.zone.stopped.store(true, Ordering::Relaxed);
         // Wakes its thread.
         if let Ok(socket) = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)) {
-            let _ = socket.send_to(b"end", (Ipv4Addr::LOCALHOST, self.port));
+            let _ = socket.send_to(b"end", (self.address, self.port));
         }
     }
 }

@@ -23,6 +23,8 @@ mod http2;
 mod idle;
 #[path = "connect/proxy_connect.rs"]
 mod proxy_connect;
+#[path = "connect/slow.rs"]
+mod slow;
 #[path = "connect/smuggling.rs"]
 mod smuggling;
 #[path = "connect/websocket.rs"]

@@ -150,14 +150,14 @@ fn other_locations_answer() {
              location /args { echo \"$echo_request_method $uri [$args]\"; }
              location /slow { echo 1; echo_sleep 0.01; echo 2; }
              location /missing { echo_location /none; echo after; }
-             location /unsafe { echo before; echo_flush; echo_location $arg_to; echo after; }
+             location /odd { echo before; echo_flush; echo_location $arg_to; echo after; }
              location /cycle { echo -n x; echo_location /cycle; }
              location /exec { echo_sleep 0.001; echo_exec /args a=b; echo never; }
              location /exec-own { echo_exec /args?$args; }
              location /exec-named { echo_exec @named; }
              location @named { echo_status 201; echo $uri $args; }
              location /exec-cycle { echo_exec /exec-cycle; }
-             location /exec-unsafe { echo_exec /../etc/passwd; }
+             location /exec-odd { echo_exec /../etc/passwd; }
              location /exec-file { echo_exec /page.html; } }",
     );
     let port = server.port("plain");
@@ -181,9 +181,9 @@ fn other_locations_answer() {
     );
     assert_eq!(text("/exec-file"), "<p>");
     assert_eq!(get(port, "/exec-cycle").status, 500);
-    assert_eq!(get(port, "/exec-unsafe").status, 500);
+    assert_eq!(get(port, "/exec-odd").status, 500);
     // What has begun is cut off: there is no last chunk.
-    for target in ["/unsafe?to=/../x", "/cycle"] {
+    for target in ["/odd?to=/../x", "/cycle"] {
         let mut connection = Connection::open(port);
         connection.send(format!(
             "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

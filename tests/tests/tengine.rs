@@ -1,5 +1,7 @@
 //! Modules of Tengine that operators write into configurations, as clients and operators see them.
 
+#[path = "tengine/core.rs"]
+mod core;
 #[path = "tengine/log_programs.rs"]
 mod log_programs;
 #[path = "tengine/pages.rs"]

@@ -152,7 +152,7 @@ fn servers_upstreams_and_caches_have_the_numbers_of_their_requests() {
 
     let shown = all["connections"]["requests"].as_u64();
     assert!(shown >= Some(requests), "{all}");
-    assert_eq!(all["sharedZones"]["name"], "vhost_traffic_status");
+    assert_eq!(all["sharedZones"]["name"], "ngx_http_vhost_traffic_status");
     assert!(all["loadMsec"].as_u64() <= all["nowMsec"].as_u64());
     let text = metrics(&server);
     for line in [

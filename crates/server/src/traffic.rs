@@ -17,7 +17,7 @@ mod prometheus;
 mod show;
 mod zone;
 
-pub(crate) use show::{Shown, answer};
+pub(crate) use show::{TrafficAnswer, answer};
 pub(crate) use zone::TrafficZoneRuntime;
 
 use crate::exchange::Exchange;

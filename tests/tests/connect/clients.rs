@@ -53,6 +53,28 @@ fn curl_fetches_through_a_proxy_with_and_without_tls() {
 }
 
 #[test]
+fn curl_opens_a_tunnel_on_a_stream_of_http2() {
+    let options = command("curl", &["--help", "all"], b"").success().text();
+    if !options.contains("--proxy-http2") {
+        return sealane_needs::leave_out("this curl has no --proxy-http2 (8.1 and newer have it)");
+    }
+    let site = site();
+    site.write("html/page", "a page");
+    let server = serve(&site);
+    let proxy = format!("https://localhost:{}", server.port("tls"));
+    let url = format!("https://127.0.0.1:{}/page", server.port("origin"));
+    let arguments = [
+        "-sk",
+        "--proxy-insecure",
+        "--proxy-http2",
+        "-x",
+        &proxy,
+        &url,
+    ];
+    assert_eq!(command("curl", &arguments, b"").success().text(), "a page");
+}
+
+#[test]
 fn curl_is_asked_for_a_password() {
     let site = site();
     site.write("html/file", "the file");

@@ -17,7 +17,7 @@ fn send(client: &mut Client, fields: &[(&str, &str)], end: bool) -> u32 {
     stream
 }
 
-fn connect(client: &mut Client, target: &str) -> u32 {
+pub(super) fn connect(client: &mut Client, target: &str) -> u32 {
     send(
         client,
         &[(":method", "CONNECT"), (":authority", target)],
@@ -27,7 +27,7 @@ fn connect(client: &mut Client, target: &str) -> u32 {
 
 /// The next frame of the only stream that something comes on, and the status if it is a head.
 #[track_caller]
-fn next(client: &mut Client, stream: u32) -> (sealane_tests::http2::Frame, Option<u16>) {
+pub(super) fn next(client: &mut Client, stream: u32) -> (sealane_tests::http2::Frame, Option<u16>) {
     loop {
         let frame = client.next_frame().expect("the connection goes on");
         let fields = match frame.kind {
@@ -43,7 +43,7 @@ fn next(client: &mut Client, stream: u32) -> (sealane_tests::http2::Frame, Optio
 }
 
 #[track_caller]
-fn open(client: &mut Client, port: u16) -> u32 {
+pub(super) fn open(client: &mut Client, port: u16) -> u32 {
     let stream = connect(client, &format!("127.0.0.1:{port}"));
     let (frame, status) = next(client, stream);
     assert_eq!((status, frame.ends_stream()), (Some(200), false));
@@ -51,7 +51,7 @@ fn open(client: &mut Client, port: u16) -> u32 {
 }
 
 /// The bytes of a stream until it ends, and the code of a reset.
-fn rest(client: &mut Client, stream: u32) -> (Vec<u8>, Option<u32>) {
+pub(super) fn rest(client: &mut Client, stream: u32) -> (Vec<u8>, Option<u32>) {
     let mut bytes = Vec::new();
     loop {
         let (frame, _) = next(client, stream);
@@ -73,7 +73,7 @@ fn rest(client: &mut Client, stream: u32) -> (Vec<u8>, Option<u32>) {
     }
 }
 
-fn serve<'s>(site: &'s Site, settings: &str) -> Server<'s> {
+pub(super) fn serve<'s>(site: &'s Site, settings: &str) -> Server<'s> {
     site.serve(&format!(
         "{ALLOW} server {{ listen 127.0.0.1:%proxy%; http2 on; {settings} tunnel_pass; }}
          server {{ listen 127.0.0.1:%none%; http2 on; }}"

@@ -67,3 +67,36 @@ fn a_thousand_idle_tunnels_take_little_memory() {
     let there = kib_per_tunnel(&nginx, far, &held);
     println!("KiB per idle tunnel: nginx {there:.1}");
 }
+
+#[test]
+fn idle_tunnels_on_streams_take_little_memory() {
+    const CONNECTIONS: usize = 10;
+    const STREAMS: usize = 100;
+    let site = Site::new();
+    let far = Far::echo();
+    let server = site.serve_whole(&format!(
+        "error_log logs/error.log; pid logs/pid; worker_processes 1;
+         events {{ worker_connections 5000; }}
+         http {{ access_log off; {ALLOW}
+           server {{ listen 127.0.0.1:%proxy%; http2 on; tunnel_pass; }} }}"
+    ));
+    let open = || {
+        let mut client = sealane_tests::http2::Client::open(server.port("proxy"), &[]);
+        for _ in 0..STREAMS {
+            let stream = http2::open(&mut client, far.port);
+            // It has been used in both directions.
+            client.frame(sealane_tests::http2::kind::DATA, 0, stream, b"hello");
+            assert_eq!(http2::next(&mut client, stream).0.payload, b"hello");
+        }
+        client
+    };
+    // What the first ones need is there afterwards.
+    let mut clients = vec![open()];
+    let before = server.resident_kib();
+    clients.extend((0..CONNECTIONS).map(|_| open()));
+    let after = server.resident_kib();
+    assert_eq!(far.accepted(), STREAMS * (CONNECTIONS + 1));
+    let here = after.saturating_sub(before) as f64 / (STREAMS * CONNECTIONS) as f64;
+    println!("KiB per idle tunnel on a stream: {here:.1}");
+    assert!(here < 64.0, "{here} KiB per tunnel");
+}

@@ -9,7 +9,7 @@ use crate::{template, values};
 use std::time::Duration;
 
 /// The module's name and size of the zone.
-const ZONE: &str = "vhost_traffic_status";
+const ZONE: &str = "ngx_http_vhost_traffic_status";
 const ZONE_BYTES: u64 = 1 << 20;
 /// Eight pages, nginx's least.
 const MIN_ZONE_BYTES: u64 = 8 * 4096;
@@ -38,11 +38,10 @@ const ROWS: &[Row] = &[
         HTTP,
         Arity::Between(0, 1),
         "",
-        "Counts requests, in a zone of memory, `shared:NAME:SIZE` (`shared:vhost_traffic_status:1m` \
-         without an argument). A server, and each value of a \
-         filter, takes 2 KiB of it, or more if its name is long. Names of servers always have \
-         room. A value for which there is none is not counted, and the error log tells so once in \
-         a minute.",
+        "Counts requests, in a zone of memory, `shared:NAME:SIZE`; without an argument it has 1 MiB \
+         and the module's name. A server, and each value of a filter, takes 2 KiB of it, or more if \
+         its name is long. Names of servers always have room. A value for which there is none is \
+         not counted, and the error log tells so once in a minute.",
         zone,
     )
     .own(),

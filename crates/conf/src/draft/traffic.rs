@@ -1,6 +1,9 @@
 //! `vhost_traffic_status` and its relatives, while a block is read.
 
-use crate::model::{List, Traffic, TrafficFilter, TrafficFormat, TrafficShow, TrafficZone};
+use crate::model::{
+    ContentHandler, List, StatusView, Traffic, TrafficFilter, TrafficFormat, TrafficShow,
+    TrafficZone,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,17 +72,20 @@ impl TrafficDraft {
         }))
     }
 
-    /// How it is shown.
-    pub(crate) fn shown(&self) -> Arc<TrafficShow> {
+    /// How it is shown, if that is what answers.
+    pub(crate) fn shown(&self, handler: Option<ContentHandler>) -> Option<Arc<TrafficShow>> {
+        if handler != Some(ContentHandler::Status(StatusView::Traffic)) {
+            return None;
+        }
         let (weighs, average_over) = self.average.unwrap_or((false, Duration::from_secs(60)));
         let callback = self.callback.clone();
-        Arc::new(TrafficShow {
+        Some(Arc::new(TrafficShow {
             format: self.format.unwrap_or_default(),
             callback: callback
                 .unwrap_or_else(|| "ngx_http_vhost_traffic_status_jsonp_callback".into()),
             sum_key: self.sum_key.clone().unwrap_or_else(|| "*".into()),
             weighs,
             average_over,
-        })
+        }))
     }
 }

@@ -14,7 +14,7 @@ use crate::model::{
     AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, ContentHandler, Dav, DavMethods,
     ErrorLog, Expires, FilesAt, IfModifiedSince, KeepaliveDisable, LimitExcept, LingeringClose,
     List, Location, LocationConf, Locations, LogFileCache, LogTarget, Matcher, Mp4, OpenFileCache,
-    RealIp, Script, ServerTokens, StatusView, TempPath, Template, Types,
+    RealIp, Script, ServerTokens, TempPath, Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -319,9 +319,7 @@ impl Inherited<'_> {
             slice_bytes: draft.slice.unwrap_or(0),
             random_index: draft.random_index.unwrap_or(false),
             traffic: draft.traffic.counted(self.traffic),
-            traffic_show: (draft.content_handler
-                == Some(ContentHandler::Status(StatusView::Traffic)))
-            .then(|| draft.traffic.shown()),
+            traffic_show: draft.traffic.shown(draft.content_handler),
             purge: caching::purge_location(self.cache_zones, draft),
             purge_answers: caching::purge_answers(draft),
             concat: draft.concat.finish(),
@@ -370,10 +368,7 @@ impl Inherited<'_> {
             client_max_body_bytes: draft.client_max_body.unwrap_or(1 << 20),
             client_body_buffer_bytes: draft.client_body_buffer.unwrap_or(8 << 10),
             client_body_timeout: draft.client_body_timeout.unwrap_or(60 * SECOND),
-            client_body_temp_path: match &draft.client_body_temp_path {
-                Some(path) => Arc::clone(path),
-                None => Arc::clone(&self.client_body_temp_path),
-            },
+            client_body_temp_path: self.client_body_temp_path(draft),
             client_body_in_file_only: draft.client_body_in_file_only.unwrap_or_default(),
             client_body_in_single_buffer: draft.client_body_in_single_buffer.unwrap_or(false),
             real_ip: real_ip(draft),
@@ -400,10 +395,7 @@ impl Inherited<'_> {
             keepalive_requests: draft.keepalive_requests.unwrap_or(1000),
             keepalive_time: draft.keepalive_time.unwrap_or(3600 * SECOND),
             keepalive_min_timeout: draft.keepalive_min_timeout.unwrap_or(millis(0)),
-            keepalive_disable: draft.keepalive_disable.unwrap_or(KeepaliveDisable {
-                msie6: true,
-                safari: false,
-            }),
+            keepalive_disable: keepalive_disable(draft),
             lingering_close: draft.lingering_close.unwrap_or(LingeringClose::On),
             lingering_time: draft.lingering_time.unwrap_or(30 * SECOND),
             lingering_timeout: draft.lingering_timeout.unwrap_or(5 * SECOND),
@@ -420,6 +412,11 @@ impl Inherited<'_> {
             log_subrequest: draft.log_subrequest.unwrap_or(false),
             max_subrequests: number(draft.max_subrequests, 10_000),
         }
+    }
+
+    fn client_body_temp_path(&self, draft: &LocationDraft) -> Arc<TempPath> {
+        let written = draft.client_body_temp_path.as_ref();
+        Arc::clone(written.unwrap_or(&self.client_body_temp_path))
     }
 
     fn files(&self, draft: &LocationDraft) -> (FilesAt, Option<usize>) {
@@ -501,6 +498,13 @@ fn server_tokens(draft: &LocationDraft) -> ServerTokens {
         Some(tag) => ServerTokens::Text(tag.clone()),
         None => draft.server_tokens.clone().unwrap_or(ServerTokens::On),
     }
+}
+
+fn keepalive_disable(draft: &LocationDraft) -> KeepaliveDisable {
+    draft.keepalive_disable.unwrap_or(KeepaliveDisable {
+        msie6: true,
+        safari: false,
+    })
 }
 
 fn index(draft: &LocationDraft) -> List<Template> {

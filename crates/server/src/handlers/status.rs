@@ -71,13 +71,15 @@ pub(crate) async fn answer(exchange: &mut Exchange, view: StatusView) -> Outcome
     match view {
         StatusView::Console if !in_json => console(exchange),
         StatusView::Traffic => match traffic::answer(exchange).await {
-            Ok(traffic::Shown::Text(media_type, text)) => respond(exchange, media_type, text),
-            Ok(traffic::Shown::Page) if in_json => {
+            Ok(traffic::TrafficAnswer::Text(media_type, text)) => {
+                respond(exchange, media_type, text)
+            }
+            Ok(traffic::TrafficAnswer::Page) if in_json => {
                 let now_s = unix_time();
                 let text = disk::run(move || metrics::show(&process, |all| all.json(now_s))).await;
                 respond(exchange, JSON, text);
             }
-            Ok(traffic::Shown::Page) => console(exchange),
+            Ok(traffic::TrafficAnswer::Page) => console(exchange),
             Err(status) => return Outcome::Status(status),
         },
         StatusView::Metrics if !in_json && asks_for_open_metrics(exchange) => {

@@ -27,16 +27,16 @@ pub(super) struct Figures {
     pub(super) zone: Arc<str>,
     pub(super) fill: ZoneFill,
     /// By name; the sum of all is the last one.
-    pub(super) servers: Vec<(String, Shown)>,
+    pub(super) servers: Vec<(String, ZoneFigures)>,
     /// By group and name.
-    pub(super) filters: Vec<(String, String, Shown)>,
+    pub(super) filters: Vec<(String, String, ZoneFigures)>,
     /// By group, in the order of the configuration.
     pub(super) upstreams: Vec<(String, Vec<PeerFigures>)>,
     pub(super) caches: Vec<CacheFigures>,
 }
 
 /// An entry, with the average of its times.
-pub(super) struct Shown {
+pub(super) struct ZoneFigures {
     pub(super) entry: Entry,
     pub(super) average_ms: u64,
 }
@@ -87,7 +87,7 @@ impl Figures {
     ) -> Figures {
         let now_ms = monotonic_coarse_ms();
         let over_ms = u64::try_from(show.average_over.as_millis()).unwrap_or(u64::MAX);
-        let shown = |entry: Entry| Shown {
+        let shown = |entry: Entry| ZoneFigures {
             average_ms: entry.average_ms(show.weighs, over_ms, now_ms),
             entry,
         };

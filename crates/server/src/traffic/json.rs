@@ -1,6 +1,6 @@
 //! The JSON of nginx-module-vts.
 
-use super::figures::{CacheFigures, Figures, PeerFigures, Shown};
+use super::figures::{CacheFigures, Figures, PeerFigures, ZoneFigures};
 use crate::variables::NGINX_VERSION;
 use sealane_cache::CACHE_STATUSES;
 use sealane_counters::{BUCKET_BOUNDS, HistogramValues};
@@ -57,7 +57,7 @@ fn named<T>(all: &[(String, T)], show: fn(&T) -> Value) -> Value {
     Value::Object(all.map(|(name, one)| (name.clone(), show(one))).collect())
 }
 
-fn zone(shown: &Shown) -> Value {
+fn zone(shown: &ZoneFigures) -> Value {
     let entry = &shown.entry;
     let mut responses = classes(&entry.classes);
     add_cache_statuses(&mut responses, &entry.caches);

@@ -1,6 +1,6 @@
 //! The metrics of nginx-module-vts.
 
-use super::figures::{Figures, Shown};
+use super::figures::{Figures, ZoneFigures};
 use crate::variables::NGINX_VERSION;
 use sealane_cache::CACHE_STATUSES;
 use sealane_counters::BUCKET_BOUNDS;
@@ -128,11 +128,11 @@ fn main(metrics: &mut Metrics, figures: &Figures) {
 }
 
 /// Servers or filters.
-fn zones(metrics: &mut Metrics, kind: &str, all: &[(Labels<'_>, &Shown)]) {
+fn zones(metrics: &mut Metrics, kind: &str, all: &[(Labels<'_>, &ZoneFigures)]) {
     let name = |what: &str| format!("nginx_vts_{kind}_{what}");
     let bytes = name("bytes_total");
     metrics.family(&bytes, "counter", "Bytes of requests and responses");
-    for (labels, Shown { entry, .. }) in all {
+    for (labels, ZoneFigures { entry, .. }) in all {
         let directions = [("in", entry.received), ("out", entry.sent)];
         metrics.lines(&bytes, labels, "direction", directions);
     }
@@ -162,7 +162,7 @@ fn zones(metrics: &mut Metrics, kind: &str, all: &[(Labels<'_>, &Shown)]) {
     }
     let times = name("request_duration_seconds");
     metrics.family(&times, "histogram", "How long requests took");
-    for (labels, Shown { entry, .. }) in all {
+    for (labels, ZoneFigures { entry, .. }) in all {
         if entry.bounds_ms.is_empty() {
             continue;
         }

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// The response, or [`Page`] for the page of `console`.
-pub(crate) enum Shown {
+pub(crate) enum TrafficAnswer {
     /// A text and its media type.
     Text(&'static [u8], String),
     /// The page.
@@ -23,22 +23,22 @@ const JSON: &[u8] = b"application/json";
 ///
 /// # Errors
 /// The status if nothing is counted.
-pub(crate) async fn answer(exchange: &Exchange) -> Result<Shown, StatusCode> {
+pub(crate) async fn answer(exchange: &Exchange) -> Result<TrafficAnswer, StatusCode> {
     let snapshot = exchange.snapshot.clone();
     let show = exchange.conf().traffic_show.clone();
     let (Some(_), Some(show)) = (&snapshot.traffic, show) else {
         return Err(StatusCode::NOT_IMPLEMENTED); // as the module
     };
-    let asked = Asked::of(&exchange.request.uri, exchange.request.args());
-    if let Asked::Refused(text) = asked {
-        return Ok(Shown::Text(JSON, text));
+    let asked = TrafficQuery::of(&exchange.request.uri, exchange.request.args());
+    if let TrafficQuery::Refused(text) = asked {
+        return Ok(TrafficAnswer::Text(JSON, text));
     }
     let format = match asked {
-        Asked::Format(format) => format,
+        TrafficQuery::Format(format) => format,
         _ => show.format,
     };
     if format == TrafficFormat::Html {
-        return Ok(Shown::Page);
+        return Ok(TrafficAnswer::Page);
     }
     let process = Arc::clone(&exchange.worker.process);
     let made = disk::run(move || {
@@ -47,7 +47,7 @@ pub(crate) async fn answer(exchange: &Exchange) -> Result<Shown, StatusCode> {
         Some(text(format, &figures, &show))
     });
     let (media_type, text) = made.await.ok_or(StatusCode::NOT_IMPLEMENTED)?;
-    Ok(Shown::Text(media_type, text))
+    Ok(TrafficAnswer::Text(media_type, text))
 }
 
 fn text(format: TrafficFormat, figures: &Figures, show: &TrafficShow) -> (&'static [u8], String) {
@@ -70,7 +70,7 @@ fn text(format: TrafficFormat, figures: &Figures, show: &TrafficShow) -> (&'stat
 
 /// What the request asks for.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum TrafficQuery {
     /// What the configuration says.
     Default,
     Format(TrafficFormat),
@@ -78,11 +78,11 @@ enum Asked {
     Refused(String),
 }
 
-impl Asked {
-    fn of(uri: &[u8], args: &[u8]) -> Asked {
+impl TrafficQuery {
+    fn of(uri: &[u8], args: &[u8]) -> TrafficQuery {
         let uri = uri.to_ascii_lowercase();
         if uri.ends_with(b"/control") {
-            return Asked::control(args);
+            return TrafficQuery::control(args);
         }
         let formats: [(&[u8], TrafficFormat); 4] = [
             (b"jsonp", TrafficFormat::Jsonp),
@@ -94,14 +94,14 @@ impl Asked {
             let named = &uri[at + b"/format/".len()..];
             let mut formats = formats.iter();
             if let Some((_, format)) = formats.find(|(name, _)| named.starts_with(name)) {
-                return Asked::Format(*format);
+                return TrafficQuery::Format(*format);
             }
         }
-        Asked::Default
+        TrafficQuery::Default
     }
 
     /// `status` of everything is the JSON. Nothing is reset or deleted.
-    fn control(args: &[u8]) -> Asked {
+    fn control(args: &[u8]) -> TrafficQuery {
         let value = |name: &[u8]| {
             let mut args = args.split(|byte| *byte == b'&');
             let found = args.find_map(|arg| arg.strip_prefix(name)?.strip_prefix(b"="));
@@ -109,7 +109,7 @@ impl Asked {
         };
         let (command, group) = (value(b"cmd"), value(b"group"));
         if command == "status" && matches!(&*group, "*" | "%2A" | "%2a") {
-            return Asked::Format(TrafficFormat::Json);
+            return TrafficQuery::Format(TrafficFormat::Json);
         }
         let refused = json!({
             "processingReturn": false,
@@ -118,7 +118,7 @@ impl Asked {
             "processingZoneString": value(b"zone"),
             "processingCounts": 0,
         });
-        Asked::Refused(format!("{refused}\n"))
+        TrafficQuery::Refused(format!("{refused}\n"))
     }
 }
 
@@ -137,13 +137,13 @@ mod tests {
             ("/status/format/xml", None),
             ("/format/", None),
         ] {
-            let expected = expected.map_or(Asked::Default, Asked::Format);
-            assert_eq!(Asked::of(uri.as_bytes(), b""), expected, "{uri}");
+            let expected = expected.map_or(TrafficQuery::Default, TrafficQuery::Format);
+            assert_eq!(TrafficQuery::of(uri.as_bytes(), b""), expected, "{uri}");
         }
-        let all = Asked::of(b"/s/control", b"cmd=status&group=%2A");
-        assert_eq!(all, Asked::Format(TrafficFormat::Json));
-        let reset = Asked::of(b"/s/control", b"cmd=reset&group=server&zone=a\"b");
-        let Asked::Refused(text) = reset else {
+        let all = TrafficQuery::of(b"/s/control", b"cmd=status&group=%2A");
+        assert_eq!(all, TrafficQuery::Format(TrafficFormat::Json));
+        let reset = TrafficQuery::of(b"/s/control", b"cmd=reset&group=server&zone=a\"b");
+        let TrafficQuery::Refused(text) = reset else {
             panic!("{reset:?}")
         };
         assert!(text.contains("\"processingReturn\":false"), "{text}");

@@ -24,11 +24,11 @@ const COMPLAINT_INTERVAL_MS: u64 = 60_000;
 pub(crate) struct TrafficZoneRuntime {
     /// Its configuration.
     pub(crate) conf: Arc<TrafficZone>,
-    names: Arc<Names>,
+    names: Arc<TrafficNames>,
 }
 
 /// The names, which snapshots with the same zone share.
-struct Names {
+struct TrafficNames {
     /// Servers and filters.
     all: Zone<Entry>,
     /// Filters that are limited in number: one list, in the order of use.
@@ -200,7 +200,7 @@ impl TrafficZoneRuntime {
         };
         let names = match before.filter(is_same) {
             Some(known) => Arc::clone(&known.names),
-            None => Arc::new(Names {
+            None => Arc::new(TrafficNames {
                 all: Zone::new(conf.bytes, NODE_BYTES),
                 limited: Zone::in_one_shard(conf.bytes, NODE_BYTES),
                 complained_ms: AtomicU64::new(0),
