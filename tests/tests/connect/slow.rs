@@ -85,8 +85,13 @@ fn judge(expected: usize) -> Far {
 #[test]
 fn many_mebibytes_go_up_byte_by_byte() {
     let (site, far) = (Site::new(), judge(UPLOAD_BYTES));
-    let server = proxy(&site, "");
+    // No time-out gets a tunnel going again that waits for nothing.
+    let server = proxy(
+        &site,
+        "tunnel_send_timeout 1h; tunnel_read_timeout 1h; send_timeout 1h; client_body_timeout 1h;",
+    );
     let mut socket = tunnel(server.port("proxy"), far.port);
+    socket.set_write_timeout(Some(PATIENCE)).expect("not zero");
     let mut piece = vec![0; 1 << 20];
     for begin in (0..UPLOAD_BYTES).step_by(1 << 20) {
         for (at, byte) in piece.iter_mut().enumerate() {

@@ -123,6 +123,11 @@ impl Intake {
         early
     }
 
+    /// Whether the reader of the body, or a tunnel, waits for bytes.
+    pub(super) fn wants_bytes(&self) -> bool {
+        self.feed.demand() == Demand::Bytes
+    }
+
     /// Brings what the handler waits for. Once there is news, the handler is to be polled
     /// again. With `may_expire` the connection's deadline is the body's; otherwise the caller
     /// uses it.

@@ -199,11 +199,9 @@ impl ResponseInFlight {
             };
             let mut news = false;
             if self.source.is_some() {
-                news |= intake
-                    .poll_news(connection, cx, !has_output(self, connection))
-                    .is_ready();
+                let may_expire = !has_output(self, connection);
                 let room = (BATCH_BYTES as u64).saturating_sub(self.message.body.len());
-                news |= self.poll_source(cx, exchange, room).is_ready();
+                news = self.poll_both(cx, connection, exchange, intake, room, may_expire);
             }
             if held && self.is_cut && !self.has_body {
                 self.message.clear();
@@ -227,6 +225,27 @@ impl ResponseInFlight {
         }
     }
 
+    /// Polls what comes from the client, and the source. Whether there is news.
+    fn poll_both(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        intake: &mut Intake,
+        room: u64,
+        may_expire: bool,
+    ) -> bool {
+        let had_asked = intake.wants_bytes();
+        let mut news = intake.poll_news(connection, cx, may_expire).is_ready();
+        news |= self.poll_source(cx, exchange, room).is_ready();
+        // A source that could send what it had wants more now. That may have come already, and
+        // nobody would be woken for it.
+        if !news && !had_asked && intake.wants_bytes() {
+            news = intake.poll_news(connection, cx, may_expire).is_ready();
+        }
+        news
+    }
+
     /// Waits because of `limit_rate`. The source keeps reading meanwhile.
     fn poll_pause(
         &mut self,
@@ -239,9 +258,7 @@ impl ResponseInFlight {
             return Poll::Ready(Err(SendFailure::Aborted));
         }
         while self.source.is_some() {
-            let mut news = intake.poll_news(connection, cx, false).is_ready();
-            news |= self.poll_source(cx, exchange, 0).is_ready();
-            if !news {
+            if !self.poll_both(cx, connection, exchange, intake, 0, false) {
                 break;
             }
         }
