@@ -49,7 +49,10 @@ use crate::model::{
     DisableSymlinks, EnvVar, ErrorLog, ErrorPage, Expires, Family, FrameAllowance, GroupRef,
     HealthCheck, IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List,
     ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork,
-    PostAction, PurgeFormat, RealIpHeader, RequestChange, Resolver, ResponseChange, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, StandAlone, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types, UpstreamQueue, UpstreamServer, UpstreamState, UpstreamZone, User, VerifyClient, WorkerCount,
+    PostAction, PurgeFormat, RealIpHeader, RequestChange, Resolver, ResponseChange, Seccomp,
+    SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, StandAlone, Sticky,
+    TempPath, Template, TlsProtocols, TryFiles, Types, UpstreamQueue, UpstreamServer,
+    UpstreamState, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;

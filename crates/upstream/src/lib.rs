@@ -50,9 +50,9 @@ mod health;
 mod peer;
 mod peer_set;
 mod picked;
-mod servers;
 mod queue;
 mod returning;
+mod servers;
 mod times;
 mod tried;
 

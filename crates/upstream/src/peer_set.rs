@@ -3,11 +3,11 @@
 use super::balance::Index;
 use super::health::CheckSettings;
 use super::peer::{Peer, PeerAddress, PeerId};
-use super::servers::ServerEntry;
 use super::queue::Queue;
+use super::servers::ServerEntry;
 use super::settings::{Method, ServerSettings};
 use super::tried::Tried;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -107,8 +107,10 @@ impl PeerSet {
         servers: &[ServerEntry],
         before: Option<&PeerSet>,
     ) -> PeerSet {
-        let mut known: Vec<Option<&Arc<Peer>>> =
-            before.map_or_else(Vec::new, |before| before.all().map(Some).collect());
+        let mut known: HashMap<&PeerAddress, Vec<&Arc<Peer>>> = HashMap::new();
+        for peer in before.into_iter().flat_map(PeerSet::all) {
+            known.entry(peer.address()).or_default().push(peer);
+        }
         let (mut primary, mut backup) = (Vec::new(), Vec::new());
         for entry in servers {
             let server = &entry.settings;
@@ -121,10 +123,9 @@ impl PeerSet {
                     weight => weight,
                 };
                 let mut take = |is_it: &dyn Fn(&Peer) -> bool| {
-                    let found = known
-                        .iter_mut()
-                        .find(|peer| peer.is_some_and(|peer| is_it(peer)));
-                    found.and_then(Option::take)
+                    let there = known.get_mut(&resolved.address)?;
+                    let at = there.iter().position(|peer| is_it(peer))?;
+                    Some(there.remove(at))
                 };
                 let found = take(&|peer| peer.is_made_of(server, resolved, weight));
                 let peer = match found.or_else(|| take(&|peer| peer.is_at(server, resolved))) {

@@ -1,7 +1,10 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    AcmeCertificate, AcmeDns, CachePath, Charsets, ContentHandler, GeoIp2, HandshakeLimits, Http2, LimitZone, List, LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch, Script, Template, Tls, TraceExporter, TrafficZone, Upstream, UserVariable, VerifyClient, locations_of,
+    AcmeCertificate, AcmeDns, CachePath, Charsets, ContentHandler, GeoIp2, HandshakeLimits, Http2,
+    LimitZone, List, LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch,
+    Script, Template, Tls, TraceExporter, TrafficZone, Upstream, UserVariable, VerifyClient,
+    locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;

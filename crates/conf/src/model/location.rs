@@ -2,7 +2,10 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, Browsers, Concat, ContentHandler, Dav,
-    Echo, ErrorLog, GroupRef, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass, PurgeAnswers, PurgeLocation, RealIp, ReqStatus, ReqStatusShow, RequestChange, Resolver, ResponseChange, Script, SecureLink, SendProxyProtocol, StaticCodings, Sysguard, TempPath, Template, Tracing, Traffic, TrafficShow, UserId, ValidReferers,
+    Echo, ErrorLog, GroupRef, GzipClients, HealthCheck, LimitExcept, Limits, List, Mp4, Pass,
+    PurgeAnswers, PurgeLocation, RealIp, ReqStatus, ReqStatusShow, RequestChange, Resolver,
+    ResponseChange, Script, SecureLink, SendProxyProtocol, StaticCodings, Sysguard, TempPath,
+    Template, Tracing, Traffic, TrafficShow, UserId, ValidReferers,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;

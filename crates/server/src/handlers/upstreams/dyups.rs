@@ -152,11 +152,7 @@ fn make(
             )));
         }
         let set = group.change_servers(|list| {
-            let servers = servers.into_iter();
-            list.replace(servers.map(|settings| sealane_upstream::ServerSettings {
-                added: true,
-                ..settings
-            }));
+            list.replace(servers.into_iter().map(|server| group.fitted(server)));
             Ok(())
         });
         set.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;

@@ -84,7 +84,7 @@ impl SharedChecks {
         let mut holder = [0; 16];
         // Without random numbers nodes hold each other's leases, and ask more than they need.
         let _ = getrandom::fill(&mut holder);
-        let name = hostname().map(String::from_utf8_lossy).unwrap_or_default();
+        let name = hostname().unwrap_or_default();
         let name: String = name.chars().filter(char::is_ascii_graphic).collect();
         let name = name.get(..MAX_NODE_BYTES).unwrap_or(&name);
         SharedChecks {

@@ -26,8 +26,8 @@ use self::state_file::StateError;
 use super::groups::{self, Groups};
 use super::health::HealthTask;
 use super::lease::GroupRuntime;
-use sealane_conf::model::{Check, Upstream};
-use sealane_upstream::{CheckSettings, ServerList};
+use sealane_conf::model::{Check, Sticky, Upstream};
+use sealane_upstream::{CheckSettings, ServerList, ServerSettings};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +100,8 @@ pub(crate) struct Changing {
     pub(super) state: Option<Arc<StateFile>>,
     /// `check`.
     pub(super) check: Option<Arc<Check>>,
+    /// `session_sticky`: whether ids of servers are in plain text, instead of hashes.
+    pub(super) plain_ids: Option<bool>,
 }
 
 impl Changing {
@@ -117,6 +119,10 @@ impl Changing {
                 }
             }),
             check: upstream.check.clone(),
+            plain_ids: match &upstream.sticky {
+                Some(Sticky::Session(session)) => Some(session.plain),
+                _ => None,
+            },
         }
     }
 
@@ -176,14 +182,24 @@ impl GroupRuntime {
         })
     }
 
+    /// Settings of a new server, as the group's `session_sticky` has them.
+    pub(crate) fn fitted(&self, settings: ServerSettings) -> ServerSettings {
+        let plain_ids = self.changing.plain_ids;
+        ServerSettings {
+            added: true,
+            plain_id: plain_ids == Some(true),
+            route: settings.route.filter(|_| plain_ids != Some(false)),
+            ..settings
+        }
+    }
+
     /// One more server. Returns its number.
     ///
     /// # Errors
     /// As [`GroupRuntime::change_servers`].
     pub(crate) fn add_server(&self, change: &ServerChange) -> Result<u64, ChangeError> {
-        let settings = sealane_upstream::ServerSettings::new("", Vec::new());
-        let mut settings = change.applied_to(settings, self.resolves())?;
-        settings.added = true;
+        let settings = ServerSettings::new("", Vec::new());
+        let settings = self.fitted(change.applied_to(settings, self.resolves())?);
         self.change_servers(|servers| Ok(servers.add(settings)))
     }
 
@@ -198,9 +214,10 @@ impl GroupRuntime {
     ) -> Result<(), ChangeError> {
         self.change_servers(|servers| {
             let entry = servers.get(number).ok_or(ChangeError::NoServer)?;
-            let mut settings = change.applied_to(entry.settings.clone(), self.resolves())?;
-            settings.added |= change.has_server();
-            servers.set(number, settings);
+            let before = entry.settings.clone();
+            let added = before.added || change.has_server();
+            let settings = self.fitted(change.applied_to(before, self.resolves())?);
+            servers.set(number, ServerSettings { added, ..settings });
             Ok(())
         })
     }
