@@ -24,8 +24,9 @@ impl TrafficZone {
     /// Whether filters of a group are limited in number.
     pub fn limits(&self, group: &[u8]) -> bool {
         let mut limited = self.limited_groups.iter();
-        let is_named = |begin: &Box<[u8]>| group.starts_with(begin);
-        self.max_filters > 0 && (self.limited_groups.is_empty() || limited.any(is_named))
+        let is_about =
+            self.limited_groups.is_empty() || limited.any(|begin| group.starts_with(begin));
+        self.max_filters > 0 && is_about
     }
 }
 

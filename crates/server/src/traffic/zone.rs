@@ -107,6 +107,11 @@ impl RequestFigures {
     }
 }
 
+/// A copy of what is counted of a server, with its name.
+pub(super) type ServerEntry = (String, Entry);
+/// The same of a filter, with its group and its name.
+pub(super) type FilterEntry = (String, String, Entry);
+
 /// What is counted under a name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entry {
@@ -274,7 +279,7 @@ impl TrafficZoneRuntime {
 
     /// Copies of all servers and all filters, by group and name, in the order of their names.
     /// Copies, as worker threads wait meanwhile.
-    pub(super) fn copied(&self) -> (Vec<(String, Entry)>, Vec<(String, String, Entry)>) {
+    pub(super) fn copied(&self) -> (Vec<ServerEntry>, Vec<FilterEntry>) {
         let (mut servers, mut filters) = (Vec::new(), Vec::new());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut copy = |key: &[u8], entry: &Entry| match key.split_first() {

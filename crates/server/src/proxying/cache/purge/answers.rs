@@ -27,16 +27,18 @@ pub(super) fn answer(exchange: &mut Exchange, key: &[u8], purged: Purged) -> Out
     Outcome::Answered
 }
 
+/// Appends a key as a format has it.
+type Escape = fn(&mut Vec<u8>, &[u8]);
+
 /// The media type and the body.
 fn page(format: PurgeFormat, key: &[u8]) -> (&'static [u8], Vec<u8>) {
-    let as_text: fn(&mut Vec<u8>, &[u8]) = |out, key| out.extend_from_slice(key);
-    let as_json: fn(&mut Vec<u8>, &[u8]) = |out, key| {
+    let as_text: Escape = |out, key| out.extend_from_slice(key);
+    let as_json: Escape = |out, key| {
         // Whatever bytes a key has, the object is one.
         let key = String::from_utf8_lossy(key);
         log_into(out, key.as_bytes(), LogEscape::Json);
     };
-    let (media_type, before, escape, behind): (&[u8], _, fn(&mut Vec<u8>, &[u8]), _) = match format
-    {
+    let (media_type, before, escape, behind): (&[u8], _, Escape, _) = match format {
         PurgeFormat::Html => (
             b"text/html",
             "<html><head><title>Cache Purge</title></head><body><h1>Cache Purge</h1><p>Key: ",
