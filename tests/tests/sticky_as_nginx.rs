@@ -107,7 +107,12 @@ impl Requests {
         ];
         let name = *self.random.choose(&names);
         let equals = *self.random.choose(&["=", "=", "=", "=", " = ", ""]);
-        [name.as_bytes(), equals.as_bytes(), &self.value()].concat()
+        let mut value = self.value();
+        if equals.is_empty() && value.is_empty() {
+            // After a name alone nginx misses the next cookie.
+            value.push(b'x');
+        }
+        [name.as_bytes(), equals.as_bytes(), &value].concat()
     }
 
     /// The head of a request with up to three `Cookie` headers of up to four cookies.
