@@ -394,8 +394,8 @@ impl Group {
         }
     }
 
-    /// Sets new addresses for a server whose name is looked up, given by its number. Returns whether
-    /// anything changed.
+    /// Sets new addresses for a server whose name is looked up, given by its number. Returns
+    /// whether anything changed.
     pub fn set_addresses(&self, server: u64, addresses: Vec<ResolvedAddress>) -> bool {
         let mut servers = lock(&self.servers);
         let mut entries = servers.entries_mut().iter_mut();

@@ -86,17 +86,17 @@ impl ServerList {
     /// These servers in place of all others. Those that are there already, at the same addresses,
     /// keep their numbers.
     pub fn replace(&mut self, servers: impl IntoIterator<Item = ServerSettings>) {
-        type Place = (Vec<PeerAddress>, Option<LookupName>);
-        let place_of = |settings: &ServerSettings| -> Place {
+        type Location = (Vec<PeerAddress>, Option<LookupName>);
+        let location_of = |settings: &ServerSettings| -> Location {
             (settings.addresses.clone(), settings.lookup.clone())
         };
-        let mut before: HashMap<Place, VecDeque<ServerEntry>> = HashMap::new();
+        let mut before: HashMap<Location, VecDeque<ServerEntry>> = HashMap::new();
         for entry in std::mem::take(&mut self.entries) {
-            let known = before.entry(place_of(&entry.settings)).or_default();
+            let known = before.entry(location_of(&entry.settings)).or_default();
             known.push_back(entry);
         }
         for settings in servers {
-            let known = before.get_mut(&place_of(&settings));
+            let known = before.get_mut(&location_of(&settings));
             match known.and_then(VecDeque::pop_front) {
                 Some(known) => self.entries.push(ServerEntry { settings, ..known }),
                 None => drop(self.add(settings)),

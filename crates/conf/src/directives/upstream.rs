@@ -32,7 +32,6 @@ const DEFAULT_PORT: u16 = 80;
 
 const NONE: Arity = Arity::Between(0, 0);
 
-const COMMERCIAL: &str = "it is only part of nginx's commercial edition";
 pub(super) const MODULE: Module = Module {
     title: "Upstreams",
     doc: "Groups of servers that requests are passed to, and load balancing. `include` works \

@@ -7,7 +7,8 @@ use crate::model::{
     ContentHandler, ListenAddress, LocationConf, Server, StatusView, VerifyClient, locations_of,
 };
 
-/// A location with `metrics`, `api`, `console` or `dyups_interface` that anybody could reach is refused.
+/// A location with `metrics`, `api`, `console` or `dyups_interface` that anybody could reach is
+/// refused.
 ///
 /// # Errors
 /// The first such location.

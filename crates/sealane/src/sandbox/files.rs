@@ -3,8 +3,9 @@
 //! Reading is not confined: served files may be anywhere, and the rights of the worker's user
 //! are the same as in nginx. A worker writes only below directories that the configuration names:
 //! temporary files, cached responses, files of clients (`dav_methods`) and of upstream servers
-//! (`proxy_store`), servers of upstreams (`state`), logs with variables in their paths, core dumps. The kernel identifies these
-//! directories by inode, not by name, so a replaced one needs another process.
+//! (`proxy_store`), lists of upstream servers (`state`), logs with variables in their paths, core
+//! dumps. The kernel identifies these directories by inode, not by name, so a replaced one needs
+//! another process.
 //!
 //! Confinement has two more effects: the worker cannot look into processes outside it (their
 //! memory, environment and descriptors below `/proc`), and cannot signal them.

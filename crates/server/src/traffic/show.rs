@@ -9,7 +9,7 @@ use sealane_io::disk;
 use serde_json::json;
 use std::sync::Arc;
 
-/// The response, or [`Page`] for the page of `console`.
+/// What the location responds with.
 pub(crate) enum TrafficAnswer {
     /// A text and its media type.
     Text(&'static [u8], String),

@@ -1,7 +1,7 @@
 //! `upstream_conf`: the interface of nginx's ngx_http_upstream_conf_module, which `api` has
 //! replaced. Everything is in the arguments of a request.
 
-use super::{Reply, Request, follow_everywhere, group_named, newest};
+use super::{UpstreamsReply, UpstreamsRequest, follow_everywhere, group_named, newest};
 use crate::proxying::GroupRuntime;
 use crate::proxying::live::lines::{parameters, shown_server};
 use crate::proxying::live::{ChangeError, Parameter, ServerChange};
@@ -33,7 +33,7 @@ fn is_parameter(name: &[u8]) -> bool {
 
 /// What the arguments ask for.
 #[derive(Default)]
-struct Asked {
+struct ConfArguments {
     upstream: Option<String>,
     id: Option<u64>,
     add: bool,
@@ -42,7 +42,7 @@ struct Asked {
     changes: bool,
 }
 
-pub(super) fn answer(process: &Process, request: &Request) -> Reply {
+pub(super) fn answer(process: &Process, request: &UpstreamsRequest) -> UpstreamsReply {
     // A request for a head changes nothing.
     let changes = changes(StatusView::UpstreamConf, &request.args);
     let is_good = match request.method {
@@ -54,7 +54,7 @@ pub(super) fn answer(process: &Process, request: &Request) -> Reply {
         return plain(StatusCode::NOT_ALLOWED, "method not allowed\n".to_owned());
     }
     match carry_out(process, &request.args) {
-        Ok((text, note)) => Reply {
+        Ok((text, note)) => UpstreamsReply {
             note,
             ..plain(StatusCode::OK, text)
         },
@@ -62,18 +62,18 @@ pub(super) fn answer(process: &Process, request: &Request) -> Reply {
     }
 }
 
-fn plain(status: StatusCode, text: String) -> Reply {
-    Reply::new(status, b"text/plain", text)
+fn plain(status: StatusCode, text: String) -> UpstreamsReply {
+    UpstreamsReply::new(status, b"text/plain", text)
 }
 
-type Refusal = (StatusCode, String);
+type ConfRefusal = (StatusCode, String);
 
-fn bad(why: impl Into<String>) -> Refusal {
+fn bad(why: impl Into<String>) -> ConfRefusal {
     (StatusCode::BAD_REQUEST, why.into())
 }
 
 /// Returns the text of the response, and what was changed.
-fn carry_out(process: &Process, args: &[u8]) -> Result<(String, Option<String>), Refusal> {
+fn carry_out(process: &Process, args: &[u8]) -> Result<(String, Option<String>), ConfRefusal> {
     let asked = read(args)?;
     let name = asked
         .upstream
@@ -131,7 +131,7 @@ fn carry_out(process: &Process, args: &[u8]) -> Result<(String, Option<String>),
     Ok((text, note))
 }
 
-fn refusal(error: &ChangeError) -> Refusal {
+fn refusal(error: &ChangeError) -> ConfRefusal {
     let status = match error {
         ChangeError::NoServer => StatusCode::NOT_FOUND,
         ChangeError::State(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -140,8 +140,8 @@ fn refusal(error: &ChangeError) -> Refusal {
     (status, error.to_string())
 }
 
-fn read(args: &[u8]) -> Result<Asked, Refusal> {
-    let mut asked = Asked::default();
+fn read(args: &[u8]) -> Result<ConfArguments, ConfRefusal> {
+    let mut asked = ConfArguments::default();
     let mut backup = false;
     for arg in args
         .split(|byte| *byte == b'&')

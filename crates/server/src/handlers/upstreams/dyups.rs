@@ -11,7 +11,7 @@
 //! A group of the configuration keeps its method and its other settings: only its servers are
 //! changed, for every location that passes requests to it.
 
-use super::{Reply, Request, follow_everywhere, group_named, newest};
+use super::{UpstreamsReply, UpstreamsRequest, follow_everywhere, group_named, newest};
 use crate::proxying::GroupRuntime;
 use crate::proxying::live::ChangeError;
 use crate::proxying::live::lines::{block, shown_server};
@@ -27,7 +27,7 @@ const SUCCESS: &str = "success";
 /// Longest name of a group.
 const MAX_NAME_BYTES: usize = 255;
 
-pub(super) fn answer(process: &Process, request: &Request) -> Reply {
+pub(super) fn answer(process: &Process, request: &UpstreamsRequest) -> UpstreamsReply {
     let mut names = request.path.split('/').filter(|name| !name.is_empty());
     let asked = (names.next(), names.next(), names.next());
     let Some(snapshot) = newest(process) else {
@@ -65,12 +65,12 @@ fn is_upstream(what: &str) -> bool {
     what.eq_ignore_ascii_case("upstream")
 }
 
-fn plain(status: StatusCode, text: &str) -> Reply {
-    Reply::new(status, b"text/plain", text.to_owned())
+fn plain(status: StatusCode, text: &str) -> UpstreamsReply {
+    UpstreamsReply::new(status, b"text/plain", text.to_owned())
 }
 
-fn changed(note: String) -> Reply {
-    Reply {
+fn changed(note: String) -> UpstreamsReply {
+    UpstreamsReply {
         note: Some(note),
         ..plain(StatusCode::OK, SUCCESS)
     }
@@ -81,7 +81,7 @@ fn has_servers(group: &Arc<GroupRuntime>) -> bool {
 }
 
 /// `/list` and `/detail`.
-fn list(snapshot: &Snapshot, what: &str) -> Reply {
+fn list(snapshot: &Snapshot, what: &str) -> UpstreamsReply {
     let groups = snapshot.groups.every();
     let groups = groups.filter(|group| group.explicit).filter(has_servers);
     let mut text = String::new();

@@ -25,7 +25,7 @@ use sealane_io::disk;
 use std::sync::Arc;
 
 /// A request to one of the interfaces.
-struct Request {
+struct UpstreamsRequest {
     method: Method,
     /// What follows the location's prefix in the URI.
     path: String,
@@ -40,7 +40,7 @@ struct Request {
 }
 
 /// The response.
-struct Reply {
+struct UpstreamsReply {
     status: StatusCode,
     content_type: &'static [u8],
     text: String,
@@ -50,9 +50,9 @@ struct Reply {
     note: Option<String>,
 }
 
-impl Reply {
-    fn new(status: StatusCode, content_type: &'static [u8], text: String) -> Reply {
-        Reply {
+impl UpstreamsReply {
+    fn new(status: StatusCode, content_type: &'static [u8], text: String) -> UpstreamsReply {
+        UpstreamsReply {
             status,
             content_type,
             text,
@@ -82,7 +82,7 @@ pub(super) async fn answer(exchange: &mut Exchange, view: StatusView, path: Stri
         },
         _ => Vec::new(),
     };
-    let request = Request {
+    let request = UpstreamsRequest {
         method,
         path,
         uri: String::from_utf8_lossy(&exchange.request.uri).into_owned(),

@@ -8,7 +8,7 @@
 //! | `POST /NAME/servers/` | adds one |
 //! | `GET`, `PATCH`, `DELETE /NAME/servers/ID` | shows, changes, removes one |
 
-use super::{Reply, Request, follow_everywhere, group_named, newest};
+use super::{UpstreamsReply, UpstreamsRequest, follow_everywhere, group_named, newest};
 use crate::proxying::GroupRuntime;
 use crate::proxying::live::lines::{shown_server, shown_time};
 use crate::proxying::live::{ChangeError, Parameter, ServerChange};
@@ -34,22 +34,22 @@ pub(in crate::handlers) fn is_version(path: &str) -> bool {
 }
 
 /// Why a request is refused: the status, a text, and nginx's word for it.
-struct Refusal(StatusCode, String, &'static str);
+struct ApiRefusal(StatusCode, String, &'static str);
 
 fn refuse<T>(
     status: StatusCode,
     text: impl Into<String>,
     code: &'static str,
-) -> Result<T, Refusal> {
-    Err(Refusal(status, text.into(), code))
+) -> Result<T, ApiRefusal> {
+    Err(ApiRefusal(status, text.into(), code))
 }
 
-fn no_path<T>() -> Result<T, Refusal> {
+fn no_path<T>() -> Result<T, ApiRefusal> {
     refuse(StatusCode::NOT_FOUND, "path not found", "PathNotFound")
 }
 
-impl From<ChangeError> for Refusal {
-    fn from(error: ChangeError) -> Refusal {
+impl From<ChangeError> for ApiRefusal {
+    fn from(error: ChangeError) -> ApiRefusal {
         let code = match &error {
             ChangeError::Static => "UpstreamStatic",
             ChangeError::NoServer => "UpstreamServerNotFound",
@@ -74,21 +74,21 @@ impl From<ChangeError> for Refusal {
             ChangeError::State(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };
-        Refusal(status, error.to_string(), code)
+        ApiRefusal(status, error.to_string(), code)
     }
 }
 
 /// What a request has led to.
-struct Done {
+struct ApiOutcome {
     status: StatusCode,
     value: Value,
     location: Option<String>,
     note: Option<String>,
 }
 
-impl Done {
-    fn shows(value: Value) -> Done {
-        Done {
+impl ApiOutcome {
+    fn shows(value: Value) -> ApiOutcome {
+        ApiOutcome {
             status: StatusCode::OK,
             value,
             location: None,
@@ -97,14 +97,14 @@ impl Done {
     }
 }
 
-pub(super) fn answer(process: &Process, request: &Request) -> Reply {
+pub(super) fn answer(process: &Process, request: &UpstreamsRequest) -> UpstreamsReply {
     match carry_out(process, request) {
-        Ok(done) => Reply {
+        Ok(done) => UpstreamsReply {
             location: done.location,
             note: done.note,
             ..json_reply(done.status, &done.value)
         },
-        Err(Refusal(status, text, code)) => {
+        Err(ApiRefusal(status, text, code)) => {
             let error = json!({
                 "error": {"status": status.0, "text": text, "code": code},
                 "request_id": request.id,
@@ -115,11 +115,11 @@ pub(super) fn answer(process: &Process, request: &Request) -> Reply {
     }
 }
 
-fn json_reply(status: StatusCode, value: &Value) -> Reply {
-    Reply::new(status, b"application/json", format!("{value}\n"))
+fn json_reply(status: StatusCode, value: &Value) -> UpstreamsReply {
+    UpstreamsReply::new(status, b"application/json", format!("{value}\n"))
 }
 
-fn carry_out(process: &Process, request: &Request) -> Result<Done, Refusal> {
+fn carry_out(process: &Process, request: &UpstreamsRequest) -> Result<ApiOutcome, ApiRefusal> {
     let names: Vec<&str> = request
         .path
         .split('/')
@@ -127,7 +127,7 @@ fn carry_out(process: &Process, request: &Request) -> Result<Done, Refusal> {
         .collect();
     let Some((version, names)) = names.split_first() else {
         only_read(request)?;
-        return Ok(Done::shows(VERSIONS.collect()));
+        return Ok(ApiOutcome::shows(VERSIONS.collect()));
     };
     if !version
         .parse()
@@ -149,7 +149,7 @@ fn carry_out(process: &Process, request: &Request) -> Result<Done, Refusal> {
             only_read(request)?;
             let groups = snapshot.groups.every().filter(|group| group.explicit);
             let shown = groups.map(|group| (group.group.name().to_owned(), upstream(&group)));
-            Ok(Done::shows(fields(
+            Ok(ApiOutcome::shows(fields(
                 request,
                 Value::Object(shown.collect()),
                 1,
@@ -158,7 +158,7 @@ fn carry_out(process: &Process, request: &Request) -> Result<Done, Refusal> {
         ["http", "upstreams", name] => {
             let group = found(&snapshot, name)?;
             only_read(request)?;
-            Ok(Done::shows(fields(request, upstream(&group), 0)))
+            Ok(ApiOutcome::shows(fields(request, upstream(&group), 0)))
         }
         ["http", "upstreams", name, "servers"] => {
             let group = found(&snapshot, name)?;
@@ -172,19 +172,19 @@ fn carry_out(process: &Process, request: &Request) -> Result<Done, Refusal> {
     }
 }
 
-fn branches(request: &Request, names: &[&str]) -> Result<Done, Refusal> {
+fn branches(request: &UpstreamsRequest, names: &[&str]) -> Result<ApiOutcome, ApiRefusal> {
     only_read(request)?;
-    Ok(Done::shows(json!(names)))
+    Ok(ApiOutcome::shows(json!(names)))
 }
 
-fn only_read(request: &Request) -> Result<(), Refusal> {
+fn only_read(request: &UpstreamsRequest) -> Result<(), ApiRefusal> {
     match request.method {
         Method::Get | Method::Head => Ok(()),
         _ => not_allowed(),
     }
 }
 
-fn not_allowed<T>() -> Result<T, Refusal> {
+fn not_allowed<T>() -> Result<T, ApiRefusal> {
     refuse(
         StatusCode::NOT_ALLOWED,
         "method not allowed",
@@ -192,7 +192,7 @@ fn not_allowed<T>() -> Result<T, Refusal> {
     )
 }
 
-fn may_write(request: &Request) -> Result<(), Refusal> {
+fn may_write(request: &UpstreamsRequest) -> Result<(), ApiRefusal> {
     match request.writes {
         true => Ok(()),
         false => refuse(
@@ -203,7 +203,7 @@ fn may_write(request: &Request) -> Result<(), Refusal> {
     }
 }
 
-fn found(snapshot: &Snapshot, name: &str) -> Result<Arc<GroupRuntime>, Refusal> {
+fn found(snapshot: &Snapshot, name: &str) -> Result<Arc<GroupRuntime>, ApiRefusal> {
     match group_named(snapshot, name) {
         Some(group) => Ok(group),
         None => refuse(
@@ -217,14 +217,14 @@ fn found(snapshot: &Snapshot, name: &str) -> Result<Arc<GroupRuntime>, Refusal> 
 /// `/NAME/servers/`.
 fn all_servers(
     process: &Process,
-    request: &Request,
+    request: &UpstreamsRequest,
     name: &str,
     group: &GroupRuntime,
-) -> Result<Done, Refusal> {
+) -> Result<ApiOutcome, ApiRefusal> {
     match request.method {
         Method::Get | Method::Head => {
             dynamic(group)?;
-            Ok(Done::shows(shown_servers(&group.group.servers())))
+            Ok(ApiOutcome::shows(shown_servers(&group.group.servers())))
         }
         Method::Post => {
             may_write(request)?;
@@ -240,7 +240,7 @@ fn all_servers(
             let id = group.add_server(&change)?;
             follow_everywhere(process);
             let servers = group.group.servers();
-            Ok(Done {
+            Ok(ApiOutcome {
                 status: StatusCode::CREATED,
                 value: servers.get(id).map_or(Value::Null, shown),
                 location: Some(format!("{}/{id}/", request.uri.trim_end_matches('/'))),
@@ -254,10 +254,10 @@ fn all_servers(
 /// `/NAME/servers/ID`.
 fn one_server(
     process: &Process,
-    request: &Request,
+    request: &UpstreamsRequest,
     (name, id): (&str, &str),
     group: &GroupRuntime,
-) -> Result<Done, Refusal> {
+) -> Result<ApiOutcome, ApiRefusal> {
     let Ok(id) = id.parse::<u64>() else {
         return refuse(
             StatusCode::BAD_REQUEST,
@@ -270,7 +270,7 @@ fn one_server(
             dynamic(group)?;
             let servers = group.group.servers();
             let entry = servers.get(id).ok_or(ChangeError::NoServer)?;
-            return Ok(Done::shows(fields(request, shown(entry), 0)));
+            return Ok(ApiOutcome::shows(fields(request, shown(entry), 0)));
         }
         Method::Patch => {
             may_write(request)?;
@@ -288,16 +288,16 @@ fn one_server(
     };
     follow_everywhere(process);
     let servers = group.group.servers();
-    Ok(Done {
+    Ok(ApiOutcome {
         note: Some(format!("server {id} was {what} upstream \"{name}\"")),
-        ..Done::shows(match servers.get(id) {
+        ..ApiOutcome::shows(match servers.get(id) {
             Some(entry) => shown(entry),
             None => shown_servers(&servers),
         })
     })
 }
 
-fn dynamic(group: &GroupRuntime) -> Result<(), Refusal> {
+fn dynamic(group: &GroupRuntime) -> Result<(), ApiRefusal> {
     match group.has_zone() {
         true => Ok(()),
         false => Err(ChangeError::Static.into()),
@@ -305,7 +305,7 @@ fn dynamic(group: &GroupRuntime) -> Result<(), Refusal> {
 }
 
 /// The parameters in the JSON object of a request.
-fn change(body: &[u8], is_new: bool) -> Result<ServerChange, Refusal> {
+fn change(body: &[u8], is_new: bool) -> Result<ServerChange, ApiRefusal> {
     let format = |text: String| refuse(StatusCode::BAD_REQUEST, text, "UpstreamConfFormatError");
     let object: Map<String, Value> = match serde_json::from_slice(body) {
         Ok(Value::Object(object)) => object,
@@ -454,7 +454,7 @@ fn responses(sums: &StatusSums) -> Value {
 }
 
 /// Only the members that `fields=` names, of objects so many levels below.
-fn fields(request: &Request, mut value: Value, depth: u32) -> Value {
+fn fields(request: &UpstreamsRequest, mut value: Value, depth: u32) -> Value {
     let mut args = request.args.split(|byte| *byte == b'&');
     let Some(wanted) = args.find_map(|arg| arg.strip_prefix(b"fields=")) else {
         return value;
