@@ -479,9 +479,9 @@ fn listeners_with_http2_and_the_proxy_protocol() {
 }
 
 #[test]
-fn what_is_not_there_says_so() {
+fn what_cannot_be_says_so() {
     let text = refused("upstream u { state /x; server 192.0.2.1; }");
-    assert!(text.contains("commercial edition"), "{text}");
+    assert!(text.contains("cannot be used together"), "{text}");
     let text = refused("upstream u { server 192.0.2.1 weight=1000001; }");
     assert!(text.contains("the maximum weight is 1000000"), "{text}");
 }

@@ -542,20 +542,22 @@ fn hash(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn random(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let two = match c.count() {
-        0 => None,
-        1 => Some(BetterOfTwo::FewerConnections),
-        _ => match c.arg(2) {
-            b"least_conn" => Some(BetterOfTwo::FewerConnections),
-            b"least_time=header" => Some(BetterOfTwo::LessTime { header: true }),
-            b"least_time=last_byte" => Some(BetterOfTwo::LessTime { header: false }),
-            _ => return Err(c.invalid_parameter(2)),
-        },
+    let better = match c.arg(2) {
+        b"least_time=header" => BetterOfTwo::LessTime { header: true },
+        b"least_time=last_byte" => BetterOfTwo::LessTime { header: false },
+        _ => BetterOfTwo::FewerConnections,
     };
+    let two = (c.count() > 0).then_some(better);
+    // First, as in nginx: it may have to warn.
+    method(b, BalanceMethod::Random { two })?;
     if two.is_some() && c.arg(1) != b"two" {
         return Err(c.invalid_parameter(1));
     }
-    method(b, BalanceMethod::Random { two })
+    let is_known = better != BetterOfTwo::FewerConnections || c.arg(2) == b"least_conn";
+    if c.count() == 2 && !is_known {
+        return Err(c.invalid_parameter(2));
+    }
+    Ok(())
 }
 
 fn least_time(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

@@ -245,8 +245,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Http,
-        "upstream x { random two least_time=header; }",
-        r#"[emerg] invalid parameter "least_time=header" in FILE:3"#,
+        "upstream x { random two least_of_all; }",
+        r#"[emerg] invalid parameter "least_of_all" in FILE:3"#,
     ),
     Case(
         Http,
