@@ -13,7 +13,7 @@
 #   gnutls-bin          gnutls-cli, a client that looks at staples itself
 #   nghttp2-client      nghttp and h2load, an independent HTTP/2 client
 #   wrk                 load while the server is reloaded and upgraded
-#   binutils gdb        make calls inside a worker, resolve the frames of a crash
+#   binutils gdb        resolve the frames of a crash
 #   strace              counts system calls per request
 #   bind9-dnsutils      dig, an independent DNS client
 #   redis-server        the session store of all nodes (with redis-cli)
@@ -23,7 +23,7 @@
 #   systemd             systemd-analyze looks at the unit of the packages
 #   php-fpm             tests fastcgi_pass
 #   uwsgi-core uwsgi-plugin-python3   tests uwsgi_pass
-#   python3             a small SCGI server for scgi_pass
+#   python3             a small SCGI server for scgi_pass; makes calls inside a worker
 #   gunicorn            an application server behind proxy_pass
 #   python3-websockets  a WebSocket server behind proxy_pass, and its clients
 #   python3-prometheus-client, prometheus  parsers of metrics, and promtool

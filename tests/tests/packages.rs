@@ -206,7 +206,7 @@ fn scripts_of_the_package_are_shell() {
     scripts.extend(["upgrade.sh", "stop.sh"].map(packaging));
     assert!(scripts.len() >= 5);
     let mut shells: Vec<Vec<&str>> = vec![vec!["sh", "-n"], vec!["bash", "-n"]];
-    if command("sh", &["-c", "command -v shellcheck"], b"").status == 0 {
+    if command("bash", &["-c", "command -v shellcheck"], b"").status == 0 {
         shells.push(vec!["shellcheck", "--shell=sh"]);
     }
     for script in scripts {
