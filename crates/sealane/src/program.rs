@@ -1,7 +1,8 @@
 //! The program that this process was started from, to be executed again when its file has changed.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,7 @@ impl Program {
         &self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> io::Result<u32> {
+        check_format(&self.path)?;
         let mut command = Command::new(&self.path);
         if let Some((name, others)) = self.arguments.split_first() {
             command.arg0(name).args(others);
@@ -46,6 +48,21 @@ impl Program {
         let child = sealane_sys::signal::unblock_in_child(&mut command).spawn()?;
         // The master collects all of its children in one place.
         Ok(child.id())
+    }
+}
+
+/// A file that is no program is an error, as for execve(2). The library would have a shell run it,
+/// as execvp(3) does.
+fn check_format(path: &Path) -> io::Result<()> {
+    // One that cannot be read may still be a program; one that is not there is found out soon.
+    let Ok(mut file) = File::open(path) else {
+        return Ok(());
+    };
+    let mut beginning = Vec::new();
+    file.by_ref().take(4).read_to_end(&mut beginning)?;
+    match beginning.starts_with(b"\x7fELF") || beginning.starts_with(b"#!") {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::ENOEXEC)),
     }
 }
 
