@@ -110,8 +110,7 @@ fn servers_are_listed_added_changed_drained_and_removed() {
         ask(&server, "DELETE", &format!("{SERVERS}{id}"), "");
     }
     assert_eq!(get(server.port("plain"), "/").status, 502);
-    let log = server.error_log();
-    assert!(log.contains("no live upstreams"), "{log}");
+    server.wait_for_log("no live upstreams");
 }
 
 #[test]

@@ -54,11 +54,7 @@ fn servers_outlive_a_reload_and_a_restart() {
     assert_eq!(reload_as_it_is(&server), Reload::Applied);
     assert_eq!(ask(&server, "GET", SERVERS, "").text(), all);
     assert_eq!(answering(&server, "/", 8), [a.port(), b.port()].into());
-    let log = server.error_log();
-    assert!(
-        log.contains("server 1 was changed in upstream \"app\""),
-        "{log}"
-    );
+    server.wait_for_log("server 1 was changed in upstream \"app\"");
     server.stop("QUIT");
     let file = fs::read_to_string(site.path("state/app.conf")).expect("it was written");
     assert!(file.starts_with("# sealane state 1 bytes="), "{file}");

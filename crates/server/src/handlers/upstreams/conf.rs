@@ -1,7 +1,7 @@
 //! `upstream_conf`: the interface of nginx's ngx_http_upstream_conf_module, which `api` has
 //! replaced. Everything is in the arguments of a request.
 
-use super::{UpstreamsReply, UpstreamsRequest, follow_everywhere, group_named, newest};
+use super::{UpstreamsReply, UpstreamsRequest, follow_everywhere, group_named, newest, status_of};
 use crate::proxying::GroupRuntime;
 use crate::proxying::live::lines::{parameters, shown_server};
 use crate::proxying::live::{ChangeError, Parameter, ServerChange};
@@ -39,7 +39,6 @@ struct ConfArguments {
     add: bool,
     remove: bool,
     change: ServerChange,
-    changes: bool,
 }
 
 pub(super) fn answer(process: &Process, request: &UpstreamsRequest) -> UpstreamsReply {
@@ -107,7 +106,7 @@ fn carry_out(process: &Process, args: &[u8]) -> Result<(String, Option<String>),
             )
         }
         (false, true, None) => return Err(bad("missing \"id\" argument")),
-        (false, false, Some(id)) if asked.changes => {
+        (false, false, Some(id)) if !asked.change.is_empty() => {
             let changed = group.change_server(id, &asked.change);
             changed.map_err(|error| refusal(&error))?;
             (
@@ -115,7 +114,9 @@ fn carry_out(process: &Process, args: &[u8]) -> Result<(String, Option<String>),
                 Some(format!("server {id} was changed")),
             )
         }
-        (false, false, None) if asked.changes => return Err(bad("missing \"id\" argument")),
+        (false, false, None) if !asked.change.is_empty() => {
+            return Err(bad("missing \"id\" argument"));
+        }
         (false, false, Some(id)) => {
             if group.group.servers().get(id).is_none() {
                 return Err(refusal(&ChangeError::NoServer));
@@ -132,12 +133,7 @@ fn carry_out(process: &Process, args: &[u8]) -> Result<(String, Option<String>),
 }
 
 fn refusal(error: &ChangeError) -> ConfRefusal {
-    let status = match error {
-        ChangeError::NoServer => StatusCode::NOT_FOUND,
-        ChangeError::State(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        _ => StatusCode::BAD_REQUEST,
-    };
-    (status, error.to_string())
+    (status_of(error), error.to_string())
 }
 
 fn read(args: &[u8]) -> Result<ConfArguments, ConfRefusal> {
@@ -160,10 +156,7 @@ fn read(args: &[u8]) -> Result<ConfArguments, ConfRefusal> {
             }
             b"add" => asked.add = true,
             b"remove" => asked.remove = true,
-            b"up" => {
-                asked.changes = true;
-                asked.change.turn(Parameter::Down, false);
-            }
+            b"up" => asked.change.turn(Parameter::Down, false),
             // Old versions needed it to find a backup server, too.
             b"backup" => backup = true,
             name => {
@@ -171,7 +164,6 @@ fn read(args: &[u8]) -> Result<ConfArguments, ConfRefusal> {
                 let Some(parameter) = parameter else {
                     return Err(bad(format!("unknown \"{}\"", name.escape_ascii())));
                 };
-                asked.changes = true;
                 match parameter.is_flag() {
                     true => asked.change.turn(parameter, true),
                     false => asked.change.set(parameter, value),

@@ -13,6 +13,7 @@ pub(super) use self::rest::is_version;
 use super::Outcome;
 use crate::exchange::{ContentType, Exchange};
 use crate::proxying::GroupRuntime;
+use crate::proxying::live::ChangeError;
 use crate::request_body;
 use crate::request_log::{Text, log_request};
 use crate::snapshot::Snapshot;
@@ -156,6 +157,15 @@ fn request_id(exchange: &Exchange) -> String {
     let mut id = Vec::new();
     crate::variables::append(exchange, &Variable::Builtin(Builtin::RequestId), &mut id);
     String::from_utf8_lossy(&id).into_owned()
+}
+
+/// The status for a change that cannot be made.
+fn status_of(error: &ChangeError) -> StatusCode {
+    match error {
+        ChangeError::NoServer => StatusCode::NOT_FOUND,
+        ChangeError::State(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::BAD_REQUEST,
+    }
 }
 
 /// The newest configuration.

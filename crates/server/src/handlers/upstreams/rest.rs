@@ -8,7 +8,7 @@
 //! | `POST /NAME/servers/` | adds one |
 //! | `GET`, `PATCH`, `DELETE /NAME/servers/ID` | shows, changes, removes one |
 
-use super::{UpstreamsReply, UpstreamsRequest, follow_everywhere, group_named, newest};
+use super::{UpstreamsReply, UpstreamsRequest, follow_everywhere, group_named, newest, status_of};
 use crate::proxying::GroupRuntime;
 use crate::proxying::live::lines::{shown_server, shown_time};
 use crate::proxying::live::{ChangeError, Parameter, ServerChange};
@@ -69,12 +69,7 @@ impl From<ChangeError> for ApiRefusal {
             },
             ChangeError::State(_) => "UpstreamStateError",
         };
-        let status = match &error {
-            ChangeError::NoServer => StatusCode::NOT_FOUND,
-            ChangeError::State(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        ApiRefusal(status, error.to_string(), code)
+        ApiRefusal(status_of(&error), error.to_string(), code)
     }
 }
 

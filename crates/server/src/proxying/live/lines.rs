@@ -91,6 +91,11 @@ impl ServerChange {
         self.flags.push((flag, on));
     }
 
+    /// Whether nothing is to be changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.flags.is_empty()
+    }
+
     /// Whether the address is among the changes.
     pub(crate) fn has_server(&self) -> bool {
         self.value(Parameter::Server).is_some()
