@@ -73,7 +73,7 @@ _sealane__bench() {
             return 0
             ;;
         sealane__subcmd__bench__subcmd__compare)
-            opts="-h --server --kind --directives --rsa-directives --events --main --certificates --work --rounds --quick --nice --json --markdown --case --seconds --server-cpu --server-cores --instructions --keys --profile --help"
+            opts="-h --server --kind --directives --rsa-directives --upstream-directives --events --main --certificates --work --rounds --quick --nice --json --markdown --case --seconds --server-cpu --server-cores --instructions --keys --profile --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -92,6 +92,10 @@ _sealane__bench() {
                     return 0
                     ;;
                 --rsa-directives)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upstream-directives)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -471,7 +475,7 @@ _sealane__bench() {
             return 0
             ;;
         sealane__subcmd__bench__subcmd__storm)
-            opts="-c -h --server --kind --directives --rsa-directives --events --main --certificates --work --rounds --quick --nice --json --markdown --key --clients --interval --seconds --server-cores --help"
+            opts="-c -h --server --kind --directives --rsa-directives --upstream-directives --events --main --certificates --work --rounds --quick --nice --json --markdown --key --clients --interval --seconds --server-cores --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -490,6 +494,10 @@ _sealane__bench() {
                     return 0
                     ;;
                 --rsa-directives)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upstream-directives)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

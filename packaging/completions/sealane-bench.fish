@@ -88,6 +88,7 @@ complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand compare" -l 
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand compare" -l kind -d 'What a server is if it does not read nginx.conf: name=h2o or name=haproxy' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand compare" -l directives -d 'Directives for the http block of one server only: name=\'directive value;\'' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand compare" -l rsa-directives -d 'Directives for the server blocks with an RSA key of one server only: name=\'directive value;\'' -r
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand compare" -l upstream-directives -d 'Directives for the upstream block of one server only: name=\'directive value;\'' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand compare" -l events -d 'Directives for the events block of one server only: name=\'directive value;\'' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand compare" -l main -d 'Directives outside of all blocks of one server only: name=\'directive value;\'' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand compare" -l certificates -d 'Directory of the test certificates' -r -F
@@ -109,6 +110,7 @@ complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l se
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l kind -d 'What a server is if it does not read nginx.conf: name=h2o or name=haproxy' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l directives -d 'Directives for the http block of one server only: name=\'directive value;\'' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l rsa-directives -d 'Directives for the server blocks with an RSA key of one server only: name=\'directive value;\'' -r
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l upstream-directives -d 'Directives for the upstream block of one server only: name=\'directive value;\'' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l events -d 'Directives for the events block of one server only: name=\'directive value;\'' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l main -d 'Directives outside of all blocks of one server only: name=\'directive value;\'' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l certificates -d 'Directory of the test certificates' -r -F

@@ -91,9 +91,16 @@ fn servers_upstreams_and_caches_have_the_numbers_of_their_requests() {
     get(port, "one.test", "/cached");
     numbers_of(&server, 7);
     wait_for_hit(&server, "/cached");
+    // Each is counted, and the file's size as well, once it has been answered.
+    let asked = origin.take_asked().len() as u64;
     let all = wait_for("the numbers", || {
         let all = numbers(&server);
-        (all["serverZones"]["one.test"]["responses"]["hit"] == 1).then_some(all)
+        let one = &all["serverZones"]["one.test"];
+        let counted = one["responses"]["hit"] == 1
+            && one["requestCounter"] == asked + 5
+            && all["upstreamZones"]["backend"][0]["requestCounter"] == asked
+            && all["cacheZones"]["zone1"]["usedSize"] != 0;
+        counted.then_some(all)
     });
 
     let one = &all["serverZones"]["one.test"];
@@ -129,8 +136,6 @@ fn servers_upstreams_and_caches_have_the_numbers_of_their_requests() {
 
     let peer = &all["upstreamZones"]["backend"][0];
     assert_eq!(peer["server"], format!("127.0.0.1:{}", origin.port()));
-    let asked = origin.take_asked().len() as u64;
-    assert_eq!(peer["requestCounter"], asked);
     assert_eq!(peer["responses"]["2xx"], asked - 1);
     assert_eq!(peer["responses"]["5xx"], 1);
     assert!(peer["outBytes"].as_u64() >= Some(asked * 40), "{peer}");
@@ -148,7 +153,6 @@ fn servers_upstreams_and_caches_have_the_numbers_of_their_requests() {
     let file = fs::read_dir(site.path("cache")).expect("there").flatten();
     let is_file = |entry: &fs::DirEntry| entry.file_name().len() == 32;
     assert_eq!(file.filter(is_file).count(), 1);
-    assert!(cache["usedSize"].as_u64() > Some(0), "{cache}");
 
     let shown = all["connections"]["requests"].as_u64();
     assert!(shown >= Some(requests), "{all}");
