@@ -10,7 +10,7 @@ use aws_lc_sys as sys;
 use crate::context::Buffer;
 use crate::error::{self, Error};
 use crate::ffi::check_ptr;
-use crate::key::{MemoryBio, PrivateKey};
+use crate::key::{KeyKind, MemoryBio, PrivateKey, public_key_der};
 
 /// A parsed X.509 certificate. Cloning shares it.
 pub struct Certificate(NonNull<sys::X509>);
@@ -269,6 +269,32 @@ impl Certificate {
             Ok(())
         } else {
             Err(Error::drain("SSL_CTX_use_PrivateKey"))
+        }
+    }
+
+    /// The kind and the size in bits of its public key; `None` if the library cannot read it.
+    pub fn key_kind(&self) -> Option<(KeyKind, u32)> {
+        // SAFETY: the certificate is valid; its key lives as long as it does, and null is checked.
+        unsafe {
+            let key = sys::X509_get0_pubkey(self.as_ptr());
+            (!key.is_null()).then(|| {
+                let bits = u32::try_from(sys::EVP_PKEY_bits(key)).unwrap_or(0);
+                (KeyKind::of(key), bits)
+            })
+        }
+    }
+
+    /// Its public key as a SubjectPublicKeyInfo in DER (RFC 5280 section 4.1.2.7).
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto cannot read the key, or has no memory.
+    pub fn public_key_der(&self) -> Result<Vec<u8>, Error> {
+        error::clear_queue();
+        // SAFETY: as above.
+        unsafe {
+            let key = sys::X509_get0_pubkey(self.as_ptr());
+            public_key_der(check_ptr("X509_get0_pubkey", key)?)
         }
     }
 

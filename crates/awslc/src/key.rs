@@ -159,6 +159,17 @@ impl PrivateKey {
         }
     }
 
+    /// Its public part as a SubjectPublicKeyInfo in DER (RFC 5280 section 4.1.2.7).
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto cannot encode a key of this kind, or has no memory.
+    pub fn public_key_der(&self) -> Result<Vec<u8>, Error> {
+        error::clear_queue();
+        // SAFETY: the key is valid.
+        unsafe { public_key_der(self.as_ptr()) }
+    }
+
     /// Its kind.
     pub fn kind(&self) -> KeyKind {
         // SAFETY: the key is valid.
@@ -179,6 +190,26 @@ impl PrivateKey {
         NonNull::new(key)
             .map(Self)
             .ok_or_else(|| Error::local(call, "no key"))
+    }
+}
+
+/// The public part of a key.
+///
+/// # Safety
+///
+/// `key` is a valid key.
+pub(crate) unsafe fn public_key_der(key: *mut sys::EVP_PKEY) -> Result<Vec<u8>, Error> {
+    let mut bytes: *mut u8 = ptr::null_mut();
+    // SAFETY: by the caller's promise; the library allocates when it is given null.
+    let length = unsafe { sys::i2d_PUBKEY(key, &mut bytes) };
+    let Ok(length @ 1..) = usize::try_from(length) else {
+        return Err(Error::drain("i2d_PUBKEY"));
+    };
+    // SAFETY: on success there are `length` readable bytes, which are copied and given back.
+    unsafe {
+        let der = std::slice::from_raw_parts(bytes, length).to_vec();
+        sys::OPENSSL_free(bytes.cast());
+        Ok(der)
     }
 }
 

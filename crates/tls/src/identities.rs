@@ -41,6 +41,7 @@ use crate::client_hello::{ClientHello, ClientOffer};
 use crate::error::{SettingsError, Warning};
 use crate::offload::HandshakeSettings;
 use crate::server::{Plan, ServerTls, join, library_error};
+use crate::server_key::{HeldKey, KeyHandle, KeyId, ServerKey};
 use crate::sessions::identity;
 use crate::sessions::opaque::OpaqueTickets;
 use crate::settings::{Identity, ServerSettings};
@@ -329,7 +330,7 @@ impl ServerTls {
             })
         };
         Ok(BuiltIdentity {
-            key_type: KeyType::of(&identity.key),
+            key_type: identity.key.key_type(),
             fingerprint: Fingerprint::of(&identity.chain).map_err(library_error)?,
             accelerator: accelerator_of(&settings.handshakes, identity, warnings)?,
             staple: match &settings.stapling {
@@ -440,7 +441,7 @@ fn asking_context(clients: &ClientVerifier) -> Result<ContextBuilder, sealane_aw
 /// A certificate chain and key that belong together.
 pub(crate) struct LoadedIdentity {
     pub(crate) chain: CertificateChain,
-    pub(crate) key: PrivateKey,
+    pub(crate) key: ServerKey,
     pub(crate) label: String,
 }
 
@@ -491,6 +492,25 @@ pub(crate) fn load_identity(identity: &Identity) -> Result<LoadedIdentity, Setti
             identity.chain_label
         ))
     })?;
+    let key = match KeyHandle::from_bytes(identity.key_pem.expose()) {
+        Some(handle) => held_key(identity, &chain, handle)?,
+        None => ServerKey::Here(load_key(identity, &chain)?),
+    };
+    if key.kind() == KeyKind::Other {
+        return Err(SettingsError::new(format!(
+            "cannot load certificate key \"{}\": only RSA, P-256, P-384, P-521 and Ed25519 keys can be used",
+            identity.key_label
+        )));
+    }
+    Ok(LoadedIdentity {
+        chain,
+        key,
+        label: identity.chain_label.clone(),
+    })
+}
+
+/// The key in this process.
+fn load_key(identity: &Identity, chain: &CertificateChain) -> Result<PrivateKey, SettingsError> {
     let key =
         PrivateKey::from_pem(identity.key_pem.expose(), &identity.passwords).map_err(|error| {
             let hint = match &error {
@@ -512,17 +532,26 @@ pub(crate) fn load_identity(identity: &Identity) -> Result<LoadedIdentity, Setti
             error.queue()
         ))
     })?;
-    if key.kind() == KeyKind::Other {
-        return Err(SettingsError::new(format!(
-            "cannot load certificate key \"{}\": only RSA, P-256, P-384, P-521 and Ed25519 keys can be used",
+    Ok(key)
+}
+
+/// The key that another process holds.
+fn held_key(
+    identity: &Identity,
+    chain: &CertificateChain,
+    handle: KeyHandle,
+) -> Result<ServerKey, SettingsError> {
+    let leaf = chain.leaf();
+    let id = KeyId::of_certificate(leaf).map_err(library_error)?;
+    match leaf.key_kind() {
+        Some((kind, bits)) if id == handle.id => Ok(ServerKey::Held { handle, kind, bits }),
+        // The library's words for a key that is here.
+        _ => Err(SettingsError::new(format!(
+            "SSL_CTX_use_PrivateKey(\"{}\") failed (SSL: error:0B000074:X.509 certificate \
+             routines:OPENSSL_internal:KEY_VALUES_MISMATCH)",
             identity.key_label
-        )));
+        ))),
     }
-    Ok(LoadedIdentity {
-        chain,
-        key,
-        label: identity.chain_label.clone(),
-    })
 }
 
 /// For tools and tests without an operator to tell.
@@ -536,9 +565,20 @@ fn accelerator_of(
     identity: &LoadedIdentity,
     warnings: &mut Vec<Warning>,
 ) -> Result<Arc<dyn Accelerator>, SettingsError> {
-    let build = |choice| match &settings.state {
-        Some(state) => state.accelerator(choice, &identity.key),
-        None => accelerator::build(choice, &identity.key, &Arc::default(), &silent()),
+    let key_type = identity.key.key_type();
+    let build = |choice| match (&settings.state, &identity.key) {
+        (Some(state), ServerKey::Here(key)) => state.accelerator(choice, key),
+        (None, ServerKey::Here(key)) => accelerator::build(choice, key, &Arc::default(), &silent()),
+        (state, ServerKey::Held { handle, bits, .. }) => {
+            if choice == AcceleratorChoice::Batch {
+                accelerator::suits_batch(key_type, *bits)?;
+            }
+            let holder = state.as_ref().map(|state| state.holder().clone());
+            Ok(Arc::new(HeldKey {
+                id: handle.id,
+                holder: holder.unwrap_or_default(),
+            }) as Arc<dyn Accelerator>)
+        }
     };
     let error = match build(settings.accelerator) {
         Ok(accelerator) => return Ok(accelerator),

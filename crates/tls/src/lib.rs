@@ -74,6 +74,7 @@ mod record_size;
 mod record_writer;
 mod sans_io;
 mod server;
+mod server_key;
 mod sessions;
 mod settings;
 mod signatures;
@@ -111,6 +112,7 @@ pub use sealane_awslc::{
     use_program_allocator,
 };
 pub use server::{CertificateReport, ServerTls};
+pub use server_key::{KeyHandle, KeyHolder, KeyId};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
 pub use sessions::early_data::EarlyData;
 pub use sessions::identity::{ClientVerification, VerifyClient};

@@ -15,8 +15,9 @@ use crate::error::{SettingsError, Warning};
 use crate::groups::GroupList;
 use crate::identities::{BuiltIdentity, Fingerprint, Identities, load_identity};
 use crate::ktls::{KtlsMode, KtlsPolicy};
+use crate::offload::policy::{self, Cost};
 use crate::offload::pool::Pool;
-use crate::offload::{HandshakeSettings, Load, policy};
+use crate::offload::{HandshakeSettings, Load};
 use crate::parameters::Parameters;
 use crate::record_size::{DynamicRecords, MAX_RECORD_BYTES};
 use crate::sessions::cache::SessionCache;
@@ -334,7 +335,11 @@ impl ServerTls {
     pub(crate) fn flights_leave(&self, certificate: &SentCertificate, load: Load) -> bool {
         let chosen = certificate.chosen();
         chosen.is_some_and(|identity| {
-            self.pool().is_some() && policy::leaves(self.handshakes.mode, identity.key_type, load)
+            let cost = match identity.accelerator.is_elsewhere() {
+                true => Cost::Low,
+                false => Cost::of(identity.key_type),
+            };
+            self.pool().is_some() && policy::leaves(self.handshakes.mode, cost, load)
         })
     }
 

@@ -85,13 +85,7 @@ impl Batch {
         stats: &Arc<HandshakeStats>,
         report: &Report,
     ) -> Result<Self, NotSuited> {
-        is_batch_possible()?;
-        let key_type = KeyType::of(key);
-        match key_type {
-            KeyType::Rsa2048 | KeyType::Rsa3072 | KeyType::Rsa4096 => {}
-            KeyType::RsaOther => return Err(NotSuited::KeyBits(key.bits())),
-            _ => return Err(NotSuited::KeyType(key_type)),
-        }
+        suits(KeyType::of(key), key.bits())?;
         let numbers = key.rsa_numbers().ok_or(NotSuited::KeyNumbers)?;
         let kernel = RsaKey::new(
             &numbers.modulus,
@@ -135,6 +129,20 @@ impl Batch {
             stats: stats.clone(),
             report: report.clone(),
         }
+    }
+}
+
+/// Whether batches suit this processor and keys of this type.
+///
+/// # Errors
+///
+/// Why not.
+pub(crate) fn suits(key_type: KeyType, bits: u32) -> Result<(), NotSuited> {
+    is_batch_possible()?;
+    match key_type {
+        KeyType::Rsa2048 | KeyType::Rsa3072 | KeyType::Rsa4096 => Ok(()),
+        KeyType::RsaOther => Err(NotSuited::KeyBits(bits)),
+        _ => Err(NotSuited::KeyType(key_type)),
     }
 }
 

@@ -85,6 +85,7 @@ use sealane_awslc::PrivateKey;
 
 use batch::Batch;
 pub use batch::is_batch_possible;
+pub(crate) use batch::suits as suits_batch;
 use cpu::Cpu;
 pub use job::{Job, PendingJob, job};
 pub use stats::{AcceleratorKind, HandshakeCounts, HandshakeStats, KeyType};
@@ -107,6 +108,11 @@ pub trait Accelerator: Send + Sync + fmt::Debug {
     /// Jobs waiting for a call of [`work`](Self::work).
     fn queued(&self) -> usize {
         0
+    }
+
+    /// Whether another process computes: the calling thread loses no time to it.
+    fn is_elsewhere(&self) -> bool {
+        false
     }
 
     /// The most jobs that one call of [`work`](Self::work) takes. While fewer are queued, a pool

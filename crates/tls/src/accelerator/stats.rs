@@ -55,7 +55,12 @@ impl KeyType {
 
     /// The type of a key.
     pub fn of(key: &PrivateKey) -> Self {
-        match (key.kind(), key.bits()) {
+        Self::new(key.kind(), key.bits())
+    }
+
+    /// The type of a key of this kind and size.
+    pub fn new(kind: KeyKind, bits: u32) -> Self {
+        match (kind, bits) {
             (KeyKind::Rsa, 2048) => Self::Rsa2048,
             (KeyKind::Rsa, 3072) => Self::Rsa3072,
             (KeyKind::Rsa, 4096) => Self::Rsa4096,

@@ -5,6 +5,7 @@ use sealane_awslc::{self as awslc, CertificateChain, sha256};
 use super::build::library_error;
 use crate::error::SettingsError;
 use crate::identities::load_identity;
+use crate::server_key::ServerKey;
 use crate::settings::Identity;
 
 /// A certificate chain with its key, ready for connections. Cloning shares it.
@@ -25,10 +26,16 @@ impl ClientIdentity {
     /// In nginx's words, when they do not load or do not belong together.
     pub fn load(identity: &Identity) -> Result<Self, SettingsError> {
         let loaded = load_identity(identity)?;
+        let ServerKey::Here(key) = &loaded.key else {
+            return Err(SettingsError::new(format!(
+                "cannot load certificate key \"{}\": the key process holds it, which computes for \
+                 clients only",
+                identity.key_label
+            )));
+        };
         Ok(Self {
             fingerprint: fingerprint(&loaded.chain)?,
-            identity: awslc::ClientIdentity::new(&loaded.chain, &loaded.key)
-                .map_err(library_error)?,
+            identity: awslc::ClientIdentity::new(&loaded.chain, key).map_err(library_error)?,
         })
     }
 

@@ -10,6 +10,8 @@ use sealane_awslc::{PrivateKey, sha256};
 
 use crate::accelerator::{self, Accelerator, AcceleratorChoice, HandshakeStats, NotSuited, Report};
 
+use crate::server_key::{KeyHolder, SharedHolder};
+
 use super::policy::AsyncMode;
 use super::pool::{Pool, WakeTogether};
 
@@ -33,6 +35,7 @@ pub struct HandshakeState {
     report: Arc<OnceLock<Report>>,
     wake_together: OnceLock<WakeTogether>,
     accelerators: Mutex<Accelerators>,
+    holder: SharedHolder,
 }
 
 /// Accelerators in use, keyed by choice and by the hash of the key.
@@ -120,6 +123,15 @@ impl HandshakeState {
         known.retain(|_, accelerator| accelerator.strong_count() > 0);
         known.insert(id, Arc::downgrade(&accelerator));
         Ok(accelerator)
+    }
+
+    /// Sets, once, where operations of keys go that another process holds. Until then they fail.
+    pub fn set_key_holder(&self, holder: Arc<dyn KeyHolder>) {
+        let _ = self.holder.set(holder);
+    }
+
+    pub(crate) fn holder(&self) -> &SharedHolder {
+        &self.holder
     }
 
     pub(crate) fn pool(&self) -> Option<&Pool> {

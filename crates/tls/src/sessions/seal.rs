@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::store::StoreKey;
 use crate::error::SettingsError;
+use crate::server_key::{KeyHandle, derive_store_secret};
 use crate::settings::Identity;
 use crate::stapling::StapleId;
 
@@ -43,7 +44,14 @@ impl StoreSeal {
                 contents.expose().len()
             )));
         }
-        Self::derive(contents, b"sealane session store file")
+        let mut keys = Zeroizing::new([0; 64]);
+        hkdf_sha256(
+            &mut *keys,
+            contents.expose(),
+            b"sealane session store file",
+            b"sealane session store v1",
+        );
+        Self::of_keys(&keys)
     }
 
     /// From a server's certificate key: nodes with the same key read each other's
@@ -59,20 +67,20 @@ impl StoreSeal {
                 identity.key_label
             ))
         };
-        let key = PrivateKey::from_pem(identity.key_pem.expose(), &identity.passwords)
-            .map_err(|error| failed(&error))?;
-        let der = key.to_der().map_err(|error| failed(&error))?;
-        Self::derive(&der, b"sealane session store certificate")
+        let mut keys = Zeroizing::new([0; 64]);
+        match KeyHandle::from_bytes(identity.key_pem.expose()) {
+            Some(handle) => *keys = *handle.store_secret,
+            None => {
+                let key = PrivateKey::from_pem(identity.key_pem.expose(), &identity.passwords)
+                    .map_err(|error| failed(&error))?;
+                let der = key.to_der().map_err(|error| failed(&error))?;
+                derive_store_secret(&der, &mut keys);
+            }
+        }
+        Self::of_keys(&keys)
     }
 
-    fn derive(secret: &Secret, origin: &[u8]) -> Result<Self, SettingsError> {
-        let mut keys = Zeroizing::new([0; 64]);
-        hkdf_sha256(
-            &mut *keys,
-            secret.expose(),
-            origin,
-            b"sealane session store v1",
-        );
+    fn of_keys(keys: &[u8; 64]) -> Result<Self, SettingsError> {
         let (seal, names) = keys.split_at(Aead::KEY_BYTES);
         let seal = Zeroizing::new(<[u8; 32]>::try_from(seal).expect("split at 32 of 64 bytes"));
         let aead = Aead::new(&seal).map_err(|error| SettingsError::new(error.to_string()))?;

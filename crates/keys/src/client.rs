@@ -1,0 +1,336 @@
+//! The worker's side: operations on their way to the key process, and their results.
+//!
+//! Each worker thread has a channel of its own, and reads it in its event loop. Handshake threads,
+//! which have no event loop, share those channels. When the key process dies, what was under way is
+//! sent to the next one; handshakes wait for it, and established connections notice nothing.
+
+use crate::line;
+use crate::wire::{self, MAX_UNDER_WAY};
+use sealane_tls::accelerator::Job;
+use sealane_tls::{KeyHolder, KeyId};
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// How long handshakes wait for another key process before they fail at once.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often an operation is sent. A key process that dies of one would otherwise die of it again.
+const MAX_ATTEMPTS: u8 = 2;
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 16 << 10;
+
+/// Tells the operator, at level error.
+pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
+
+thread_local! {
+    /// The channel of this thread.
+    static OWN: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The channels of a worker process.
+pub struct KeyClient {
+    channels: Vec<Arc<Channel>>,
+    next: AtomicUsize,
+    tell: Tell,
+}
+
+/// The channel of one worker thread.
+pub struct Channel {
+    state: Mutex<State>,
+    /// There is another socket.
+    renewed: Notify,
+}
+
+struct State {
+    link: Link,
+    last_number: u64,
+    /// Sent, and not answered.
+    under_way: HashMap<u64, Wanted>,
+    /// Not sent yet. Every job belongs to a connection that has been admitted.
+    queue: VecDeque<Wanted>,
+    /// The part of what was sent that the socket had no room for.
+    unsent: Vec<u8>,
+    /// The part of an answer that has arrived.
+    received: Vec<u8>,
+}
+
+enum Link {
+    Up(Arc<UnixStream>),
+    Down(Instant),
+}
+
+/// An operation.
+struct Wanted {
+    key: KeyId,
+    job: Job,
+    attempts: u8,
+}
+
+/// What reading a channel has come to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received {
+    /// There is nothing more for now.
+    Nothing,
+    /// The key process is gone.
+    Closed,
+}
+
+impl KeyClient {
+    /// Channels for so many worker threads, which lead nowhere until [`connect`](Self::connect).
+    pub fn new(threads: usize, tell: Tell) -> Arc<Self> {
+        let channels = (0..threads.max(1)).map(|_| {
+            Arc::new(Channel {
+                state: Mutex::new(State {
+                    link: Link::Down(Instant::now()),
+                    last_number: 0,
+                    under_way: HashMap::new(),
+                    queue: VecDeque::new(),
+                    unsent: Vec::new(),
+                    received: Vec::new(),
+                }),
+                renewed: Notify::new(),
+            })
+        });
+        Arc::new(Self {
+            channels: channels.collect(),
+            next: AtomicUsize::new(0),
+            tell,
+        })
+    }
+
+    /// Opens the channels over a line to a key process, which takes the place of the one before.
+    ///
+    /// # Errors
+    ///
+    /// When there are no descriptors, or the process is gone already.
+    pub fn connect(&self, process: &OwnedFd) -> io::Result<()> {
+        for channel in &self.channels {
+            let (own, other) = UnixStream::pair()?;
+            own.set_nonblocking(true)?;
+            line::send_channel(process.as_fd(), other.as_fd())?;
+            channel.renew(own);
+        }
+        Ok(())
+    }
+
+    /// The channel of the worker thread with this number, which calls this and then reads it.
+    pub fn own(&self, thread: usize) -> Arc<Channel> {
+        let index = thread % self.channels.len();
+        OWN.set(Some(index));
+        Arc::clone(&self.channels[index])
+    }
+
+    /// Reads a channel until nothing more has arrived, and completes jobs.
+    pub fn receive(&self, channel: &Channel) -> Received {
+        channel.receive(&self.tell)
+    }
+}
+
+impl KeyHolder for KeyClient {
+    fn submit(&self, key: KeyId, job: Job) {
+        let index = OWN.get().unwrap_or_else(|| {
+            // Relaxed: it only spreads the load.
+            self.next.fetch_add(1, Ordering::Relaxed)
+        });
+        let channel = &self.channels[index % self.channels.len()];
+        channel.submit(Wanted {
+            key,
+            job,
+            attempts: 0,
+        });
+    }
+}
+
+impl Channel {
+    /// The socket to wait for; `None` while there is no key process.
+    pub fn socket(&self) -> Option<Arc<UnixStream>> {
+        match &self.lock().link {
+            Link::Up(socket) => Some(Arc::clone(socket)),
+            Link::Down(_) => None,
+        }
+    }
+
+    /// Waits until there may be another socket.
+    pub async fn renewed(&self) {
+        self.renewed.notified().await;
+    }
+
+    fn submit(&self, wanted: Wanted) {
+        let mut state = self.lock();
+        if let Link::Down(since) = state.link
+            && since.elapsed() >= PATIENCE
+        {
+            drop(state);
+            return wanted.job.complete(None);
+        }
+        // Cancelled jobs must not pile up.
+        let mut gone = Vec::new();
+        while state.queue.front().is_some_and(|it| it.job.is_cancelled()) {
+            gone.extend(state.queue.pop_front());
+        }
+        state.queue.push_back(wanted);
+        state.send(&mut gone);
+        drop(state);
+        drop(gone);
+    }
+
+    fn renew(&self, socket: UnixStream) {
+        let mut state = self.lock();
+        let mut gone = Vec::new();
+        state.hang_up(&mut gone);
+        state.link = Link::Up(Arc::new(socket));
+        state.send(&mut gone);
+        drop(state);
+        drop(gone);
+        self.renewed.notify_one();
+    }
+
+    fn receive(&self, tell: &Tell) -> Received {
+        let mut done = Vec::new();
+        let mut gone = Vec::new();
+        let mut state = self.lock();
+        let received = state.receive(&mut done);
+        match received {
+            Received::Nothing => state.send(&mut gone),
+            Received::Closed => state.hang_up(&mut gone),
+        }
+        drop(state);
+        for (wanted, result) in done {
+            if let Err(reason) = &result {
+                tell(&format!(
+                    "a handshake fails: {reason} (key {:?}, {:?})",
+                    wanted.key,
+                    wanted.job.operation()
+                ));
+            }
+            wanted.job.complete(result.ok());
+        }
+        // Those that fail wake their connections, without the lock.
+        drop(gone);
+        received
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing under it panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A job that has ended.
+type Done = (Wanted, Result<sealane_tls::Secret, wire::Reason>);
+
+impl State {
+    /// Sends as many operations as may be under way. Jobs that nobody waits for go to `gone`.
+    fn send(&mut self, gone: &mut Vec<Wanted>) {
+        let Link::Up(socket) = &self.link else {
+            return;
+        };
+        while self.under_way.len() < MAX_UNDER_WAY
+            && let Some(mut wanted) = self.queue.pop_front()
+        {
+            if wanted.job.is_cancelled() {
+                gone.push(wanted);
+                continue;
+            }
+            self.last_number += 1;
+            wanted.attempts += 1;
+            let operation = wanted.job.operation();
+            wire::put_request(&mut self.unsent, self.last_number, wanted.key, operation);
+            self.under_way.insert(self.last_number, wanted);
+        }
+        let mut sent = 0;
+        while sent < self.unsent.len() {
+            match (&**socket).write(&self.unsent[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // There is an answer before there is room, or the end; both are read.
+                Err(_) => break,
+            }
+        }
+        self.unsent.drain(..sent);
+    }
+
+    fn receive(&mut self, done: &mut Vec<Done>) -> Received {
+        let Link::Up(socket) = &self.link else {
+            return Received::Closed;
+        };
+        let mut piece = zeroize::Zeroizing::new([0; READ_BYTES]);
+        loop {
+            let count = match (&**socket).read(&mut *piece) {
+                Ok(0) => return Received::Closed,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Received::Nothing;
+                }
+                Err(_) => return Received::Closed,
+            };
+            self.received.extend_from_slice(&piece[..count]);
+            let mut rest = &self.received[..];
+            loop {
+                match wire::take_answer(&mut rest) {
+                    Ok(Some((number, result))) => {
+                        let result = result.map(|bytes| sealane_tls::Secret::new(bytes.to_vec()));
+                        if let Some(wanted) = self.under_way.remove(&number) {
+                            done.push((wanted, result));
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(wire::Nonsense) => return Received::Closed,
+                }
+            }
+            let taken = self.received.len() - rest.len();
+            zeroize::Zeroize::zeroize(&mut self.received[..taken]);
+            self.received.drain(..taken);
+            if count < READ_BYTES {
+                return Received::Nothing; // what arrives from now on is another event
+            }
+        }
+    }
+
+    /// The key process is gone: what was under way is sent to the next one, before all others.
+    fn hang_up(&mut self, gone: &mut Vec<Wanted>) {
+        if let Link::Up(_) = self.link {
+            self.link = Link::Down(Instant::now());
+        }
+        self.unsent.clear();
+        self.received.clear();
+        let mut under_way: Vec<(u64, Wanted)> = self.under_way.drain().collect();
+        under_way.sort_by_key(|(number, _)| *number);
+        for (_, wanted) in under_way.into_iter().rev() {
+            if wanted.attempts < MAX_ATTEMPTS {
+                self.queue.push_front(wanted);
+            } else {
+                gone.push(wanted);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for KeyClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyClient")
+            .field("channels", &self.channels.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Channel")
+            .field("is_up", &matches!(state.link, Link::Up(_)))
+            .field("under_way", &state.under_way.len())
+            .field("queued", &state.queue.len())
+            .finish_non_exhaustive()
+    }
+}

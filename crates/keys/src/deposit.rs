@@ -1,0 +1,193 @@
+//! A key on its way from the master to the key process: the bytes of its file and the passwords
+//! that may decrypt it, in memory that only the two have.
+//!
+//! ```text
+//! "SLKD" | version | decrypts | accelerator | passwords (list of texts) | key (text)
+//! ```
+//!
+//! Numbers are four bytes, little-endian; texts and lists begin with their length.
+
+use sealane_sys::file;
+use sealane_sys::sealed_memory::SealedMemory;
+use sealane_tls::{AcceleratorChoice, Secret};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use zeroize::Zeroizing;
+
+const MAGIC: &[u8; 5] = b"SLKD\x01";
+
+/// Largest deposit in bytes; no key file is as large.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Most passwords that are tried.
+const MAX_PASSWORDS: usize = 4096;
+
+/// A key to be held.
+#[derive(Debug)]
+pub struct Deposit<'a> {
+    /// Whether it may decrypt: a server offers the RSA key exchange.
+    pub may_decrypt: bool,
+    /// `ssl_accelerator`.
+    pub accelerator: AcceleratorChoice,
+    /// The lines of `ssl_password_file`.
+    pub passwords: &'a [Secret],
+    /// The key's file.
+    pub pem: &'a [u8],
+}
+
+/// The same, as the key process gets it.
+#[derive(Debug)]
+pub(crate) struct Deposited {
+    pub(crate) may_decrypt: bool,
+    pub(crate) accelerator: AcceleratorChoice,
+    pub(crate) passwords: Vec<Secret>,
+    pub(crate) pem: Secret,
+}
+
+impl Deposit<'_> {
+    /// Writes it into memory for the key process.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such memory.
+    pub fn seal(&self) -> io::Result<SealedMemory> {
+        let too_large = || io::Error::from(io::ErrorKind::FileTooLarge);
+        let mut head = MAGIC.to_vec();
+        head.push(u8::from(self.may_decrypt));
+        head.push(match self.accelerator {
+            AcceleratorChoice::Auto => 0,
+            AcceleratorChoice::Cpu => 1,
+            AcceleratorChoice::Batch => 2,
+        });
+        let texts = self.passwords.iter().map(Secret::expose);
+        let texts: Vec<&[u8]> = texts.chain([self.pem]).collect();
+        let count = u32::try_from(self.passwords.len()).map_err(|_| too_large())?;
+        head.extend_from_slice(&count.to_le_bytes());
+        let bytes = head.len() + texts.iter().map(|text| 4 + text.len()).sum::<usize>();
+        if bytes as u64 > MAX_BYTES || self.passwords.len() > MAX_PASSWORDS {
+            return Err(too_large());
+        }
+        SealedMemory::new(bytes, |memory| {
+            let mut at = 0;
+            let mut put = |bytes: &[u8]| {
+                memory[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            };
+            put(&head);
+            for text in texts {
+                // Below the limit above.
+                put(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+                put(text);
+            }
+        })
+    }
+}
+
+impl Deposited {
+    /// Reads what [`Deposit::seal`] has written.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or is something else.
+    pub(crate) fn read(memory: BorrowedFd<'_>) -> io::Result<Self> {
+        let memory = std::fs::File::from(memory.try_clone_to_owned()?);
+        let size = memory.metadata()?.len();
+        if size > MAX_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let size = usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        // Never reallocated, so that no copy of a key stays behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(size));
+        while bytes.len() < size {
+            let (room, offset) = (size - bytes.len(), bytes.len() as u64);
+            if file::read_at(memory.as_fd(), &mut bytes, room, offset)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Self::parse(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let rest = bytes.strip_prefix(MAGIC)?;
+        let ([may_decrypt, accelerator], rest) = rest.split_first_chunk()?;
+        let may_decrypt = match may_decrypt {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let accelerator = match accelerator {
+            0 => AcceleratorChoice::Auto,
+            1 => AcceleratorChoice::Cpu,
+            2 => AcceleratorChoice::Batch,
+            _ => return None,
+        };
+        let (count, mut rest) = number(rest).filter(|(count, _)| *count <= MAX_PASSWORDS)?;
+        let mut passwords = Vec::new();
+        for _ in 0..count {
+            let (text, after) = text(rest)?;
+            passwords.push(Secret::new(text.to_vec()));
+            rest = after;
+        }
+        let (pem, rest) = text(rest)?;
+        rest.is_empty().then(|| Self {
+            may_decrypt,
+            accelerator,
+            passwords,
+            pem: Secret::new(pem.to_vec()),
+        })
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    Some((usize::try_from(u32::from_le_bytes(*number)).ok()?, rest))
+}
+
+fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = number(bytes)?;
+    rest.split_at_checked(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed() -> SealedMemory {
+        let passwords = ["one", "two"].map(|it| Secret::new(it.as_bytes().to_vec()));
+        let deposit = Deposit {
+            may_decrypt: true,
+            accelerator: AcceleratorChoice::Batch,
+            passwords: &passwords,
+            pem: b"a key",
+        };
+        deposit.seal().expect("memory")
+    }
+
+    #[test]
+    fn what_is_deposited_is_read() {
+        let read = Deposited::read(sealed().as_fd()).expect("readable");
+        assert!(read.may_decrypt);
+        assert_eq!(read.accelerator, AcceleratorChoice::Batch);
+        let passwords: Vec<_> = read.passwords.iter().map(Secret::expose).collect();
+        assert_eq!(passwords, [b"one", b"two"]);
+        assert_eq!(read.pem.expose(), b"a key");
+    }
+
+    #[test]
+    fn damage_is_found_and_never_a_panic() {
+        let memory = sealed();
+        let mut bytes = Vec::new();
+        file::read_at(memory.as_fd(), &mut bytes, 1000, 0).expect("readable");
+        assert!(Deposited::parse(&bytes).is_some());
+        for length in 0..bytes.len() {
+            assert!(Deposited::parse(&bytes[..length]).is_none(), "{length}");
+        }
+        for at in 0..bytes.len() {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] ^= flip;
+                let _ = Deposited::parse(&changed);
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Private keys outside the process that faces the network (`ssl_key_process`).
+//!
+//! The key process has the keys, and nothing else: no network, no files, no children. The master
+//! deposits keys in it; worker threads send it the private-key operations of handshakes.
+//!
+//! ```text
+//! master ──line── deposit, introduce, forget ──> key process <──channels── worker threads
+//!                                                 rules, queue, accelerators
+//! ```
+//!
+//! A **line** (`SOCK_SEQPACKET`) carries messages with descriptors: one from the master, and one
+//! from each worker process, over which it opens channels. A **channel** (`SOCK_STREAM`) carries the
+//! operations of one worker thread, and their results in any order.
+//!
+//! # What the key process believes
+//!
+//! The master is trusted. A worker is not: whoever has taken it over may send anything. So
+//!
+//! - no message of a worker yields a key, or names a file;
+//! - a key signs what a handshake signs, and nothing else ([`rules`]): the transcript hash of TLS
+//!   1.3 behind its context string, or the key exchange of TLS 1.2 behind both random values;
+//! - RSA decryption, for the key exchange of TLS 1.2, is no oracle: the result is a premaster secret
+//!   of 48 bytes, and for ciphertexts with wrong padding one that looks the same ([`premaster`]);
+//! - each worker process may open only so many channels, each channel has only so many operations
+//!   under way, and expensive operations take turns between worker processes.
+//!
+//! | file | what |
+//! |---|---|
+//! | `wire.rs` | frames on channels |
+//! | `line.rs` | messages on lines |
+//! | `deposit.rs` | a key on its way from the master, in sealed memory |
+//! | `rules.rs` | what may be signed |
+//! | `premaster.rs` | RSA decryption that tells nothing |
+//! | `keyring.rs` | the keys |
+//! | `service.rs`, `service/` | the threads of the key process |
+//! | `client.rs` | the worker's side |
+
+pub mod client;
+pub mod deposit;
+pub mod keyring;
+pub mod line;
+pub mod premaster;
+pub mod rules;
+pub mod service;
+pub mod wire;
+
+pub use client::{Channel, KeyClient, Received};
+pub use service::{Limits, serve};

@@ -1,0 +1,191 @@
+//! The key process at work.
+//!
+//! ```text
+//! main thread      orders of the master, channels that workers open
+//! keys-0 .. n      read channels; compute what is cheap (P-256, Ed25519) at once
+//! batch-0 .. n     compute what is expensive (RSA, larger curves), in batches where that is possible
+//! ```
+//!
+//! A cheap operation never waits behind an expensive one but for the processor, as handshakes with
+//! cheap keys do where keys are in the worker.
+
+mod channel;
+mod queue;
+mod readers;
+
+use self::queue::Queue;
+use self::readers::Readers;
+use crate::keyring::Keyring;
+use crate::line::{self, Order, Report};
+use sealane_sys::{poll, process};
+use sealane_tls::HandshakeStats;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a thread computes at a time while others want its processor: as handshake threads of
+/// worker processes.
+const TIME_SLICE: Duration = Duration::from_micros(300);
+
+/// What the process may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Threads that read channels, and as many that compute what is expensive.
+    pub threads: usize,
+}
+
+/// A worker process.
+pub(crate) struct Client {
+    line: OwnedFd,
+    max_channels: usize,
+    /// Channels that are open.
+    channels: AtomicUsize,
+}
+
+/// What all threads share.
+pub(crate) struct Shared {
+    keyring: Keyring,
+    queue: Queue,
+}
+
+/// Serves until the master and all worker processes are gone. `ready` is called once all threads
+/// have started: from then on nothing else is needed of the system.
+///
+/// # Errors
+///
+/// When a thread cannot be started, or nothing can be waited for.
+pub fn serve(master: OwnedFd, limits: Limits, ready: impl FnOnce()) -> io::Result<()> {
+    let master = Arc::new(master);
+    let to_master = Arc::clone(&master);
+    let report: sealane_tls::accelerator::Report = Arc::new(move |text: &str| {
+        // It is counted as well.
+        let _ = line::send_report(to_master.as_fd(), &Report::Alert(text.to_owned()));
+    });
+    let _whole = AbortOnPanic;
+    let shared = Arc::new(Shared {
+        keyring: Keyring::new(Arc::new(HandshakeStats::default()), report),
+        queue: Queue::default(),
+    });
+    let readers = Readers::start(&shared, limits.threads)?;
+    for index in 0..limits.threads {
+        let shared = Arc::clone(&shared);
+        start(format!("batch-{index}"), move || shared.queue.work())?;
+    }
+    ready();
+    let mut process = Process {
+        master: Some(master),
+        clients: Vec::new(),
+        shared,
+        readers,
+    };
+    while process.is_wanted() {
+        process.turn()?;
+    }
+    Ok(())
+}
+
+/// Starts a thread with a short time slice.
+fn start(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let started = std::thread::Builder::new().name(name).spawn(move || {
+        let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
+        let _ = process::set_time_slice(TIME_SLICE); // if the kernel can
+        let _whole = AbortOnPanic;
+        run();
+    });
+    started.map(drop)
+}
+
+/// A process that lacks a thread is replaced.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+/// The main thread.
+struct Process {
+    /// `None` when it is gone.
+    master: Option<Arc<OwnedFd>>,
+    clients: Vec<Arc<Client>>,
+    shared: Arc<Shared>,
+    readers: Readers,
+}
+
+impl Process {
+    /// Workers may go on after their master was killed: they finish what they have.
+    fn is_wanted(&self) -> bool {
+        self.master.is_some() || !self.clients.is_empty()
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let lines: Vec<_> = self.clients.iter().map(|it| it.line.as_fd()).collect();
+        let master = self.master.as_ref().map(|line| line.as_fd());
+        let fds: Vec<_> = lines.into_iter().chain(master).collect();
+        let readable = poll::wait_readable(&fds, None)?;
+        let (of_clients, of_master) = readable.split_at(self.clients.len());
+        let of_master = of_master.contains(&true);
+        let mut spoken = of_clients.iter();
+        let mut clients = std::mem::take(&mut self.clients);
+        clients.retain(|client| spoken.next() != Some(&true) || self.hear(client));
+        self.clients = clients;
+        if of_master {
+            self.obey();
+        }
+        Ok(())
+    }
+
+    /// A worker process opens a channel. `false`: it is gone, or does not speak our language.
+    fn hear(&self, client: &Arc<Client>) -> bool {
+        match line::receive_channel(client.line.as_fd()) {
+            Ok(Some(channel)) => {
+                let open = client.channels.load(Ordering::Relaxed);
+                if open < client.max_channels {
+                    self.readers.add(channel, client);
+                } // else it is closed, which the worker sees
+                true
+            }
+            Ok(None) => false,
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+
+    fn obey(&mut self) {
+        let Some(master) = self.master.clone() else {
+            return;
+        };
+        match line::receive_order(master.as_fd()) {
+            Ok(Some(Order::Deposit { number, memory })) => {
+                let result = self.shared.keyring.add(memory.as_fd());
+                let report = Report::Deposited { number, result };
+                if line::send_report(master.as_fd(), &report).is_err() {
+                    self.master = None;
+                }
+            }
+            Ok(Some(Order::Introduce { max_channels, line })) => {
+                self.clients.push(Arc::new(Client {
+                    line,
+                    max_channels: max_channels as usize,
+                    channels: AtomicUsize::new(0),
+                }));
+            }
+            Ok(Some(Order::Forget(key))) => self.shared.keyring.forget(key),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // The same binary has sent it: it is not the master any more.
+            Ok(None) | Err(_) => self.master = None,
+        }
+    }
+}
+
+/// No code that may panic runs under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

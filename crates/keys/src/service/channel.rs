@@ -1,0 +1,156 @@
+//! A channel, as the key process sees it.
+
+use super::{Client, lock};
+use crate::wire::{self, MAX_UNDER_WAY, Reason};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use zeroize::Zeroize;
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 16 << 10;
+
+/// While so many bytes of answers wait for a worker that does not read them, nothing more is read
+/// from it.
+const MAX_UNSENT_BYTES: usize = 64 << 10;
+
+/// A channel of a worker thread.
+pub(crate) struct Channel {
+    socket: UnixStream,
+    client: Arc<Client>,
+    /// Operations that wait, or are computed by another thread.
+    under_way: AtomicUsize,
+    /// It has more under way than it may; the thread that reads it goes on when that ends.
+    is_held: AtomicBool,
+    /// The other end is gone: nothing has to be computed for it.
+    is_closed: AtomicBool,
+    unsent: Mutex<Vec<u8>>,
+}
+
+/// What reading has come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// There was something; there may be more.
+    Some,
+    /// There is nothing more for now.
+    Nothing,
+    /// It is over.
+    Closed,
+}
+
+impl Channel {
+    pub(super) fn new(socket: UnixStream, client: &Arc<Client>) -> Self {
+        client.channels.fetch_add(1, Ordering::Relaxed);
+        Self {
+            socket,
+            client: Arc::clone(client),
+            under_way: AtomicUsize::new(0),
+            is_held: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            unsent: Mutex::default(),
+        }
+    }
+
+    pub(super) fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Reads a piece.
+    pub(super) fn read(&self, target: &mut Vec<u8>) -> Reading {
+        let before = target.len();
+        target.resize(before + READ_BYTES, 0);
+        let read = loop {
+            match (&self.socket).read(&mut target[before..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        target.truncate(before + read.as_ref().copied().unwrap_or(0));
+        match read {
+            Ok(0) => Reading::Closed,
+            Ok(_) => Reading::Some,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Reading::Nothing,
+            Err(_) => Reading::Closed,
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Another operation waits for another thread.
+    pub(super) fn begin(&self) {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has ended. Whether the thread that reads the channel waits for that.
+    fn end(&self) -> bool {
+        self.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.is_held.load(Ordering::SeqCst) && !self.has_too_much()
+    }
+
+    /// Whether its worker has more under way, or unread, than it may.
+    fn has_too_much(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) >= MAX_UNDER_WAY
+            || lock(&self.unsent).len() >= MAX_UNSENT_BYTES
+    }
+
+    /// Whether nothing more is to be read for now.
+    pub(super) fn holds(&self) -> bool {
+        self.is_held.store(true, Ordering::SeqCst);
+        let holds = self.has_too_much();
+        if !holds {
+            self.is_held.store(false, Ordering::SeqCst);
+        }
+        holds
+    }
+
+    /// Keeps an answer until [`flush`](Self::flush).
+    pub(super) fn answer(&self, number: u64, result: Result<&[u8], Reason>) {
+        wire::put_answer(&mut lock(&self.unsent), number, result);
+    }
+
+    /// The answer to an operation that another thread has computed. Whether the thread that reads
+    /// the channel is to go on.
+    #[must_use]
+    pub(super) fn answer_later(&self, number: u64, result: Result<&[u8], Reason>) -> bool {
+        self.answer(number, result);
+        self.end()
+    }
+
+    /// Sends what can be sent.
+    pub(super) fn flush(&self) {
+        let mut unsent = lock(&self.unsent);
+        let mut sent = 0;
+        while sent < unsent.len() {
+            match (&self.socket).write(&unsent[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.is_closed.store(true, Ordering::Relaxed);
+                    sent = unsent.len();
+                }
+            }
+        }
+        unsent[..sent].zeroize(); // premaster secrets
+        unsent.drain(..sent);
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.client.channels.fetch_sub(1, Ordering::Relaxed);
+        lock(&self.unsent).zeroize();
+    }
+}
