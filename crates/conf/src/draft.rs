@@ -305,6 +305,7 @@ pub(crate) struct TlsDraft {
     pub(crate) certificate_keys: Option<Vec<WrittenFile>>,
     /// `Some(None)`: `off`.
     pub(crate) certificate_reload: Option<Option<Duration>>,
+    pub(crate) key_process: Option<bool>,
     /// `Some(None)`: `off`.
     pub(crate) certificate_cache: Option<Option<Arc<CertificateCache>>>,
     pub(crate) password_file: Option<PathBuf>,

@@ -41,6 +41,8 @@ pub struct KeyClient {
     channels: Vec<Arc<Channel>>,
     next: AtomicUsize,
     tell: Tell,
+    /// While it is open, the key process knows that there is a worker.
+    line: Mutex<Option<OwnedFd>>,
 }
 
 /// The channel of one worker thread.
@@ -104,6 +106,7 @@ impl KeyClient {
             channels: channels.collect(),
             next: AtomicUsize::new(0),
             tell,
+            line: Mutex::default(),
         })
     }
 
@@ -112,13 +115,15 @@ impl KeyClient {
     /// # Errors
     ///
     /// When there are no descriptors, or the process is gone already.
-    pub fn connect(&self, process: &OwnedFd) -> io::Result<()> {
+    pub fn connect(&self, process: OwnedFd) -> io::Result<()> {
         for channel in &self.channels {
             let (own, other) = UnixStream::pair()?;
             own.set_nonblocking(true)?;
             line::send_channel(process.as_fd(), other.as_fd())?;
             channel.renew(own);
         }
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        *line = Some(process);
         Ok(())
     }
 

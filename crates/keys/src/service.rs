@@ -50,13 +50,12 @@ pub(crate) struct Shared {
     queue: Queue,
 }
 
-/// Serves until the master and all worker processes are gone. `ready` is called once all threads
-/// have started: from then on nothing else is needed of the system.
+/// Serves until the master and all worker processes are gone.
 ///
 /// # Errors
 ///
 /// When a thread cannot be started, or nothing can be waited for.
-pub fn serve(master: OwnedFd, limits: Limits, ready: impl FnOnce()) -> io::Result<()> {
+pub fn serve(master: OwnedFd, limits: Limits) -> io::Result<()> {
     let master = Arc::new(master);
     let to_master = Arc::clone(&master);
     let report: sealane_tls::accelerator::Report = Arc::new(move |text: &str| {
@@ -73,7 +72,6 @@ pub fn serve(master: OwnedFd, limits: Limits, ready: impl FnOnce()) -> io::Resul
         let shared = Arc::clone(&shared);
         start(format!("batch-{index}"), move || shared.queue.work())?;
     }
-    ready();
     let mut process = Process {
         master: Some(master),
         clients: Vec::new(),

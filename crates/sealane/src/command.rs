@@ -16,7 +16,8 @@ use crate::startup::{
 };
 use crate::terminal::say;
 use crate::{
-    activation, crash, session_store, signaller, summary, takeover, version, worker_process,
+    activation, crash, key_process, session_store, signaller, summary, takeover, version,
+    worker_process,
 };
 use sealane_conf::Config;
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
@@ -188,7 +189,13 @@ fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitC
         process::set_umask(0);
     } else if server.config.main.daemon && old_binary.is_none() {
         match daemon::detach() {
-            Ok(ready) => server.daemon = Some(ready),
+            Ok(ready) => {
+                server.daemon = Some(ready);
+                if let Err(message) = start_own_key_process(&server) {
+                    note!(server.journal, Emerg, "{message}");
+                    return ExitCode::FAILURE;
+                }
+            }
             Err((call, error)) => {
                 note!(server.journal, Emerg, "{call} failed ({})", OsError(&error));
                 return ExitCode::FAILURE;
@@ -230,6 +237,16 @@ fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitC
         serve_alone(server, pid_file)
     };
     ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// The daemon is another process than the one that has started the key process, and would not
+/// learn of its end.
+fn start_own_key_process(server: &Server) -> Result<(), String> {
+    let Some(keys) = &server.keys else {
+        return Ok(());
+    };
+    let started = key_process::lock(keys).start_again(&server.journal);
+    started.map_err(|error| format!("the key process cannot be started ({})", OsError(&error)))
 }
 
 /// `master_process off`: this process serves requests itself.

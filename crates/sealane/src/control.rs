@@ -27,6 +27,8 @@ pub(crate) enum Message {
     /// Send sessions and ticket keys to the worker at the other end of this channel, which
     /// is to take your place.
     TellSuccessor(OwnedFd),
+    /// There is another key process, at the other end of this line.
+    KeyLine(OwnedFd),
     /// End now.
     Terminate,
     /// Go on with these files in the logs at these positions.
@@ -77,6 +79,7 @@ const REOPEN: u8 = b'R';
 const HAND_OVER: u8 = b'H';
 const TAKE_OVER: u8 = b'I';
 const TELL_SUCCESSOR: u8 = b'P';
+const KEY_LINE: u8 = b'E';
 const BUNDLE: u8 = b'B';
 const LOGS: u8 = b'L';
 const SOCKETS: u8 = b'K';
@@ -139,6 +142,14 @@ pub(crate) fn send_take_over(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::
 /// As [`send_end`].
 pub(crate) fn send_succession(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::Result<()> {
     socket::send_fds(link, &[TELL_SUCCESSOR, VERSION], &[line])
+}
+
+/// Tells a worker of another key process.
+///
+/// # Errors
+/// As [`send_end`].
+pub(crate) fn send_key_line(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send_fds(link, &[KEY_LINE, VERSION], &[line])
 }
 
 /// Hands the worker newly opened log files; at most [`FDS_PER_MESSAGE`].
@@ -233,11 +244,15 @@ fn understand(data: &[u8], mut fds: Vec<OwnedFd>) -> Option<Message> {
     match data {
         [QUIT] => return Some(Message::Quit),
         [TERMINATE] => return Some(Message::Terminate),
-        [tag @ (HAND_OVER | TAKE_OVER | TELL_SUCCESSOR), VERSION] => {
+        [
+            tag @ (HAND_OVER | TAKE_OVER | TELL_SUCCESSOR | KEY_LINE),
+            VERSION,
+        ] => {
             let line = fds.pop().filter(|_| fds.is_empty())?;
             return Some(match *tag {
                 HAND_OVER => Message::HandOver(line),
                 TELL_SUCCESSOR => Message::TellSuccessor(line),
+                KEY_LINE => Message::KeyLine(line),
                 _ => Message::TakeOver(line),
             });
         }

@@ -109,6 +109,7 @@ fn set(resource: Resource, limit: Limit, journal: &Journal) {
         let name = match resource {
             Resource::OpenFiles => "RLIMIT_NOFILE",
             Resource::CoreBytes => "RLIMIT_CORE",
+            Resource::LockedBytes => "RLIMIT_MEMLOCK",
         };
         note!(
             journal,

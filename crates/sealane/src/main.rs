@@ -15,6 +15,7 @@
 //! | `sandbox.rs`, `crash.rs`, `cpus.rs` | a worker process: sandbox, crash report, CPUs |
 //! | `notify.rs`, `activation.rs` | systemd: notifications; sockets from it or an old binary |
 //! | `program.rs` | the binary that an upgrade executes |
+//! | `key_process/` | the process that holds private keys |
 //! | `reload/` | another configuration while the server runs |
 //! | `control.rs`, `worker_process.rs` | the worker process and its channel to the master |
 //! | `control_thread.rs` | threads of the worker process with an event loop of their own |
@@ -47,6 +48,7 @@ mod ech_key;
 mod identity;
 mod journal;
 mod kernel_tls;
+mod key_process;
 mod limits;
 mod loader;
 #[cfg(test)]

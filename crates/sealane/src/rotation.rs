@@ -207,7 +207,7 @@ impl Rotation {
             }
             file.judged = file.seen;
             match content {
-                Ok(content) if materials.get(path) == Some(&content[..]) => file.used = file.seen,
+                Ok(content) if materials.has_same(path, &content) => file.used = file.seen,
                 content => {
                     read.insert(path.clone(), content);
                 }
@@ -300,11 +300,15 @@ impl WatchedPair {
         read: &BTreeMap<PathBuf, Result<Zeroizing<Vec<u8>>, String>>,
         materials: &Materials,
     ) -> Result<(), String> {
+        let is_key = |what: &str| what == "certificate key";
+        let passwords = self.password_file.as_deref();
         let pem = |source: &CertificateSource, what: &str| match source {
             CertificateSource::Inline(pem) => Ok(Zeroizing::new(pem.as_bytes().to_vec())),
             CertificateSource::File(path) => match read.get(path) {
                 Some(Ok(content)) => Ok(content.clone()),
                 Some(Err(why)) => Err(format!("cannot load {what} \"{}\": {why}", path.display())),
+                // Perhaps the handle of one that is held.
+                None if is_key(what) => Ok(materials.key(path, passwords).unwrap_or_default()),
                 None => Ok(Zeroizing::new(
                     materials.get(path).unwrap_or_default().to_vec(),
                 )),

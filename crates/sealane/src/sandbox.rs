@@ -8,6 +8,7 @@
 
 mod calls;
 mod files;
+mod keys;
 
 #[cfg(test)]
 mod tests;
@@ -155,7 +156,11 @@ fn locations(config: &Config) -> impl Iterator<Item = &Arc<LocationConf>> {
 }
 
 fn install(own: process::Pid, changes_files: bool) -> io::Result<()> {
-    for program in programs(own, changes_files).map_err(io::Error::other)? {
+    install_all(&programs(own, changes_files).map_err(io::Error::other)?)
+}
+
+fn install_all(programs: &[BpfProgram]) -> io::Result<()> {
+    for program in programs {
         let program: Vec<sandbox::Instruction> = program
             .iter()
             .map(|instruction| sandbox::Instruction {
@@ -170,10 +175,40 @@ fn install(own: process::Pid, changes_files: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Confines the key process: no files, no network, no signals to others, and only the calls that it
+/// needs. What the kernel cannot do is reported.
+pub(crate) fn enter_key_process(journal: &Journal) {
+    keys::confine(journal);
+    let entered = keys::programs(process::pid())
+        .map_err(io::Error::other)
+        .and_then(|programs| install_all(&programs));
+    if let Err(error) = entered {
+        note!(
+            journal,
+            Warn,
+            "seccomp(SECCOMP_SET_MODE_FILTER) failed ({}); the key process runs without a filter \
+             of its system calls",
+            OsError(&error)
+        );
+    }
+}
+
 /// The filters for the process with this id. The kernel runs both, and the stricter result wins.
 fn programs(
     own: process::Pid,
     changes_files: bool,
+) -> Result<[BpfProgram; 2], Box<dyn std::error::Error + Send + Sync>> {
+    let allowed = calls::ALLOWED.iter();
+    let allowed = allowed.chain(calls::CHANGING_FILES.iter().filter(|_| changes_files));
+    compile(allowed, calls::conditional(own), SeccompAction::Trap)
+}
+
+/// Filters that allow these calls, and others if all conditions of one of their rows hold; what
+/// else happens is `refusal`.
+fn compile<'a>(
+    allowed: impl Iterator<Item = &'a calls::Number>,
+    conditional: Vec<(calls::Number, Vec<calls::Condition>)>,
+    refusal: SeccompAction,
 ) -> Result<[BpfProgram; 2], Box<dyn std::error::Error + Send + Sync>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     // The arguments of clone3 are in memory, which a filter cannot read. The C
@@ -184,12 +219,9 @@ fn programs(
         SeccompAction::Errno(calls::ENOSYS),
         arch,
     )?;
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls::ALLOWED
-        .iter()
-        .chain(calls::CHANGING_FILES.iter().filter(|_| changes_files))
-        .map(|&call| (call, Vec::new()))
-        .collect();
-    for (call, conditions) in calls::conditional(own) {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        allowed.map(|&call| (call, Vec::new())).collect();
+    for (call, conditions) in conditional {
         let rule = SeccompRule::new(
             conditions
                 .into_iter()
@@ -198,7 +230,7 @@ fn programs(
         )?;
         rules.entry(call).or_default().push(rule);
     }
-    let allowed = SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, arch)?;
+    let allowed = SeccompFilter::new(rules, refusal, SeccompAction::Allow, arch)?;
     Ok([no_clone3.try_into()?, allowed.try_into()?])
 }
 

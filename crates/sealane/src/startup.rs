@@ -5,6 +5,7 @@ use crate::certificates::{self, KeptStaples};
 use crate::daemon::Ready;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
+use crate::key_process::{KeyProcess, SharedKeyProcess};
 use crate::loader::FileSystemLoader;
 use crate::paths::Places;
 use crate::pid_file::PidFile;
@@ -15,7 +16,9 @@ use crate::sandbox::Changeable;
 use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
 use crate::terminal::say;
-use crate::{activation, dns_command, kernel_tls, materials, programs, temp_paths, traces};
+use crate::{
+    activation, dns_command, kernel_tls, key_process, materials, programs, temp_paths, traces,
+};
 use sealane_conf::model::LogTarget;
 use sealane_conf::{Config, Options};
 use sealane_log::{LogSet, OsError};
@@ -26,10 +29,11 @@ use sealane_sys::file::{self, Standard};
 use sealane_sys::guard::Guard;
 use sealane_sys::process;
 use sealane_sys::signal::{self, Signal};
-use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState, StapleState};
+use sealane_tls::{Capabilities, HandshakeState, KeyId, ReplayRegister, SessionState, StapleState};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use zeroize::Zeroizing;
 
 /// Signals that are held back from the moment the server listens: a caller that has seen it listen
@@ -55,6 +59,12 @@ pub(crate) struct Server {
     pub(crate) sessions: Arc<SessionState>,
     /// What outlives snapshots of handshakes.
     pub(crate) handshakes: Arc<HandshakeState>,
+    /// The process that holds private keys, if not the worker does.
+    pub(crate) keys: Option<SharedKeyProcess>,
+    /// Those that it holds for this configuration.
+    pub(crate) key_ids: Vec<KeyId>,
+    /// The line to it of the worker that is forked next.
+    pub(crate) key_line: Option<OwnedFd>,
     /// What outlives snapshots of staples.
     pub(crate) staples: Arc<StapleState>,
     /// Where issuers of clients' certificates are asked.
@@ -225,7 +235,12 @@ pub(crate) fn prepare(
     check_working_directory(&config).map_err(|message| refuse(&message))?;
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
     share_counters(&config, goal, first);
+    let keys = key_process(&config, goal, first).map_err(|message| refuse(&message))?;
     let mut materials = materials_of(&config, files, goal, &guard, first)?;
+    if let (Some(keys), Some(http)) = (&keys, &config.http) {
+        key_process::deposit_all(http, &mut materials, &mut key_process::lock(keys))
+            .map_err(|message| refuse(&message))?;
+    }
     if let Goal::Test { quiet: false } = goal {
         say_syntax_is_ok(places);
     }
@@ -292,6 +307,9 @@ pub(crate) fn prepare(
     let server = Server {
         sessions: Arc::clone(materials.sessions()),
         handshakes: Arc::clone(materials.handshakes()),
+        keys,
+        key_line: None,
+        key_ids: materials.keys().map(|(_, handle)| handle.id).collect(),
         staples: Arc::clone(materials.staples()),
         statuses: Arc::clone(materials.statuses()),
         kernel_tls: materials.kernel_tls().cloned(),
@@ -318,6 +336,38 @@ pub(crate) fn prepare(
         }),
     };
     Ok(server)
+}
+
+/// The process that is to hold the keys of a configuration that is served: the one that runs, or
+/// another one.
+fn key_process(
+    config: &Config,
+    goal: &Goal<'_>,
+    journal: &Journal,
+) -> Result<Option<SharedKeyProcess>, String> {
+    let running = match goal {
+        Goal::Test { .. } | Goal::Check => return Ok(None),
+        Goal::Serve { .. } => None,
+        Goal::Reload { running, .. } => running.keys.as_ref(),
+    };
+    let http = config.http.as_ref();
+    let has_keys = http.is_some_and(|http| http.servers.iter().any(|it| it.tls.is_some()));
+    let is_wanted = http.is_some_and(|http| http.key_process) && config.main.master_process;
+    if !is_wanted || (!has_keys && running.is_none()) {
+        return Ok(None);
+    }
+    if let Some(running) = running {
+        return Ok(Some(Arc::clone(running)));
+    }
+    let threads = worker::thread_count(config.main.worker_processes);
+    match KeyProcess::start(threads, journal) {
+        Ok(started) => Ok(Some(Arc::new(Mutex::new(started)))),
+        Err(error) => Err(format!(
+            "the key process cannot be started ({}); \"ssl_key_process off\" keeps keys in worker \
+             processes",
+            OsError(&error)
+        )),
+    }
 }
 
 /// nginx's first line of `-t`.

@@ -11,9 +11,10 @@ use crate::sockets::Sockets;
 use crate::startup::Server;
 use crate::system_load::SystemLoadThread;
 use crate::traces::TraceThread;
-use crate::{cpus, crash, limits, sandbox};
+use crate::{cpus, crash, key_process, limits, sandbox};
 use sealane_conf::Config;
 use sealane_conf::model::{EnvVar, Http, Main};
+use sealane_keys::KeyClient;
 use sealane_log::{LogSet, OsError};
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::{self, BoundListener, Command, Event, RunArgs, Update};
@@ -64,6 +65,18 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         Ok(signals) => signals,
         Err(message) => {
             note!(server.journal, Emerg, "{message}");
+            return FATAL;
+        }
+    };
+    let keys = match key_process::connect(&mut server) {
+        Ok(keys) => keys,
+        Err(error) => {
+            let error = OsError(&error);
+            note!(
+                server.journal,
+                Emerg,
+                "no channel to the key process ({error})"
+            );
             return FATAL;
         }
     };
@@ -136,6 +149,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         snapshot,
         listeners,
         threads: thread_count,
+        keys: keys.clone(),
         logs: Arc::clone(&logs),
         events: reporting(link.clone(), events, journal.clone()),
         on_thread: cpus::binding(config.main.worker_cpu_affinity, thread_count, &journal),
@@ -154,6 +168,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         incoming: Incoming::default(),
         carried,
         threads,
+        keys,
         telling: Vec::new(),
         happened,
         applying: None,
@@ -398,6 +413,8 @@ struct Orders {
     incoming: Incoming,
     carried: Carried,
     threads: Threads,
+    /// Where private keys are, if not in this process.
+    keys: Option<Arc<KeyClient>>,
     /// Threads that send other processes what this one has.
     telling: Vec<Telling>,
     /// What is being put to use, with its number.
@@ -505,6 +522,7 @@ impl Orders {
                     &self.journal,
                 ));
             }
+            Ok(Some(Message::KeyLine(line))) => self.follow_keys(line),
             Ok(Some(Message::Terminate)) => self.end(Command::Terminate),
             Ok(Some(Message::Reopen(files))) => {
                 note!(self.journal, Notice, "reopening logs");
@@ -537,6 +555,19 @@ impl Orders {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// There is another key process.
+    fn follow_keys(&self, line: OwnedFd) {
+        let Some(keys) = &self.keys else { return };
+        if let Err(error) = keys.connect(line) {
+            note!(
+                self.journal,
+                Error,
+                "the new key process cannot be reached ({}); handshakes wait for the next one",
+                OsError(&error)
+            );
+        }
     }
 
     /// All of a configuration has come: builds it and has it put to use.

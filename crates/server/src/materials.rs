@@ -10,7 +10,9 @@ use crate::snapshot::Snapshot;
 use crate::traces::SpanQueue;
 use sealane_conf::Config;
 use sealane_conf::model::{Resolver, SessionStore};
-use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore, StapleState};
+use sealane_tls::{
+    Capabilities, HandshakeState, KeyHandle, SessionState, SharedStore, StapleState, sha256,
+};
 use sealane_upstream::resolve::Resolve;
 use std::collections::HashMap;
 use std::fmt;
@@ -23,6 +25,9 @@ use zeroize::Zeroizing;
 #[derive(Default, Clone)]
 pub struct Materials {
     files: HashMap<PathBuf, Arc<Zeroizing<Vec<u8>>>>,
+    keys: HashMap<KeyFile, KeyHandle>,
+    /// SHA-256 of files from which keys were taken.
+    before_keys: HashMap<PathBuf, [u8; 32]>,
     kernel_tls: Option<Arc<Capabilities>>,
     sessions: Arc<SessionState>,
     handshakes: Arc<HandshakeState>,
@@ -34,6 +39,15 @@ pub struct Materials {
     resolvers: Vec<ConfiguredResolver>,
     before: Option<Arc<Snapshot>>,
     built_before: Option<Arc<Snapshot>>,
+}
+
+/// A file with a server's key, and the one with its passwords.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyFile {
+    /// `ssl_certificate_key`.
+    pub path: PathBuf,
+    /// `ssl_password_file`.
+    pub passwords: Option<PathBuf>,
 }
 
 /// A `resolver` with its `resolver_timeout`, and what resolves names for it.
@@ -58,6 +72,49 @@ impl Materials {
     /// The same for bytes that are wiped already.
     pub fn insert_wiped(&mut self, path: PathBuf, bytes: Zeroizing<Vec<u8>>) {
         self.files.insert(path, Arc::new(bytes));
+    }
+
+    /// Stores the handle of a key that the key process holds. Servers get it in place of the file.
+    pub fn insert_key(&mut self, file: KeyFile, handle: KeyHandle) {
+        self.keys.insert(file, handle);
+    }
+
+    /// Forgets what a file says, or all private keys in it if it is `kept` for the certificates that
+    /// it has as well.
+    pub fn remove_keys(&mut self, path: &Path, kept: bool) {
+        let Some(bytes) = self.files.remove(path) else {
+            return;
+        };
+        self.before_keys.insert(path.to_owned(), sha256(&bytes));
+        if kept {
+            self.insert(path.to_owned(), without_private_keys(&bytes));
+        }
+    }
+
+    /// Keys that another process holds.
+    pub fn keys(&self) -> impl Iterator<Item = (&KeyFile, &KeyHandle)> {
+        self.keys.iter()
+    }
+
+    /// What a server loads as its key: the handle of one that another process holds, or the bytes of
+    /// the file.
+    pub fn key(&self, path: &Path, passwords: Option<&Path>) -> Option<Zeroizing<Vec<u8>>> {
+        let file = KeyFile {
+            path: path.to_owned(),
+            passwords: passwords.map(Path::to_owned),
+        };
+        match self.keys.get(&file) {
+            Some(handle) => Some(handle.to_bytes()),
+            None => self.get(path).map(|bytes| Zeroizing::new(bytes.to_vec())),
+        }
+    }
+
+    /// Whether a file that was read again says what it said before.
+    pub fn has_same(&self, path: &Path, bytes: &[u8]) -> bool {
+        match self.before_keys.get(path) {
+            Some(hash) => sha256(bytes) == *hash,
+            None => self.get(path) == Some(bytes),
+        }
     }
 
     /// Stores what this kernel can do for TLS. Probing may load a module, for which a worker has no
@@ -153,6 +210,8 @@ impl Materials {
     pub fn into_files(self) -> Materials {
         Materials {
             files: self.files,
+            keys: self.keys,
+            before_keys: self.before_keys,
             ..Materials::default()
         }
     }
@@ -228,6 +287,27 @@ impl Materials {
     }
 }
 
+/// The text of a file in PEM without its private keys (RFC 7468 sections 10 and 11, and the
+/// traditional forms).
+fn without_private_keys(pem: &[u8]) -> Vec<u8> {
+    let mut left = Vec::with_capacity(pem.len());
+    let mut is_key = false;
+    for line in pem.split_inclusive(|byte| *byte == b'\n') {
+        let text = line.trim_ascii();
+        let is_label = text.starts_with(b"-----") && text.ends_with(b"PRIVATE KEY-----");
+        if is_label && text.starts_with(b"-----BEGIN") {
+            is_key = true;
+        }
+        if !is_key {
+            left.extend_from_slice(line);
+        }
+        if is_label && text.starts_with(b"-----END") {
+            is_key = false;
+        }
+    }
+    left
+}
+
 fn without_repetition(names: impl Iterator<Item = Arc<str>>) -> Vec<Arc<str>> {
     let mut known: Vec<Arc<str>> = Vec::new();
     for name in names {
@@ -242,5 +322,53 @@ impl fmt::Debug for Materials {
     /// Names only: the contents are secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.files.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_keys_are_taken_out_of_files_with_certificates() {
+        let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+        let key =
+            |label: &str| format!("-----BEGIN {label}-----\nc2VjcmV0\n-----END {label}-----\n");
+        for label in [
+            "PRIVATE KEY",
+            "RSA PRIVATE KEY",
+            "EC PRIVATE KEY",
+            "ENCRYPTED PRIVATE KEY",
+        ] {
+            for text in [
+                format!("{}{certificate}{certificate}", key(label)),
+                format!("{certificate}{}{certificate}", key(label)),
+                format!("{certificate}{certificate}{}", key(label)),
+                format!("{certificate}{certificate}{}", key(label))
+                    .trim_end()
+                    .to_owned(),
+                format!("{certificate}{certificate}-----BEGIN {label}-----\nc2VjcmV0"),
+            ] {
+                let left = without_private_keys(text.as_bytes());
+                let left = String::from_utf8(left).expect("text");
+                assert_eq!(left, format!("{certificate}{certificate}"), "{text}");
+            }
+        }
+        let crlf = format!("{}{certificate}", key("PRIVATE KEY")).replace('\n', "\r\n");
+        let left = without_private_keys(crlf.as_bytes());
+        assert_eq!(left, certificate.replace('\n', "\r\n").as_bytes());
+    }
+
+    #[test]
+    fn a_file_whose_keys_were_taken_is_recognised() {
+        let mut materials = Materials::new();
+        let (path, text) = (Path::new("/both.pem"), b"-----BEGIN PRIVATE KEY-----\nx\n");
+        materials.insert(path.to_owned(), text.to_vec());
+        assert!(materials.has_same(path, text));
+        materials.remove_keys(path, true);
+        assert_eq!(materials.get(path), Some(&b""[..]));
+        assert!(materials.has_same(path, text) && !materials.has_same(path, b""));
+        materials.remove_keys(path, false);
+        assert_eq!(materials.get(path), None);
     }
 }

@@ -271,9 +271,7 @@ impl<'a> TlsBuilder<'a> {
             .map(|files| {
                 Ok(Identity {
                     chain_pem: pem(self.materials, &files.certificate, "certificate")?.to_vec(),
-                    key_pem: Secret::new(
-                        pem(self.materials, &files.key, "certificate key")?.to_vec(),
-                    ),
+                    key_pem: Secret::new(self.key(&files.key, tls.password_file.as_deref())?),
                     passwords: passwords.clone(),
                     chain_label: label(&files.certificate),
                     key_label: label(&files.key),
@@ -321,6 +319,22 @@ impl<'a> TlsBuilder<'a> {
             ktls: self.ktls(tls.ktls),
             handshakes: self.handshakes(tls),
         })
+    }
+
+    /// A key, or the handle of one that another process holds.
+    fn key(
+        &self,
+        source: &CertificateSource,
+        passwords: Option<&Path>,
+    ) -> Result<Vec<u8>, Diagnostic> {
+        let what = "certificate key";
+        match source {
+            CertificateSource::File(path) => match self.materials.key(path, passwords) {
+                Some(mut bytes) => Ok(std::mem::take(&mut *bytes)),
+                None => file(self.materials, path, what).map(<[u8]>::to_vec),
+            },
+            CertificateSource::Inline(_) => pem(self.materials, source, what).map(<[u8]>::to_vec),
+        }
     }
 
     fn ktls(&self, ktls: model::Ktls) -> KtlsSettings {

@@ -14,6 +14,7 @@ use sealane_conf::model::{LogLevel, WorkerCount};
 use sealane_counters::Placed;
 use sealane_io::registry::{Asked, Registry};
 use sealane_io::turns::Turns;
+use sealane_keys::KeyClient;
 use sealane_log::{self, LogSet, LostLines};
 use sealane_tls::HandshakeState;
 use sealane_tls::client::SessionCache;
@@ -56,6 +57,8 @@ pub struct Process {
     /// Log lines that the process has lost.
     pub(crate) lost_lines: OnceLock<LostLines>,
     connections: AtomicU64,
+    /// Where private keys are, if not in this process.
+    pub(crate) keys: OnceLock<Arc<KeyClient>>,
     /// Where idle connections are sent when another process takes over.
     outbound_channel: Mutex<Option<Arc<Channel>>>,
     /// Connections that belong to no thread at the moment.
@@ -184,6 +187,8 @@ pub struct RunArgs {
     pub threads: u32,
     /// The log destinations, flushed when the worker ends.
     pub logs: Arc<LogSet>,
+    /// Where private keys are, if not in this process.
+    pub keys: Option<Arc<KeyClient>>,
     /// Receives the results of commands, from any thread.
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// Runs first in each worker thread, with its number.
@@ -247,6 +252,9 @@ pub fn run(
     let _pool = HandshakePool::start(&args.snapshot)?;
     let process = Arc::new(Process::default());
     let _ = process.lost_lines.set(logs.0.lost_lines());
+    if let Some(keys) = args.keys {
+        let _ = process.keys.set(keys);
+    }
     let workers: Vec<_> = (0..args.threads)
         .map(|index| {
             Arc::new(Worker {

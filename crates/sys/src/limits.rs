@@ -10,6 +10,8 @@ pub enum Resource {
     OpenFiles,
     /// `RLIMIT_CORE`: bytes of a core dump.
     CoreBytes,
+    /// `RLIMIT_MEMLOCK`: bytes that are kept in memory (mlock(2)).
+    LockedBytes,
 }
 
 /// A soft limit and the hard limit up to which it may be raised. `u64::MAX` means unlimited.
@@ -65,6 +67,7 @@ impl Resource {
         match self {
             Resource::OpenFiles => libc::RLIMIT_NOFILE,
             Resource::CoreBytes => libc::RLIMIT_CORE,
+            Resource::LockedBytes => libc::RLIMIT_MEMLOCK,
         }
     }
 }

@@ -50,6 +50,19 @@ pub fn give_back() {
     unsafe { libmimalloc_sys::mi_collect(true) };
 }
 
+/// From now on no page of this process is written to swap space once it has been touched
+/// (mlockall(2)).
+///
+/// # Errors
+/// `ENOMEM` or `EPERM` when `RLIMIT_MEMLOCK` does not allow it; everything stays as it was.
+pub fn keep_out_of_swap() -> io::Result<()> {
+    // On fault: what is reserved and not used would be allocated otherwise.
+    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // SAFETY: the content of memory does not change.
+    unsafe { libc::mlockall(flags) }.check()?;
+    Ok(())
+}
+
 /// Maps memory that costs nothing until it is written.
 fn reserve(len: usize) -> io::Result<*mut c_void> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;

@@ -132,6 +132,32 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Closes every descriptor from 3 on but these. For a forked child that goes on in a role of its
+/// own, never returns, and drops nothing that it has inherited.
+///
+/// # Errors
+///
+/// `ENOSYS` before Linux 5.9.
+pub fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut kept: Vec<u32> = kept
+        .iter()
+        .map(|fd| fd.as_raw_fd().unsigned_abs())
+        .collect();
+    kept.sort_unstable();
+    let mut first: u32 = 3;
+    let ends = kept.into_iter().map(Some).chain([None]);
+    for end in ends {
+        let last = end.map_or(Some(u32::MAX), |end| end.checked_sub(1));
+        if let Some(last) = last.filter(|last| *last >= first) {
+            // SAFETY: no memory is involved. The caller has promised that nobody uses what is
+            // closed.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }.check()?;
+        }
+        first = end.map_or(u32::MAX, |end| first.max(end.saturating_add(1)));
+    }
+    Ok(())
+}
+
 /// Makes copies of descriptors at the numbers from `first` on, which a program that is executed
 /// next inherits. For a forked child that is about to execute it: whatever has these numbers is
 /// closed.

@@ -42,6 +42,16 @@ impl SealedMemory {
         Ok(memory)
     }
 
+    /// Gives the mapping up without wiping it: the content stays for as long as somebody has a
+    /// descriptor of it, and nobody can change it any more.
+    pub fn keep(self) -> OwnedFd {
+        let memory = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the range is the mapping of this value, which nobody uses any more.
+        unsafe { libc::munmap(memory.start.as_ptr().cast(), memory.len) };
+        // SAFETY: the value is not dropped, so the descriptor is moved out of it once.
+        unsafe { std::ptr::read(&raw const memory.fd) }
+    }
+
     fn map(fd: OwnedFd, len: usize) -> io::Result<SealedMemory> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no other.
@@ -145,6 +155,23 @@ mod tests {
         let given = memory.as_fd().try_clone_to_owned().expect("a descriptor");
         drop(memory);
         assert_eq!(content(given.as_fd()), [0; 6]);
+    }
+
+    #[test]
+    fn what_is_kept_stays_and_is_mapped_nowhere() {
+        let mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
+            maps.matches("memfd:sealane").count()
+        };
+        let memory = SealedMemory::new(6, |bytes| bytes.copy_from_slice(b"secret")).expect("room");
+        let start = format!("{:x}-", memory.start.as_ptr() as usize);
+        let kept = memory.keep();
+        assert_eq!(content(kept.as_fd()), b"secret");
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
+        let is_there = |line: &str| line.starts_with(&start) && line.contains("memfd:sealane");
+        assert!(!maps.lines().any(is_there), "of {} mappings", mapped());
+        let mut file = File::from(kept);
+        assert!(file.write(b"x").is_err());
     }
 
     #[test]

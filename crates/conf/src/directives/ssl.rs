@@ -323,6 +323,18 @@ const ROWS: &[Row] = &[
     )
     .own(),
     Row::new(
+        "ssl_key_process",
+        HTTP,
+        ONE,
+        "on",
+        "Private keys of servers are in a process of their own, which has no network, no files and \
+         no children; worker processes have it compute signatures. `off`: they are in the memory of \
+         worker processes. Keys whose file names contain variables, those written as `data:`, those \
+         of `acme_certificate` and those of `proxy_ssl_certificate_key` are there in any case.",
+        |b, c| c.flag(&mut b.server().tls.key_process),
+    )
+    .own(),
+    Row::new(
         "ssl_certificate_cache",
         HS,
         Arity::Between(1, 3),

@@ -41,6 +41,8 @@ pub struct Http {
     /// `ssl_certificate_reload`: how often certificates and keys are looked at for changes;
     /// default 10 s. `None` if never.
     pub certificate_reload: Option<Duration>,
+    /// `ssl_key_process`: private keys of servers are in a process of their own; default on.
+    pub key_process: bool,
     /// `match` blocks; [`super::HealthCheck::expect`] is an index into it.
     pub response_matches: Vec<Arc<ResponseMatch>>,
     /// Every group of servers that requests can be passed to;

@@ -40,7 +40,7 @@ impl TestKey {
 impl Service {
     fn start(threads: usize) -> Self {
         let (line, other) = socket::seqpacket_pair().expect("descriptors");
-        std::thread::spawn(move || serve(other, Limits { threads }, || ()).expect("it serves"));
+        std::thread::spawn(move || serve(other, Limits { threads }).expect("it serves"));
         Self { line, deposits: 0 }
     }
 
@@ -83,8 +83,7 @@ impl Service {
     fn client(&self, threads: usize) -> (Arc<KeyClient>, Arc<Channel>) {
         let client = KeyClient::new(threads, Box::new(|_| ()));
         let line = self.introduce(u32::try_from(threads).expect("few"));
-        client.connect(&line).expect("it is there");
-        std::mem::forget(line); // as a worker, which keeps it
+        client.connect(line).expect("it is there");
         let channel = client.own(0);
         (client, channel)
     }
@@ -466,7 +465,7 @@ fn what_was_under_way_is_done_by_the_next_process() {
     let client = KeyClient::new(1, Box::new(|_| ()));
     // A process that takes requests, and dies.
     let (line, dying) = socket::seqpacket_pair().expect("descriptors");
-    client.connect(&line).expect("it is there");
+    client.connect(line).expect("it is there");
     let channel = client.own(0);
     let mut pending: Vec<PendingJob> = Vec::new();
     for n in 0..100 {
@@ -485,20 +484,21 @@ fn what_was_under_way_is_done_by_the_next_process() {
     let mut service = Service::start(1);
     service.deposit(&key, false);
     let line = service.introduce(1);
-    client.connect(&line).expect("it is there");
+    client.connect(line).expect("it is there");
     for waiting in &mut pending {
         assert!(wait(&client, &channel, waiting).is_some());
     }
     // What has been sent twice is not sent a third time.
     let (line, dying) = socket::seqpacket_pair().expect("descriptors");
     let (job, mut waiting) = job(sign(0x0804, 1));
-    client.connect(&line).expect("it is there");
+    let connect = || client.connect(line.try_clone().expect("a descriptor"));
+    connect().expect("it is there");
     client.submit(key.id(), job);
     for _ in 0..2 {
         drop(line::receive_channel(dying.as_fd()).expect("one"));
         assert_eq!(client.receive(&channel), Received::Closed);
         if channel.socket().is_none() && waiting.try_take().is_none() {
-            client.connect(&line).expect("it is there");
+            connect().expect("it is there");
         }
     }
     assert!(wait(&client, &channel, &mut waiting).is_none());

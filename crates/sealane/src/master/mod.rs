@@ -17,6 +17,7 @@
 
 mod dns_commands;
 mod ends;
+mod keys;
 mod other;
 mod programs;
 mod reconfigure;
@@ -32,6 +33,7 @@ use self::reconfigure::Reload;
 use self::workers::{Forked, Worker};
 use crate::control::{self, Report};
 use crate::journal::note;
+use crate::key_process;
 use crate::notify::ServiceState;
 use crate::pid_file::PidFile;
 use crate::restarts::Restarts;
@@ -47,6 +49,7 @@ use sealane_sys::process::{self, ExitStatus, Pid};
 use sealane_sys::signal::{Received, Signal, SignalQueue};
 use sealane_sys::socket;
 use sealane_tls::StapleId;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -115,6 +118,8 @@ pub(crate) struct Master {
     later: Option<upgrade::Later>,
     /// WINCH: no worker is wanted until HUP.
     paused: bool,
+    /// Key processes that end once their last worker has.
+    former_key_processes: HashSet<Pid>,
     /// WINCH is not that of a terminal whose window has changed.
     daemonized: bool,
 }
@@ -178,6 +183,7 @@ impl Master {
             other,
             later: None,
             paused: false,
+            former_key_processes: HashSet::new(),
         };
         master.watch_certificates();
         master.watch_ends();
@@ -266,6 +272,9 @@ impl Master {
         };
         drop(server.daemon.take());
         drop(server.handover.take()); // the bytes of keys
+        if let Some(keys) = &server.keys {
+            key_process::lock(keys).let_go();
+        }
         (server, link, before)
     }
 
@@ -289,7 +298,12 @@ impl Master {
     fn start_worker(&mut self) -> Role {
         self.start_at = None;
         let before = self.other.as_mut().and_then(Other::take_before);
-        match Worker::fork(&self.server.logs) {
+        key_process::introduce_next_worker(&mut self.server);
+        let forked = Worker::fork(&self.server.logs);
+        if !matches!(forked, Ok(Forked::Worker(_))) {
+            self.server.key_line = None; // the worker has it
+        }
+        match forked {
             Ok(Forked::Worker(link)) => return Role::Worker(link, before),
             Ok(Forked::Master(worker)) => {
                 let pid = worker.pid;
@@ -331,6 +345,7 @@ impl Master {
             .chain(self.staples_due())
             .chain(self.dns_commands.due())
             .chain(self.programs.due())
+            .chain(self.keys_due())
             .chain(reload)
             .min();
         let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
@@ -348,10 +363,19 @@ impl Master {
         let program = self.dns_commands.fd();
         let program_at = program.map(|_| fds.len());
         fds.extend(program);
+        let keys = self.server.keys.clone();
+        let keys = keys.as_ref().map(key_process::lock);
+        let key_line = keys.as_ref().and_then(|keys| keys.fd());
+        let keys_at = key_line.map(|_| fds.len());
+        fds.extend(key_line);
         let (writers, pipes): (Vec<Pid>, Vec<_>) = self.programs.fds().unzip();
         let pipes_at = fds.len();
         fds.extend(pipes);
         let readable = poll::wait_readable(&fds, timeout)?;
+        drop(keys);
+        if keys_at.is_some_and(|at| readable[at]) {
+            self.read_keys();
+        }
         let other_speaks = other_at.is_some_and(|at| readable[at]);
         if program_at.is_some_and(|at| readable[at]) {
             self.dns_commands.read(&self.server.journal);
@@ -514,6 +538,7 @@ impl Master {
         self.write_state(false);
         self.write_staples(false);
         self.go_on_with_dns_commands();
+        self.go_on_with_keys();
         self.programs.go_on(&self.server);
         let now = Instant::now();
         match self.phase {
@@ -687,7 +712,15 @@ impl Master {
         if self.programs.on_exit(pid, status, &self.server.journal) {
             return;
         }
+        if self.on_key_process_exit(pid, status) {
+            return;
+        }
         let journal = &self.server.journal;
+        if !self.workers().any(|worker| worker.pid == pid) {
+            // The key process of a configuration that was refused.
+            note!(journal, Info, "process {pid} has ended, which nobody needs any more");
+            return;
+        }
         match status {
             ExitStatus::Signal {
                 signal,

@@ -16,6 +16,7 @@ use crate::certificates::KeptStaples;
 use crate::control::{self, NewConfiguration, Report};
 use crate::crash;
 use crate::journal::note;
+use crate::key_process;
 use crate::limits;
 use crate::notify::ServiceState;
 use crate::pid_file::PidFile;
@@ -363,7 +364,12 @@ impl Master {
         let worker = self.worker.as_ref().filter(|worker| !worker.silent);
         let line = worker.and_then(|_| socket::seqpacket_pair().ok());
         let (told, before) = line.unzip();
-        match Worker::fork(&reload.next.logs) {
+        key_process::introduce_next_worker(&mut reload.next);
+        let forked = Worker::fork(&reload.next.logs);
+        if !matches!(forked, Ok(Forked::Worker(_))) {
+            reload.next.key_line = None; // the worker has it
+        }
+        match forked {
             // Its own end alone, or it would never see the other one close.
             Ok(Forked::Worker(link)) => {
                 drop(told);
@@ -489,6 +495,7 @@ impl Master {
         if reload.only_certificates {
             self.watch_certificates();
         }
+        self.let_key_process_go(reload.next.keys.clone());
         let leaving = self.leaving.iter().map(|(_, bound)| bound);
         let known: Vec<&Bound> = self.server.sockets.bound.iter().chain(leaving).collect();
         let journal = &self.server.journal;
@@ -587,6 +594,7 @@ impl Master {
         next.ticket_states = std::mem::take(&mut self.server.ticket_states);
         next.kept_staples = std::mem::take(&mut self.server.kept_staples);
         let before = std::mem::replace(&mut self.server, next);
+        self.follow_keys(before.keys.clone());
         let server = &self.server;
         self.programs.set(server);
         let main_log = server.logs.logger(&server.config.main.error_logs);

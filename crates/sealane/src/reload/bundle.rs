@@ -2,7 +2,7 @@
 //! content of the files that it names, in memory that only the master can write.
 //!
 //! ```text
-//! "SLRB" | version 1 | threads | options | records | files
+//! "SLRB" | version 4 | threads | options | records | files | handles of keys
 //! ```
 //!
 //! Numbers are four bytes, little-endian; texts and lists begin with their length. Both
@@ -10,9 +10,10 @@
 
 use super::records::{Failed, Record, Records};
 use sealane_conf::Options;
-use sealane_server::Materials;
+use sealane_server::{KeyFile, Materials};
 use sealane_sys::file;
 use sealane_sys::sealed_memory::SealedMemory;
+use sealane_tls::KeyHandle;
 use std::ffi::OsStr;
 use std::io;
 use std::net::IpAddr;
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 const MAGIC: &[u8; 4] = b"SLRB";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// Largest bundle, in bytes: ten thousand servers with certificates of their own take 100 MiB.
 const MAX_BUNDLE_BYTES: u64 = 1 << 30;
@@ -37,6 +38,8 @@ pub(crate) struct Bundle {
     pub(crate) records: Records,
     /// The content of files that it names.
     pub(crate) files: Vec<(PathBuf, Zeroizing<Vec<u8>>)>,
+    /// Keys that the key process holds.
+    pub(crate) keys: Vec<(KeyFile, KeyHandle)>,
 }
 
 /// Writes a bundle into memory for another process.
@@ -161,6 +164,15 @@ fn write(
         to.path(path);
         to.text(content);
     }
+    to.number(materials.keys().count());
+    for (file, handle) in materials.keys() {
+        to.path(&file.path);
+        to.put(&[u8::from(file.passwords.is_some())]);
+        if let Some(passwords) = &file.passwords {
+            to.path(passwords);
+        }
+        to.text(&handle.to_bytes());
+    }
 }
 
 const READ: u8 = b'r';
@@ -237,11 +249,22 @@ fn parse(bytes: &[u8]) -> Option<Bundle> {
         Some((path, Zeroizing::new(from.text()?.to_vec())))
     };
     let files = from.list(file)?;
+    let key = |from: &mut Source<'_>| {
+        let path = from.path()?;
+        let passwords = match from.flag()? {
+            true => Some(from.path()?),
+            false => None,
+        };
+        let handle = KeyHandle::from_bytes(from.text()?)?;
+        Some((KeyFile { path, passwords }, handle))
+    };
+    let keys = from.list(key)?;
     from.0.is_empty().then_some(Bundle {
         threads,
         options,
         records: Records { all },
         files,
+        keys,
     })
 }
 

@@ -20,6 +20,10 @@ pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'sta
     if pool(before) != pool(after) {
         return Some("ssl_async_threads");
     }
+    // Keys that a worker has had in its memory may stay there.
+    if before.keys.is_some() != after.keys.is_some() {
+        return Some("ssl_key_process");
+    }
     // What the kernel can do was not known when the worker gave its privileges up.
     if before.kernel_tls.is_none() && after.kernel_tls.is_some() {
         return Some("ssl_ktls");

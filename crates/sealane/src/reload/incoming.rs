@@ -156,6 +156,7 @@ impl Carried {
             options,
             records,
             files,
+            keys,
             ..
         } = bundle;
         let mut loader = ReplayLoader::new(records);
@@ -168,6 +169,9 @@ impl Carried {
         let mut materials = Materials::new();
         for (path, content) in files {
             materials.insert_wiped(path, content);
+        }
+        for (file, handle) in keys {
+            materials.insert_key(file, handle);
         }
         if let Some(capabilities) = &self.kernel_tls {
             materials.set_kernel_tls(Arc::clone(capabilities));

@@ -5,6 +5,7 @@ use crate::acceptor::Acceptor;
 use crate::connection;
 use crate::handover::channel::{self, Adopter, Channel, OutboundEvents};
 use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
+use crate::key_channel;
 use crate::snapshot::Snapshot;
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
 use sealane_conf::model::{ListenAddress, LogLevel};
@@ -280,6 +281,9 @@ async fn serve(
     let mut accepting = Accepting::default();
     accepting.add(&worker, sockets);
     runtime::spawn(sweep(worker.clone()));
+    if let Some(keys) = worker.process.keys.get() {
+        runtime::spawn(key_channel::read(keys.clone(), worker.index));
+    }
     let asked = loop {
         // A closed channel means that the control thread is gone: stop as well.
         tokio::select! {

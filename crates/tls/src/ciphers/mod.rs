@@ -108,6 +108,16 @@ impl CipherList {
     }
 }
 
+/// Whether these suites include some with the RSA key exchange (`kRSA`), in which the server
+/// decrypts with its key. For a string that is not in the format, the answer is yes.
+pub fn offer_rsa_key_exchange(ciphers: &str) -> bool {
+    let list = CipherList::parse(ciphers);
+    list.map_or(true, |list| {
+        let mut suites = list.suites().iter();
+        suites.any(|suite| suite.exchange == suite::exchange::K_RSA)
+    })
+}
+
 /// The suite of TLS 1.2 or below with this number.
 pub fn suite_by_id(id: u16) -> Option<&'static Suite> {
     let at = SUITES.binary_search_by_key(&id, |suite| suite.id).ok()?;

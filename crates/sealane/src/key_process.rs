@@ -1,0 +1,419 @@
+//! `ssl_key_process`: the master's side of the process that holds private keys.
+//!
+//! ```text
+//! master   read a key's file, deposit it  ──sealed memory──> key process
+//!          handle in the place of the key <──────────────────
+//!          fork a worker, introduce it    ──its line───────> channels of its threads
+//! ```
+//!
+//! Where the configuration is built, the handles take the place of the keys: in this process, which
+//! builds it to see whether it works, and in worker processes. Of each key the master keeps a
+//! descriptor of the sealed memory, which is not mapped: a key process that has died is replaced
+//! without reading files that may be gone, or half written, by then.
+//!
+//! | file | what |
+//! |---|---|
+//! | `files.rs` | which files of a configuration have keys, and what takes their place |
+//! | `confinement.rs` | what the process may do |
+
+mod confinement;
+mod files;
+
+pub(crate) use self::files::deposit_all;
+use crate::control;
+use crate::journal::{Journal, note};
+use crate::restarts::Restarts;
+use crate::startup::Server;
+use sealane_keys::deposit::Deposit;
+use sealane_keys::line::{self, Report};
+use sealane_keys::{KeyClient, Limits, serve};
+use sealane_log::OsError;
+use sealane_server::KeyFile;
+use sealane_sys::process::{self, ExitStatus, Fork, Pid};
+use sealane_sys::signal::{self, Signal};
+use sealane_sys::socket;
+use sealane_tls::{KeyHandle, KeyId};
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the master waits for an answer. A key whose password is stretched takes a second.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a key stays that no configuration uses any more: as long as a handshake may take that
+/// has begun with the one before.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
+/// Exit code of a process that cannot be confined, or that has failed.
+const FATAL: i32 = 2;
+const FAILED: i32 = 1;
+
+/// Channels of a worker process beyond one for each thread.
+const SPARE_CHANNELS: u32 = 1;
+
+/// The process, and what is needed to start another one.
+pub(crate) struct KeyProcess {
+    running: Option<Running>,
+    deposits: Vec<Deposited>,
+    /// Of the last message that wants an answer.
+    number: u64,
+    /// Worker threads, which is how many threads it has as well.
+    threads: u32,
+    restarts: Restarts,
+    /// When another one is started.
+    start_at: Option<Instant>,
+}
+
+struct Running {
+    pid: Pid,
+    line: OwnedFd,
+    /// It has closed the line: its exit status is to come.
+    is_silent: bool,
+    started: Instant,
+}
+
+/// A key that was deposited.
+struct Deposited {
+    file: KeyFile,
+    id: KeyId,
+    memory: OwnedFd,
+    /// No configuration has used it since then.
+    unused_since: Option<Instant>,
+}
+
+/// The process, as the configurations of a master share it.
+pub(crate) type SharedKeyProcess = Arc<Mutex<KeyProcess>>;
+
+/// No code that may panic runs under the lock.
+pub(crate) fn lock(keys: &SharedKeyProcess) -> MutexGuard<'_, KeyProcess> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl KeyProcess {
+    /// Starts it. This process must have one thread.
+    ///
+    /// # Errors
+    /// When the kernel refuses a process or descriptors.
+    pub(crate) fn start(threads: u32, journal: &Journal) -> io::Result<KeyProcess> {
+        Ok(KeyProcess {
+            running: Some(Running::start(threads, journal)?),
+            deposits: Vec::new(),
+            number: 0,
+            threads,
+            restarts: Restarts::default(),
+            start_at: None,
+        })
+    }
+
+    /// Has a key held.
+    ///
+    /// # Errors
+    /// Why it is not.
+    fn deposit(&mut self, file: &KeyFile, deposit: &Deposit<'_>) -> Result<KeyHandle, Refusal> {
+        let memory = deposit.seal().map_err(Refusal::Process)?;
+        let handle = self.hand_over(memory.as_fd())?;
+        self.deposits
+            .retain(|known| known.file != *file || known.id != handle.id);
+        self.deposits.push(Deposited {
+            file: file.clone(),
+            id: handle.id,
+            memory: memory.keep(),
+            unused_since: None,
+        });
+        Ok(handle)
+    }
+
+    fn hand_over(&mut self, memory: BorrowedFd<'_>) -> Result<KeyHandle, Refusal> {
+        let Some(running) = &self.running else {
+            let gone = io::Error::new(io::ErrorKind::NotConnected, "it has died");
+            return Err(Refusal::Process(gone));
+        };
+        self.number += 1;
+        let line = running.line.as_fd();
+        line::send_deposit(line, self.number, memory).map_err(Refusal::Process)?;
+        loop {
+            match line::wait_for_report(line, PATIENCE).map_err(Refusal::Process)? {
+                Some(Report::Deposited { number, result }) if number == self.number => {
+                    return result.map_err(|_| Refusal::Key);
+                }
+                // Late, or for the operator, who is told by the counter.
+                Some(Report::Deposited { .. } | Report::Alert(_)) => {}
+                None => {
+                    let gone = io::Error::new(io::ErrorKind::UnexpectedEof, "it has died");
+                    return Err(Refusal::Process(gone));
+                }
+            }
+        }
+    }
+
+    /// The line of another worker process with so many threads.
+    ///
+    /// # Errors
+    /// When there are no descriptors, or the process cannot be told.
+    pub(crate) fn introduce(&self, threads: u32) -> io::Result<OwnedFd> {
+        let (worker, other) = socket::seqpacket_pair()?;
+        match &self.running {
+            Some(running) => {
+                let channels = threads.saturating_add(SPARE_CHANNELS);
+                line::send_introduction(running.line.as_fd(), channels, other.as_fd())?;
+            }
+            // Its end is closed, which the worker sees; it is told of the next process.
+            None => drop(other),
+        }
+        Ok(worker)
+    }
+
+    /// Tells another worker process where the keys are now.
+    pub(crate) fn introduce_again(&self, link: BorrowedFd<'_>, threads: u32, journal: &Journal) {
+        let told = self.introduce(threads);
+        let told = told.and_then(|line| control::send_key_line(link, line.as_fd()));
+        if let Err(error) = told {
+            note!(
+                journal,
+                Alert,
+                "a worker process cannot be told of the new key process ({}): its handshakes fail, \
+                 reload the configuration",
+                OsError(&error)
+            );
+        }
+    }
+
+    /// In a worker, which was forked from the master: closes what is the master's.
+    pub(crate) fn let_go(&mut self) {
+        self.running = None;
+        self.deposits.clear();
+    }
+
+    /// What the master waits for.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let running = self.running.as_ref().filter(|running| !running.is_silent);
+        running.map(|running| running.line.as_fd())
+    }
+
+    /// Reads a report.
+    pub(crate) fn read(&mut self, journal: &Journal) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        match line::receive_report(running.line.as_fd()) {
+            Ok(Some(Report::Alert(text))) => note!(journal, Alert, "key process: {text}"),
+            Ok(Some(Report::Deposited { .. })) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(None) | Err(_) => running.is_silent = true,
+        }
+    }
+
+    /// Whether this was the key process. Another one is started soon.
+    pub(crate) fn on_exit(&mut self, pid: Pid, status: ExitStatus, journal: &Journal) -> bool {
+        let is_own = |running: &mut Running| running.pid == pid;
+        let Some(running) = self.running.take_if(is_own) else {
+            return false;
+        };
+        let how = match status {
+            ExitStatus::Signal { signal, .. } => format!("on signal {signal}"),
+            ExitStatus::Code(code) => format!("with code {code}"),
+        };
+        let wait = self.restarts.wait_after(running.started.elapsed());
+        note!(
+            journal,
+            Alert,
+            "key process {pid} exited {how}; handshakes wait for another one, which is started in \
+             {} ms",
+            wait.as_millis()
+        );
+        self.start_at = Some(Instant::now() + wait);
+        true
+    }
+
+    /// When the master has something to do here.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let unused = self.deposits.iter().filter_map(|it| it.unused_since);
+        let forgotten = unused.map(|since| since + KEPT_FOR);
+        self.start_at.into_iter().chain(forgotten).min()
+    }
+
+    /// Does what is due. Whether there is another process, to which workers must be introduced.
+    pub(crate) fn go_on(&mut self, journal: &Journal) -> bool {
+        let now = Instant::now();
+        self.forget(now);
+        if self.start_at.is_none_or(|at| now < at) {
+            return false;
+        }
+        self.start_at = None;
+        match self.start_again(journal) {
+            Ok(()) => true,
+            Err(error) => {
+                let wait = self.restarts.wait_after(Duration::ZERO);
+                self.start_at = Some(now + wait);
+                note!(
+                    journal,
+                    Alert,
+                    "another key process cannot be started ({}): handshakes fail; tried again in {} \
+                     ms",
+                    OsError(&error),
+                    wait.as_millis()
+                );
+                false
+            }
+        }
+    }
+
+    /// Starts a process in the place of the one before, and gives it all keys.
+    ///
+    /// # Errors
+    /// When the kernel refuses a process or descriptors, or it dies at once.
+    pub(crate) fn start_again(&mut self, journal: &Journal) -> io::Result<()> {
+        self.running = None; // without its master it ends, once it has no workers
+        self.running = Some(Running::start(self.threads, journal)?);
+        let deposits = std::mem::take(&mut self.deposits);
+        let mut failed = None;
+        for deposited in &deposits {
+            match self.hand_over(deposited.memory.as_fd()) {
+                Ok(_) => {}
+                // It was held before.
+                Err(Refusal::Key) => failed = Some(io::ErrorKind::InvalidData.into()),
+                Err(Refusal::Process(error)) => failed = Some(error),
+            }
+        }
+        self.deposits = deposits;
+        match failed {
+            Some(error) => {
+                self.stop(journal);
+                Err(error)
+            }
+            None => {
+                let (pid, keys) = (self.pid(), self.deposits.len());
+                note!(journal, Notice, "start key process {pid} with {keys} keys");
+                Ok(())
+            }
+        }
+    }
+
+    /// Its number; 0 when there is none.
+    pub(crate) fn pid(&self) -> Pid {
+        self.running.as_ref().map_or(0, |running| running.pid)
+    }
+
+    fn stop(&mut self, journal: &Journal) {
+        if let Some(running) = self.running.take()
+            && let Err(error) = signal::send(running.pid, Signal::Kill)
+        {
+            let pid = running.pid;
+            note!(
+                journal,
+                Alert,
+                "kill({pid}, 9) failed ({})",
+                OsError(&error)
+            );
+        }
+    }
+
+    /// A configuration with these keys is in use: others are wiped after a while.
+    pub(crate) fn retain<'a>(&mut self, used: impl Iterator<Item = &'a KeyId>) {
+        let used: HashSet<&KeyId> = used.collect();
+        let now = Instant::now();
+        for deposited in &mut self.deposits {
+            match used.contains(&deposited.id) {
+                true => deposited.unused_since = None,
+                false => {
+                    deposited.unused_since.get_or_insert(now);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let is_over = |it: &Deposited| it.unused_since.is_some_and(|since| now >= since + KEPT_FOR);
+        let gone: Vec<Deposited> = self.deposits.extract_if(.., |it| is_over(it)).collect();
+        for deposited in gone {
+            let is_held = self.deposits.iter().any(|it| it.id == deposited.id);
+            if let Some(running) = self.running.as_ref().filter(|_| !is_held) {
+                // If it cannot be told, it is about to be replaced by one without this key.
+                let _ = line::send_forget(running.line.as_fd(), deposited.id);
+            }
+        }
+    }
+}
+
+impl Running {
+    fn start(threads: u32, journal: &Journal) -> io::Result<Running> {
+        let (line, other) = socket::seqpacket_pair()?;
+        // What it tells has no descriptors. Older kernels cannot enforce that.
+        let _ = socket::refuse_fds(line.as_fd());
+        match process::fork()? {
+            Fork::Child => run(other, threads, journal),
+            Fork::Parent(pid) => Ok(Running {
+                pid,
+                line,
+                is_silent: false,
+                started: Instant::now(),
+            }),
+        }
+    }
+}
+
+/// In the forked process: serves, and ends it.
+fn run(line: OwnedFd, threads: u32, journal: &Journal) -> ! {
+    if let Err(message) = confinement::enter(line.as_fd(), journal) {
+        note!(journal, Emerg, "{message}");
+        process::exit_now(FATAL);
+    }
+    let limits = Limits {
+        threads: threads.max(1) as usize,
+    };
+    process::exit_now(match serve(line, limits) {
+        Ok(()) => 0,
+        Err(_) => FAILED,
+    })
+}
+
+/// Makes the line of the worker that is forked next.
+pub(crate) fn introduce_next_worker(server: &mut Server) {
+    let Some(keys) = &server.keys else {
+        return;
+    };
+    let introduced = lock(keys).introduce(server.threads);
+    match introduced {
+        Ok(line) => server.key_line = Some(line),
+        Err(error) => note!(
+            server.journal,
+            Alert,
+            "the next worker process cannot be introduced to the key process ({}): its handshakes \
+             fail, reload the configuration",
+            OsError(&error)
+        ),
+    }
+}
+
+/// In a worker process: its channels to the key process, if that holds the keys.
+///
+/// # Errors
+/// When there are no descriptors.
+pub(crate) fn connect(server: &mut Server) -> io::Result<Option<Arc<KeyClient>>> {
+    if server.keys.take().is_none() {
+        return Ok(None);
+    }
+    let journal = server.journal.clone();
+    let tell = move |text: &str| note!(journal, Error, "{text}");
+    let client = KeyClient::new(server.threads as usize, Box::new(tell));
+    server.handshakes.set_key_holder(Arc::clone(&client) as _);
+    if let Some(line) = server.key_line.take() {
+        client.connect(line).or_else(|error| match error.kind() {
+            // It has died meanwhile; there will be another line.
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+            _ => Err(error),
+        })?;
+    }
+    Ok(Some(client))
+}
+
+/// Why a key is not held.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Something is wrong with the key, which is for whoever builds the configuration to say.
+    Key,
+    /// The process cannot be reached.
+    Process(io::Error),
+}

@@ -1,0 +1,80 @@
+//! The key process, as part of what the master watches.
+
+use super::Master;
+use super::reconfigure::Reload;
+use crate::key_process::{self, SharedKeyProcess};
+use sealane_sys::process::{ExitStatus, Pid};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Master {
+    /// That of the configuration in use, and one that was started for the next.
+    fn key_processes(&self) -> Vec<SharedKeyProcess> {
+        let next = self.reload.as_ref().map(Reload::next);
+        let next = next.and_then(|next| next.keys.clone());
+        let mut all: Vec<SharedKeyProcess> = self.server.keys.iter().cloned().collect();
+        all.extend(next.filter(|next| !all.iter().any(|known| Arc::ptr_eq(known, next))));
+        all
+    }
+
+    /// When something is due there.
+    pub(super) fn keys_due(&self) -> Option<Instant> {
+        let all = self.key_processes();
+        all.iter()
+            .filter_map(|keys| key_process::lock(keys).due())
+            .min()
+    }
+
+    /// It has said something.
+    pub(super) fn read_keys(&mut self) {
+        if let Some(keys) = &self.server.keys {
+            key_process::lock(keys).read(&self.server.journal);
+        }
+    }
+
+    /// Starts another one in the place of one that has died, and tells the workers.
+    pub(super) fn go_on_with_keys(&mut self) {
+        let journal = &self.server.journal;
+        for keys in self.key_processes() {
+            let mut keys = key_process::lock(&keys);
+            if !keys.go_on(journal) {
+                continue;
+            }
+            for worker in self.workers().filter(|worker| !worker.silent) {
+                keys.introduce_again(worker.link.as_fd(), self.server.threads, journal);
+            }
+        }
+    }
+
+    /// Whether this was one.
+    pub(super) fn on_key_process_exit(&mut self, pid: Pid, status: ExitStatus) -> bool {
+        let journal = &self.server.journal;
+        let all = self.key_processes();
+        let is_ours =
+            |keys: &SharedKeyProcess| key_process::lock(keys).on_exit(pid, status, journal);
+        // Another one belonged to a configuration that is not used any more.
+        all.iter().any(is_ours) || self.former_key_processes.remove(&pid)
+    }
+
+    /// Another configuration is in use, with the keys that it names. `before` was in use before.
+    pub(super) fn follow_keys(&mut self, before: Option<SharedKeyProcess>) {
+        if let Some(keys) = &self.server.keys {
+            key_process::lock(keys).retain(self.server.key_ids.iter());
+        }
+        self.let_key_process_go(before);
+    }
+
+    /// A configuration is not used, or no longer.
+    pub(super) fn let_key_process_go(&mut self, keys: Option<SharedKeyProcess>) {
+        let Some(keys) = keys else { return };
+        if !self
+            .key_processes()
+            .iter()
+            .any(|known| Arc::ptr_eq(known, &keys))
+        {
+            self.former_key_processes
+                .insert(key_process::lock(&keys).pid());
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A worker thread's channel to the key process (`ssl_key_process`), read in its event loop.
+
+use sealane_io::runtime::{self, Direction, Registration, Watch};
+use sealane_keys::{KeyClient, Received};
+use std::future::poll_fn;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Before a channel that cannot be waited for is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Completes operations for as long as the thread runs.
+pub(crate) async fn read(keys: Arc<KeyClient>, thread: u32) {
+    let channel = keys.own(thread as usize);
+    loop {
+        let Some(socket) = channel.socket() else {
+            channel.renewed().await;
+            continue;
+        };
+        let Ok(registration) = Registration::new(socket.as_fd(), Watch::Input) else {
+            runtime::sleep(PAUSE).await;
+            continue;
+        };
+        let is_current = || {
+            let current = channel.socket();
+            current.is_some_and(|current| Arc::ptr_eq(&current, &socket))
+        };
+        while is_current() {
+            let input = poll_fn(|cx| registration.poll_ready(socket.as_fd(), Direction::Input, cx));
+            if input.await.is_err() || !is_current() {
+                break;
+            }
+            // Before it is read: what arrives from now on is another event.
+            registration.clear_ready(Direction::Input);
+            if keys.receive(&channel) == Received::Closed {
+                break;
+            }
+        }
+    }
+}
