@@ -1,5 +1,6 @@
 //! A server process under test.
 
+use crate::upgrade::{KEY_PROCESS, all_children, children, name_of};
 use crate::{PATIENCE, Site, command, wait_for};
 use std::io::Read;
 use std::net::TcpStream;
@@ -109,14 +110,20 @@ impl<'a> Server<'a> {
             .id()
     }
 
-    /// The process ids of the master's children.
+    /// The process ids of the master's workers: its children but for the key process, and those that
+    /// have just been forked and could be anything.
     pub fn worker_pids(&self) -> Vec<u32> {
-        let path = format!("/proc/{0}/task/{0}/children", self.pid());
-        let children = std::fs::read_to_string(path).unwrap_or_default();
-        children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .collect()
+        let is_worker = |pid: &u32| !matches!(&*name_of(*pid), "sealane: master" | "sealane");
+        children(self.pid()).into_iter().filter(is_worker).collect()
+    }
+
+    /// The process id of the key process.
+    #[track_caller]
+    pub fn key_process_pid(&self) -> u32 {
+        wait_for("the key process", || {
+            let all = all_children(self.pid());
+            all.into_iter().find(|pid| name_of(*pid) == KEY_PROCESS)
+        })
     }
 
     /// The process id of the worker, which starts after the master listens.

@@ -204,8 +204,24 @@ pub fn runs(pid: u32) -> bool {
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// The children of a process.
+/// What a key process calls itself.
+pub(crate) const KEY_PROCESS: &str = "sealane: keys";
+
+/// The name of a process; empty when it is gone.
+pub(crate) fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// The children of a process, but for a key process.
 pub fn children(pid: u32) -> Vec<u32> {
+    let mut children = all_children(pid);
+    children.retain(|pid| name_of(*pid) != KEY_PROCESS);
+    children
+}
+
+/// The children of a process.
+pub(crate) fn all_children(pid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace()

@@ -217,8 +217,11 @@ fn a_core_dump_has_the_stacks_and_no_secrets() {
     let mut secrets = Secret::of_key_file("RSA", &site.path("certificates/site.key"));
     secrets.extend(Secret::of_ticket_key("the", TICKET_KEY));
     // The search works: they are there.
-    let alive = memory::find_in_process(&secrets, server.worker_pid());
-    for name in ["RSA prime1 as in memory", "the ticket key 1"] {
+    for (pid, name) in [
+        (server.key_process_pid(), "RSA prime1 as in memory"),
+        (server.worker_pid(), "the ticket key 1"),
+    ] {
+        let alive = memory::find_in_process(&secrets, pid);
         assert!(alive.iter().any(|(found, _)| found == name), "{alive:?}");
     }
     let core = core_of(&site, &server);
@@ -241,6 +244,7 @@ const KEYS: &str = "
     http {
         access_log off;
         ssl_certificate_reload RELOAD;
+        ssl_key_process PROCESS;
         server { listen 127.0.0.1:%plain%; root html; }
         server {
             listen 127.0.0.1:%tls% ssl;
@@ -297,18 +301,60 @@ fn shake_hands(server: &Server<'_>) {
     }
 }
 
-/// Of the keys in use, each process has the numbers and the ticket keys, on its heap and nowhere
-/// else; the files are gone. Of others it has nothing.
+/// Without a key process, the master keeps files for `ssl_certificate_reload`.
+fn reload_of(keys: Keys) -> &'static str {
+    match keys {
+        Keys::Apart => "on",
+        Keys::Here => "off",
+    }
+}
+
+/// Where private keys are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// In the key process alone.
+    Apart,
+    /// In master and workers.
+    Here,
+}
+
+/// Of the keys in use, the processes that are to have them have the numbers, and master and worker
+/// the ticket keys, on their heaps and nowhere else; the files are gone. Of others they have nothing,
+/// but for the key process, which keeps them for handshakes under way.
 #[track_caller]
-fn keys_are_where_they_belong(server: &Server<'_>, when: &str, used: &[Secret], other: &[Secret]) {
-    let is_kept = |name: &str| name.ends_with(AS_IN_MEMORY) || name.contains("ticket key");
+fn keys_are_where_they_belong(
+    keys: Keys,
+    server: &Server<'_>,
+    when: &str,
+    used: &[Secret],
+    other: &[Secret],
+) {
     let all: Vec<Secret> = used.iter().chain(other).cloned().collect();
-    let expected: BTreeSet<(String, Place)> = used
-        .iter()
-        .filter(|secret| is_kept(&secret.name))
-        .map(|secret| (secret.name.clone(), Place::Heap))
-        .collect();
-    assert_eq!(expected.len(), 6 + 1 + 2, "{expected:?}");
+    let expected = |is_kept: &dyn Fn(&str) -> bool| -> BTreeSet<(String, Place)> {
+        let kept = used.iter().filter(|secret| is_kept(&secret.name));
+        kept.map(|secret| (secret.name.clone(), Place::Heap))
+            .collect()
+    };
+    let is_number = |name: &str| name.ends_with(AS_IN_MEMORY);
+    let is_ticket_key = |name: &str| name.contains("ticket key");
+    let numbers = expected(&is_number);
+    assert_eq!(numbers.len(), 6 + 1, "{numbers:?}");
+    let expected = match keys {
+        Keys::Apart => expected(&is_ticket_key),
+        Keys::Here => expected(&|name| is_number(name) || is_ticket_key(name)),
+    };
+    if keys == Keys::Apart {
+        let pid = server.key_process_pid();
+        let found = memory::find_in_process(&all, pid);
+        let less: Vec<_> = numbers.difference(&found).collect();
+        assert!(less.is_empty(), "key process, {when}: not found {less:#?}");
+        let is_in_order =
+            |(name, place): &(String, Place)| is_number(name) && *place == Place::Heap;
+        assert!(
+            found.iter().all(is_in_order),
+            "key process, {when}: {found:#?}"
+        );
+    }
     for (process, pid) in [("master", server.pid()), ("worker", server.worker_pid())] {
         // What a thread is about to let go of is gone soon.
         let mut found = BTreeSet::new();
@@ -328,17 +374,18 @@ fn keys_are_where_they_belong(server: &Server<'_>, when: &str, used: &[Secret], 
     }
 }
 
-fn configuration(set: &str, threads: &str, reload: &str) -> String {
+fn configuration(set: &str, threads: &str, reload: &str, process: &str) -> String {
     let text = KEYS.replace("SET", set).replace("THREADS", threads);
-    text.replace("RELOAD", reload)
+    text.replace("RELOAD", reload).replace("PROCESS", process)
 }
 
 #[test]
-fn with_ssl_certificate_reload_the_master_has_key_files_on_its_heap_and_the_worker_has_not() {
+fn with_ssl_certificate_reload_and_without_a_key_process_the_master_has_key_files_on_its_heap_and_the_worker_has_not()
+ {
     let site = Site::new();
     site.write("html/a.txt", b"hello");
     let keys = set_of_keys(&site, "first", ["first-rsa", "first-ec"], 0);
-    let text = configuration("first", "2", "on");
+    let text = configuration("first", "2", "on", "off");
     let server = Server::start(&site, Program::Sealane, &text);
     assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
     shake_hands(&server);
@@ -359,12 +406,22 @@ fn with_ssl_certificate_reload_the_master_has_key_files_on_its_heap_and_the_work
 }
 
 #[test]
-fn keys_are_in_memory_only_where_the_documentation_says() {
+fn keys_are_in_the_key_process_alone() {
+    keys_stay_where_they_belong(Keys::Apart, "on");
+}
+
+#[test]
+fn keys_are_in_master_and_worker_without_a_key_process() {
+    keys_stay_where_they_belong(Keys::Here, "off");
+}
+
+#[track_caller]
+fn keys_stay_where_they_belong(keys: Keys, process: &str) {
     let site = Site::new();
     site.write("html/a.txt", b"hello");
     let first = set_of_keys(&site, "first", ["first-rsa", "first-ec"], 0);
     let second = set_of_keys(&site, "second", ["second-rsa", "second-ec"], 0x80);
-    let text = |set: &str, threads: &str| configuration(set, threads, "off");
+    let text = |set: &str, threads: &str| configuration(set, threads, reload_of(keys), process);
     let server = Server::start(&site, Program::Sealane, &text("first", "2"));
     server.expect_alert("crashed: signal");
     server.expect_alert("exited on signal");
@@ -372,18 +429,18 @@ fn keys_are_in_memory_only_where_the_documentation_says() {
     server.expect_alert("names of these");
     server.wait_for_log("start worker process ");
     assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
-    keys_are_where_they_belong(&server, "at the start", &first, &second);
+    keys_are_where_they_belong(keys, &server, "at the start", &first, &second);
     shake_hands(&server);
-    keys_are_where_they_belong(&server, "after handshakes", &first, &second);
+    keys_are_where_they_belong(keys, &server, "after handshakes", &first, &second);
     let reloaded = reload(&site, &server, &text("first", "2"));
     assert_eq!(reloaded, Reload::Applied);
-    keys_are_where_they_belong(&server, "after a reload", &first, &second);
+    keys_are_where_they_belong(keys, &server, "after a reload", &first, &second);
     let reloaded = reload(&site, &server, &text("second", "2"));
     assert_eq!(reloaded, Reload::Applied);
-    keys_are_where_they_belong(&server, "with other keys", &second, &first);
+    keys_are_where_they_belong(keys, &server, "with other keys", &second, &first);
     shake_hands(&server);
     kill(&server, "SEGV");
-    keys_are_where_they_belong(&server, "after a crash", &second, &first);
+    keys_are_where_they_belong(keys, &server, "after a crash", &second, &first);
     shake_hands(&server);
     let before = server.worker_pid();
     let reloaded = reload(&site, &server, &text("first", "1"));
@@ -391,5 +448,5 @@ fn keys_are_in_memory_only_where_the_documentation_says() {
     wait_for("the process before to end", || {
         (!server.worker_pids().contains(&before)).then_some(())
     });
-    keys_are_where_they_belong(&server, "in another process", &first, &second);
+    keys_are_where_they_belong(keys, &server, "in another process", &first, &second);
 }

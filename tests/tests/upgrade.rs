@@ -158,7 +158,8 @@ fn only_what_is_needed_is_handed_over() {
     let blocked = u64::from_str_radix(blocked.expect("a line").trim(), 16).expect("a number");
     let (alrm, pipe) = (1 << 13, 1 << 12);
     assert_eq!(blocked & (alrm | pipe), 0, "{blocked:x}");
-    // Two listeners, the control socket, the line to the worker, signals; logs; and standard ones.
+    // Two listeners, the control socket, the lines to the worker and to the key process, signals;
+    // logs; and standard ones.
     let names = |pid: u32| -> Vec<String> {
         let entries = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
         let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -168,8 +169,8 @@ fn only_what_is_needed_is_handed_over() {
         let names = names(pid).into_iter();
         names.filter(|name| name.starts_with("socket:")).count()
     };
-    wait_for("four sockets of the master", || {
-        (sockets(master) == 4).then_some(())
+    wait_for("five sockets of the master", || {
+        (sockets(master) == 5).then_some(())
     });
     let signals = names(worker).into_iter();
     let signals = signals.filter(|name| name.contains("signalfd"));

@@ -718,7 +718,11 @@ impl Master {
         let journal = &self.server.journal;
         if !self.workers().any(|worker| worker.pid == pid) {
             // The key process of a configuration that was refused.
-            note!(journal, Info, "process {pid} has ended, which nobody needs any more");
+            note!(
+                journal,
+                Info,
+                "process {pid} has ended, which nobody needs any more"
+            );
             return;
         }
         match status {
