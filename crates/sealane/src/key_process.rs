@@ -215,7 +215,7 @@ impl KeyProcess {
             ExitStatus::Signal { signal, .. } => format!("on signal {signal}"),
             ExitStatus::Code(code) => format!("with code {code}"),
         };
-        let wait = self.restarts.wait_after(running.started.elapsed());
+        let wait = self.restarts.short_wait_after(running.started.elapsed());
         note!(
             journal,
             Alert,
@@ -245,7 +245,7 @@ impl KeyProcess {
         match self.start_again(journal) {
             Ok(()) => true,
             Err(error) => {
-                let wait = self.restarts.wait_after(Duration::ZERO);
+                let wait = self.restarts.short_wait_after(Duration::ZERO);
                 self.start_at = Some(now + wait);
                 note!(
                     journal,

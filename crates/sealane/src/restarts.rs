@@ -1,4 +1,4 @@
-//! How soon a worker process that died is started again.
+//! How soon a process that died is started again.
 
 use std::time::Duration;
 
@@ -11,6 +11,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// The longest wait where handshakes wait as well: they do for 10 s.
+const LONGEST_SHORT_WAIT: Duration = Duration::from_secs(1);
+
 /// Counts early deaths in a row.
 #[derive(Debug, Default)]
 pub(crate) struct Restarts {
@@ -18,6 +21,11 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
+    /// How long to wait after a process, which lived for `lived`, that all others wait for.
+    pub(crate) fn short_wait_after(&mut self, lived: Duration) -> Duration {
+        self.wait_after(lived).min(LONGEST_SHORT_WAIT)
+    }
+
     /// How long to wait after a worker that lived for `lived`.
     pub(crate) fn wait_after(&mut self, lived: Duration) -> Duration {
         if lived >= STEADY {
@@ -45,6 +53,7 @@ mod tests {
             restarts.wait_after(early);
         }
         assert_eq!(restarts.wait_after(early), LONGEST_WAIT);
+        assert_eq!(restarts.short_wait_after(early), LONGEST_SHORT_WAIT);
         assert_eq!(restarts.wait_after(STEADY), Duration::ZERO);
         assert_eq!(restarts.wait_after(early), FIRST_WAIT);
     }

@@ -210,6 +210,10 @@ mod tests {
 
     /// What a command says when the server answers this, and then nothing more.
     fn told(name: &str, answer: &'static [u8]) -> String {
+        told_within(name, answer, PATIENCE)
+    }
+
+    fn told_within(name: &str, answer: &'static [u8], patience: Duration) -> String {
         let socket = std::env::temp_dir().join(format!("sealane-{name}-{}", std::process::id()));
         let listener = UnixListener::bind(&socket).expect("a free path");
         let (told, heard) = std::sync::mpsc::channel::<()>();
@@ -220,7 +224,7 @@ mod tests {
             let _ = heard.recv();
         });
         let mut running = Running::at(socket.clone()).expect("there are descriptors");
-        (running.max_bytes, running.patience) = (1000, Duration::from_secs(1));
+        (running.max_bytes, running.patience) = (1000, patience);
         let error = running.ask().err().expect("it is no answer");
         drop(told);
         server.join().expect("no panic");
@@ -234,7 +238,8 @@ mod tests {
         let long = [long, &[b'x'; 2000]].concat().leak();
         assert!(told("long", long).contains("more than 1000 bytes"));
         let begun = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{";
-        assert!(told("slow", begun).contains("no response within 1 s"));
+        let slow = told_within("slow", begun, Duration::from_secs(1));
+        assert!(slow.contains("no response within 1 s"));
         let other = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
         assert!(told("other", other).contains("is the server of another version?"));
         let refused = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
