@@ -3,6 +3,7 @@
 
 use sealane_tests::memory::{self, AS_IN_MEMORY, Place, Secret};
 use sealane_tests::reload::{Reload, reload};
+use sealane_tests::upgrade::{self, Daemon};
 use sealane_tests::{
     Certificate, CertificateKey, Program, Server, Site, command, sealane_binary, wait_for, wire,
 };
@@ -217,10 +218,11 @@ fn a_core_dump_has_the_stacks_and_no_secrets() {
     let mut secrets = Secret::of_key_file("RSA", &site.path("certificates/site.key"));
     secrets.extend(Secret::of_ticket_key("the", TICKET_KEY));
     // The search works: they are there.
-    for (pid, name) in [
-        (server.key_process_pid(), "RSA prime1 as in memory"),
-        (server.worker_pid(), "the ticket key 1"),
-    ] {
+    let own = [(server.worker_pid(), "the ticket key 1")];
+    let of_key_process = (server.key_process_pid(), "RSA prime1 as in memory");
+    let of_key_process = [of_key_process].into_iter();
+    let of_key_process = of_key_process.filter(|_| sealane_needs::is_root());
+    for (pid, name) in own.into_iter().chain(of_key_process) {
         let alive = memory::find_in_process(&secrets, pid);
         assert!(alive.iter().any(|(found, _)| found == name), "{alive:?}");
     }
@@ -343,7 +345,8 @@ fn keys_are_where_they_belong(
         Keys::Apart => expected(&is_ticket_key),
         Keys::Here => expected(&|name| is_number(name) || is_ticket_key(name)),
     };
-    if keys == Keys::Apart {
+    // Only root may look into it.
+    if keys == Keys::Apart && sealane_needs::is_root() {
         let pid = server.key_process_pid();
         let found = memory::find_in_process(&all, pid);
         let less: Vec<_> = numbers.difference(&found).collect();
@@ -449,4 +452,44 @@ fn keys_stay_where_they_belong(keys: Keys, process: &str) {
         (!server.worker_pids().contains(&before)).then_some(())
     });
     keys_are_where_they_belong(keys, &server, "in another process", &first, &second);
+}
+
+/// Neither binary's master and worker have a key, while there are both and afterwards.
+#[test]
+fn keys_are_in_key_processes_alone_over_an_upgrade() {
+    let site = Site::new();
+    site.write("html/a.txt", b"hello");
+    let secrets = set_of_keys(&site, "first", ["first-rsa", "first-ec"], 0);
+    let text =
+        configuration("first", "2", "on", "on").replace("error_log", "pid logs/pid; error_log");
+    let server = Daemon::start(&site, Program::Sealane, &text);
+    let is_of_certificate = |(name, _): &(String, Place)| !name.contains("ticket key");
+    let search = |masters: &[u32]| {
+        for master in masters {
+            let workers = upgrade::children(*master).into_iter();
+            let workers = workers.filter(|pid| !masters.contains(pid));
+            for pid in workers.chain([*master]) {
+                let found = memory::find_in_process(&secrets, pid);
+                let found: Vec<_> = found.into_iter().filter(is_of_certificate).collect();
+                assert!(found.is_empty(), "{pid}: {found:#?}");
+            }
+        }
+    };
+    let get = || {
+        let address = format!("https://localhost:{}/a.txt", site.port("tls"));
+        for version in ["1.2", "1.3"] {
+            let arguments = ["-sk", "--tls-max", version, &address];
+            assert_eq!(command("curl", &arguments, b"").success().text(), "hello");
+        }
+    };
+    get();
+    let old = server.pid();
+    search(&[old]);
+    let new = server.begin_upgrade();
+    get();
+    search(&[old, new]);
+    upgrade::signal(old, "QUIT");
+    server.wait_for_end(old);
+    get();
+    search(&[new]);
 }

@@ -25,8 +25,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How often an operation is sent. A key process that dies of one would otherwise die of it again.
 const MAX_ATTEMPTS: u8 = 2;
 
-/// Bytes that are read at a time.
-const READ_BYTES: usize = 16 << 10;
+/// Bytes that are read at a time: dozens of signatures.
+const READ_BYTES: usize = 4 << 10;
 
 /// Tells the operator, at level error.
 pub type Tell = Box<dyn Fn(&str) + Send + Sync>;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use zeroize::Zeroize;
 
 /// Bytes that are read at a time.
-const READ_BYTES: usize = 16 << 10;
+pub(super) const READ_BYTES: usize = 16 << 10;
 
 /// While so many bytes of answers wait for a worker that does not read them, nothing more is read
 /// from it.
@@ -29,12 +29,11 @@ pub(crate) struct Channel {
 }
 
 /// What reading has come to.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum Reading<'b> {
     /// There was something; there may be more.
-    Some,
+    Some(&'b [u8]),
     /// There is nothing more for now.
-    Nothing,
+    Last(&'b [u8]),
     /// It is over.
     Closed,
 }
@@ -64,22 +63,18 @@ impl Channel {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Reads a piece.
-    pub(super) fn read(&self, target: &mut Vec<u8>) -> Reading {
-        let before = target.len();
-        target.resize(before + READ_BYTES, 0);
-        let read = loop {
-            match (&self.socket).read(&mut target[before..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read,
-            }
-        };
-        target.truncate(before + read.as_ref().copied().unwrap_or(0));
-        match read {
-            Ok(0) => Reading::Closed,
-            Ok(_) => Reading::Some,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Reading::Nothing,
-            Err(_) => Reading::Closed,
+    /// Reads a piece into `buffer`.
+    pub(super) fn read<'b>(&self, buffer: &'b mut [u8; READ_BYTES]) -> Reading<'b> {
+        loop {
+            return match (&self.socket).read(buffer) {
+                Ok(0) => Reading::Closed,
+                // What arrives from now on is another event.
+                Ok(count) if count < READ_BYTES => Reading::Last(&buffer[..count]),
+                Ok(_) => Reading::Some(&buffer[..]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Reading::Last(&[]),
+                Err(_) => Reading::Closed,
+            };
         }
     }
 

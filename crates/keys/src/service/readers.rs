@@ -1,6 +1,6 @@
 //! Threads that read channels.
 
-use super::channel::{Channel, Reading};
+use super::channel::{Channel, READ_BYTES, Reading};
 use super::queue::Waiting;
 use super::{Client, Shared, lock, start};
 use crate::wire::{self, Reason, Request};
@@ -42,6 +42,7 @@ struct Reader {
     epoll: Epoll,
     channels: HashMap<u64, Read>,
     last_token: u64,
+    buffer: Box<[u8; READ_BYTES]>,
 }
 
 /// A channel, with what was read of the next request.
@@ -49,6 +50,8 @@ struct Read {
     channel: Arc<Channel>,
     wakeup: Arc<Wakeup>,
     received: Vec<u8>,
+    /// Behind what has arrived comes the end.
+    has_ended: bool,
 }
 
 impl Readers {
@@ -68,6 +71,7 @@ impl Readers {
                 epoll,
                 channels: HashMap::new(),
                 last_token: WOKEN,
+                buffer: Box::new([0; READ_BYTES]),
             };
             start(format!("keys-{index}"), move || reader.run())?;
             all.push(inbox);
@@ -111,10 +115,11 @@ impl Reader {
                     self.hear();
                     continue;
                 }
-                if event.output
-                    && let Some(read) = self.channels.get(&event.token)
-                {
-                    read.channel.flush();
+                if let Some(read) = self.channels.get_mut(&event.token) {
+                    read.has_ended |= event.ended;
+                    if event.output {
+                        read.channel.flush();
+                    }
                 }
                 self.read(event.token);
             }
@@ -140,6 +145,7 @@ impl Reader {
                 channel: Arc::new(channel),
                 wakeup,
                 received: Vec::new(),
+                has_ended: false,
             };
             self.channels.insert(token, read);
         }
@@ -158,13 +164,20 @@ impl Reader {
             if read.channel.holds() {
                 break false;
             }
-            let reading = read.channel.read(&mut read.received);
+            let (bytes, is_last) = match read.channel.read(&mut self.buffer) {
+                Reading::Some(bytes) => (bytes, false),
+                Reading::Last(bytes) => (bytes, true),
+                Reading::Closed => break true,
+            };
+            read.received.extend_from_slice(bytes);
             let understood = read.understand(&self.shared);
             read.channel.flush();
-            match (reading, understood) {
-                (Reading::Closed, _) | (_, Err(wire::Nonsense)) => break true,
-                (Reading::Nothing, _) => break false,
-                (Reading::Some, Ok(())) => {}
+            if understood.is_err() {
+                break true;
+            }
+            // The end is not reported again.
+            if is_last && !read.has_ended {
+                break false;
             }
         };
         if is_over {

@@ -412,6 +412,33 @@ fn a_worker_has_no_more_channels_than_it_may() {
     }
 }
 
+/// The end of a channel is seen however it comes, so that others may be opened.
+#[test]
+fn channels_end_with_what_was_sent_last() {
+    let service = Service::start(1);
+    let line = service.introduce(1);
+    for round in 0..200 {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let (mut own, other) = UnixStream::pair().expect("descriptors");
+            line::send_channel(line.as_fd(), other.as_fd()).expect("room");
+            drop(other);
+            own.set_read_timeout(Some(LONG)).expect("a socket");
+            let mut request = Vec::new();
+            put_request(&mut request, round, KeyId([0; 32]), &sign(0x0403, 1));
+            if own.write_all(&request).is_ok() && own.read(&mut [0; 100]).is_ok_and(|n| n > 0) {
+                // Once more, and gone before it is read.
+                own.write_all(&request).expect("it is open");
+                break;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "the channel before is still open"
+            );
+        }
+    }
+}
+
 /// One worker process has thousands of expensive operations waiting; another one gets its turn.
 #[test]
 fn a_flood_of_one_worker_keeps_no_other_waiting() {
