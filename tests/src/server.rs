@@ -126,6 +126,16 @@ impl<'a> Server<'a> {
         })
     }
 
+    /// Kills the key process, and waits for the next one.
+    #[track_caller]
+    pub fn kill_key_process(&self) {
+        let before = self.key_process_pid();
+        command("kill", &["-KILL", &before.to_string()], b"").success();
+        wait_for("another key process", || {
+            (self.key_process_pid() != before).then_some(())
+        });
+    }
+
     /// The process id of the worker, which starts after the master listens.
     #[track_caller]
     pub fn worker_pid(&self) -> u32 {

@@ -63,16 +63,6 @@ fn kill(pid: u32, how: &str) {
     command("kill", &[how, &pid.to_string()], b"").success();
 }
 
-/// Kills the key process, and waits for the next one.
-#[track_caller]
-fn replace_key_process(server: &Server<'_>) {
-    let before = server.key_process_pid();
-    kill(before, "-KILL");
-    wait_for("another key process", || {
-        (server.key_process_pid() != before).then_some(())
-    });
-}
-
 #[test]
 fn it_has_no_rights_no_files_and_no_network() {
     let site = site();
@@ -195,7 +185,7 @@ fn it_may_be_killed_again_and_again_under_load() {
         }
         for _ in 0..kills {
             let before = done.load(Ordering::Relaxed);
-            replace_key_process(&server);
+            server.kill_key_process();
             wait_for("handshakes after it", || {
                 (done.load(Ordering::Relaxed) >= before + 6).then_some(())
             });
@@ -263,7 +253,7 @@ fn the_next_process_needs_no_files() {
         )
         .expect("ours");
     }
-    replace_key_process(&server);
+    server.kill_key_process();
     shake_hands(&server);
     // The worker may die as well.
     server.expect_alert("exited on signal 9");

@@ -134,6 +134,16 @@ impl KeyClient {
         Arc::clone(&self.channels[index])
     }
 
+    /// Operations that wait or are under way.
+    pub fn pending(&self) -> usize {
+        let channels = self.channels.iter();
+        let pending = channels.map(|channel| {
+            let state = channel.lock();
+            state.under_way.len() + state.queue.len()
+        });
+        pending.sum()
+    }
+
     /// Reads a channel until nothing more has arrived, and completes jobs.
     pub fn receive(&self, channel: &Channel) -> Received {
         channel.receive(&self.tell)

@@ -29,6 +29,7 @@ use sealane_keys::line::{self, Report};
 use sealane_keys::{KeyClient, Limits, serve};
 use sealane_log::OsError;
 use sealane_server::KeyFile;
+use sealane_server::metrics::ProcessCounts;
 use sealane_sys::process::{self, ExitStatus, Fork, Pid};
 use sealane_sys::signal::{self, Signal};
 use sealane_sys::socket;
@@ -211,6 +212,7 @@ impl KeyProcess {
         let Some(running) = self.running.take_if(is_own) else {
             return false;
         };
+        ProcessCounts::of_server().key_processes_died.add(1);
         let how = match status {
             ExitStatus::Signal { signal, .. } => format!("on signal {signal}"),
             ExitStatus::Code(code) => format!("with code {code}"),
@@ -344,12 +346,15 @@ impl Running {
         let _ = socket::refuse_fds(line.as_fd());
         match process::fork()? {
             Fork::Child => run(other, threads, journal),
-            Fork::Parent(pid) => Ok(Running {
-                pid,
-                line,
-                is_silent: false,
-                started: Instant::now(),
-            }),
+            Fork::Parent(pid) => {
+                ProcessCounts::of_server().key_processes_started.add(1);
+                Ok(Running {
+                    pid,
+                    line,
+                    is_silent: false,
+                    started: Instant::now(),
+                })
+            }
         }
     }
 }

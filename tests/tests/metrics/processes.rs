@@ -3,12 +3,14 @@
 use super::*;
 
 /// A configuration with other limits and another worker process, one that cannot be used, and the
-/// death of a worker.
+/// deaths of a worker and of the key process.
 pub(super) const MOVES: &[Move] = &[
     ("sealane_reloads_total{result=\"success\"}", By(1)),
     ("sealane_reloads_total{result=\"refused\"}", By(1)),
     ("sealane_worker_starts_total", By(2)),
     ("sealane_worker_deaths_total", By(1)),
+    ("sealane_key_process_starts_total", By(1)),
+    ("sealane_key_process_deaths_total", By(1)),
     ("sealane_worker_threads", To(2.0)),
     ("sealane_worker_connections", To(600.0)),
     ("sealane_configuration_load_time_seconds", Up),
@@ -46,7 +48,11 @@ fn configuration(main: &str, connections: usize, more: &str) -> String {
 #[test]
 fn what_becomes_of_processes_and_configurations_is_counted_and_told() {
     let site = Site::new();
-    let server = site.serve_whole(&configuration("worker_processes 1;", 500, ""));
+    site.certificate(&Certificate::localhost("site", CertificateKey::P256));
+    let with_keys = "server { listen 127.0.0.1:%tls% ssl;
+        ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key; }";
+    let configuration = |main: &str, connections| configuration(main, connections, with_keys);
+    let server = site.serve_whole(&configuration("worker_processes 1;", 500));
     let watch = Watch::start(&server);
     watch.saw(&[
         ("sealane_worker_threads", To(1.0)),
@@ -55,7 +61,7 @@ fn what_becomes_of_processes_and_configurations_is_counted_and_told() {
     // Times are in whole seconds.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     // More threads need another process.
-    let more = configuration("worker_processes 2;", 600, "");
+    let more = configuration("worker_processes 2;", 600);
     assert_eq!(reload(&site, &server, &more), Reload::Applied);
     server.expect_alert("the new configuration is refused");
     server.expect_alert("unknown directive");
@@ -68,6 +74,7 @@ fn what_becomes_of_processes_and_configurations_is_counted_and_told() {
     });
     server.expect_alert("exited on signal 9");
     server.kill_worker();
+    server.kill_key_process();
     watch.saw(MOVES);
     server.wait_for_log("the new configuration is refused");
     server.wait_for_log("exited on signal 9");

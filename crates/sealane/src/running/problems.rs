@@ -256,6 +256,14 @@ const WATCHED: &[Watched] = &[
         advice: "the error log has the signal and the stack: report it",
     },
     Watched {
+        metric: "key_process_deaths",
+        labels: &[],
+        least: 1.0,
+        level: Level::Bad,
+        what: ("key process died", "key processes died"),
+        advice: "the error log says how: report a signal that nobody has sent; handshakes have waited",
+    },
+    Watched {
         metric: "panics",
         labels: &[],
         least: 1.0,

@@ -107,8 +107,8 @@ fn levels(families: &mut Families<'_>, process: &Process, stats: &HandshakeStats
         ),
         (
             "tls_key_operations_queued",
-            "Private-key operations that wait in accelerators",
-            stats.queued_jobs.get(),
+            "Private-key operations that wait in accelerators or are with the key process",
+            stats.queued_jobs.get() + process.keys.get().map_or(0, |keys| keys.pending() as u64),
         ),
     ] {
         families.gauge(name, help).is(value);

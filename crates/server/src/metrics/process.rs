@@ -22,6 +22,10 @@ pub struct ProcessCounts {
     pub workers_started: Counter,
     /// Worker processes that ended although nobody had told them to.
     pub workers_died: Counter,
+    /// Key processes that were started.
+    pub key_processes_started: Counter,
+    /// Key processes that ended although nobody had told them to.
+    pub key_processes_died: Counter,
     /// When the server was started, in seconds of Unix time.
     pub started_s: Counter,
     /// When the configuration in use was loaded, in seconds of Unix time.
@@ -107,6 +111,15 @@ pub(super) fn collect<'a>(families: &mut Families<'a>, process: &Process, snapsh
     families
         .counter("worker_deaths", "Worker processes that ended unexpectedly")
         .is(counts.workers_died.get());
+    families
+        .counter("key_process_starts", "Key processes that were started")
+        .is(counts.key_processes_started.get());
+    families
+        .counter(
+            "key_process_deaths",
+            "Key processes that ended unexpectedly; handshakes wait for the next one",
+        )
+        .is(counts.key_processes_died.get());
     families
         .gauge("start_time", "When the server was started, in Unix time")
         .in_unit(Unit::Seconds)
