@@ -546,11 +546,16 @@ fn held_key(
     match leaf.key_kind() {
         Some((kind, bits)) if id == handle.id => Ok(ServerKey::Held { handle, kind, bits }),
         // The library's words for a key that is here.
-        _ => Err(SettingsError::new(format!(
-            "SSL_CTX_use_PrivateKey(\"{}\") failed (SSL: error:0B000074:X.509 certificate \
-             routines:OPENSSL_internal:KEY_VALUES_MISMATCH)",
-            identity.key_label
-        ))),
+        leaf => {
+            let why = match leaf.is_some_and(|(kind, _)| kind == handle.kind) {
+                true => "0b000074:X.509 certificate routines:OPENSSL_internal:KEY_VALUES_MISMATCH",
+                false => "0b000073:X.509 certificate routines:OPENSSL_internal:KEY_TYPE_MISMATCH",
+            };
+            Err(SettingsError::new(format!(
+                "SSL_CTX_use_PrivateKey(\"{}\") failed (SSL: error:{why})",
+                identity.key_label
+            )))
+        }
     }
 }
 

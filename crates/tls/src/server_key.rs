@@ -15,6 +15,16 @@ use crate::accelerator::{Accelerator, Job, KeyType};
 /// What no key file begins with.
 const MAGIC: &[u8; 16] = b"\0sealane key 01\n";
 
+/// Kinds of keys by their numbers in a handle.
+const KINDS: [KeyKind; 6] = [
+    KeyKind::Rsa,
+    KeyKind::EcP256,
+    KeyKind::EcP384,
+    KeyKind::EcP521,
+    KeyKind::Ed25519,
+    KeyKind::Other,
+];
+
 /// Bytes from which a session store's keys are derived.
 const STORE_SECRET_BYTES: usize = 64;
 
@@ -59,6 +69,8 @@ impl fmt::Debug for KeyId {
 pub struct KeyHandle {
     /// Which key.
     pub id: KeyId,
+    /// Its kind.
+    pub kind: KeyKind,
     /// What the key of a session store is derived from. It is derived from the private key, which
     /// cannot be found from it.
     pub(crate) store_secret: Zeroizing<[u8; STORE_SECRET_BYTES]>,
@@ -75,22 +87,27 @@ impl KeyHandle {
         derive_store_secret(&key.to_der()?, &mut store_secret);
         Ok(Self {
             id: KeyId::of(key)?,
+            kind: key.kind(),
             store_secret,
         })
     }
 
     /// As the content of a file.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        let parts: [&[u8]; 3] = [MAGIC, &self.id.0, &*self.store_secret];
+        let kind = KINDS.iter().position(|kind| *kind == self.kind);
+        let kind = [kind.map_or(u8::MAX, |kind| kind as u8)];
+        let parts: [&[u8]; 4] = [MAGIC, &self.id.0, &kind, &*self.store_secret];
         Zeroizing::new(parts.concat())
     }
 
     /// `None` for anything but a handle.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
-        let (id, store_secret) = rest.split_first_chunk()?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (kind, store_secret) = rest.split_first()?;
         Some(Self {
             id: KeyId(*id),
+            kind: *KINDS.get(usize::from(*kind))?,
             store_secret: Zeroizing::new(store_secret.try_into().ok()?),
         })
     }
@@ -201,7 +218,7 @@ mod tests {
         let handle = KeyHandle::of(&key).expect("an EC key");
         let bytes = handle.to_bytes();
         let again = KeyHandle::from_bytes(&bytes).expect("a handle");
-        assert_eq!(again.id, handle.id);
+        assert_eq!((again.id, again.kind), (handle.id, KeyKind::EcP256));
         assert_eq!(*again.store_secret, *handle.store_secret);
         for length in 0..bytes.len() {
             assert!(

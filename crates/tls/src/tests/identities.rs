@@ -4,8 +4,10 @@ use std::sync::{Mutex, PoisonError};
 
 use super::*;
 use crate::{
-    CertificatePair, HelloFacts, IdentityAnswer, Packed, Protocols, SelectServer, Selected,
+    CertificatePair, HelloFacts, IdentityAnswer, KeyHandle, Packed, Protocols, SelectServer,
+    Selected,
 };
+use sealane_awslc::PrivateKey;
 
 /// Pairs in memory that another thread replaces: one slot for each kind of key.
 struct InMemory {
@@ -213,5 +215,41 @@ fn settings_that_a_key_must_meet_are_those_of_the_server() {
             assert!(why.contains("ee key too small"), "{why}");
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// A pair whose key another process holds is judged like one that is here, in the same words.
+#[test]
+fn handles_of_keys_are_judged_as_keys() {
+    let all = [
+        rsa(),
+        make(&rcgen::PKCS_ECDSA_P256_SHA256, "one.test"),
+        make(&rcgen::PKCS_ECDSA_P256_SHA256, "two.test"),
+        make(&rcgen::PKCS_ED25519, "three.test"),
+    ];
+    for certificate in &all {
+        for key in &all {
+            let here = identity(&certificate.chain_pem, &key.key_pem);
+            let private = PrivateKey::from_pem(key.key_pem.as_bytes(), &[]).expect("a key");
+            let handle = KeyHandle::of(&private).expect("a usual key");
+            let held = Identity {
+                key_pem: Secret::new(handle.to_bytes().to_vec()),
+                ..here.clone()
+            };
+            let judged = |identity: &Identity| {
+                let loaded = CertificatePair::load(identity);
+                loaded.map(drop).map_err(|error| error.to_string())
+            };
+            assert_eq!(judged(&held), judged(&here));
+            let store = |identity: &Identity| {
+                let seal = crate::StoreSeal::from_identity(identity).expect("a key");
+                seal.session_key(b"id").as_str().to_owned()
+            };
+            assert_eq!(
+                store(&held),
+                store(&here),
+                "nodes with and without one agree"
+            );
+        }
     }
 }
