@@ -110,8 +110,8 @@ impl<'a> Server<'a> {
             .id()
     }
 
-    /// The process ids of the master's workers: its children but for the key process, and those that
-    /// have just been forked and could be anything.
+    /// The process ids of the master's workers: its children but for the key process, and those
+    /// that have just been forked and could be anything.
     pub fn worker_pids(&self) -> Vec<u32> {
         let is_worker = |pid: &u32| !matches!(&*name_of(*pid), "sealane: master" | "sealane");
         children(self.pid()).into_iter().filter(is_worker).collect()

@@ -321,8 +321,8 @@ enum Keys {
 }
 
 /// Of the keys in use, the processes that are to have them have the numbers, and master and worker
-/// the ticket keys, on their heaps and nowhere else; the files are gone. Of others they have nothing,
-/// but for the key process, which keeps them for handshakes under way.
+/// the ticket keys, on their heaps and nowhere else; the files are gone. Of others they have
+/// nothing, but for the key process, which keeps them for handshakes under way.
 #[track_caller]
 fn keys_are_where_they_belong(
     keys: Keys,

@@ -1,5 +1,5 @@
-//! `ssl_key_process`: what the process that holds the keys may do, and what becomes of handshakes when
-//! it dies, hangs, or is replaced.
+//! `ssl_key_process`: what the process that holds the keys may do, and what becomes of handshakes
+//! when it dies, hangs, or is replaced.
 
 use sealane_tests::reload::{Reload, reload};
 use sealane_tests::upgrade::{Daemon, KeptTls, signal};

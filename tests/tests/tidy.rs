@@ -20,7 +20,7 @@ const FUNCTION_LINES: usize = 120;
 
 /// Which of our packages a package may depend on. `tests` and `fuzz` may use
 /// everything.
-const DEPENDENCIES: [(&str, &[&str]); 14] = [
+const DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("sys", &[]),
     ("awslc", &[]),
     ("vector", &[]),
@@ -29,13 +29,14 @@ const DEPENDENCIES: [(&str, &[&str]); 14] = [
     ("counters", &["sys"]),
     ("tls", &["awslc", "counters", "sys", "vector"]),
     ("io", &["sys", "tls"]),
+    ("keys", &["awslc", "sys", "tls"]),
     ("log", &["conf", "sys"]),
     ("upstream", &["counters"]),
     ("cache", &["counters"]),
     (
         "server",
         &[
-            "cache", "conf", "counters", "http", "io", "log", "sys", "tls", "upstream",
+            "cache", "conf", "counters", "http", "io", "keys", "log", "sys", "tls", "upstream",
         ],
     ),
     ("bench", &["awslc", "http", "sys"]),
@@ -43,7 +44,7 @@ const DEPENDENCIES: [(&str, &[&str]); 14] = [
     (
         "sealane",
         &[
-            "conf", "counters", "log", "server", "sys", "tls", "upstream",
+            "conf", "counters", "keys", "log", "server", "sys", "tls", "upstream",
         ],
     ),
 ];

@@ -47,12 +47,12 @@ use crate::model::{
     Accelerator, AccessLog, AcmeIssuer, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod,
     BodyInFile, CertificateCache, Charsets, ContentHandler, CpuAffinity, DavMethods,
     DisableSymlinks, EnvVar, ErrorLog, ErrorPage, Expires, Family, FrameAllowance, GroupRef,
-    HealthCheck, IfModifiedSince, KeepaliveDisable, KtlsMode, Landlock, LingeringClose, List,
-    ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, PeerNetwork,
-    PostAction, PurgeFormat, RealIpHeader, RequestChange, Resolver, ResponseChange, Seccomp,
-    SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, StandAlone, Sticky,
-    TempPath, Template, TlsProtocols, TryFiles, Types, UpstreamQueue, UpstreamServer,
-    UpstreamState, UpstreamZone, User, VerifyClient, WorkerCount,
+    HealthCheck, IfModifiedSince, KeepaliveDisable, KeyProcessSetting, KtlsMode, Landlock,
+    LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op,
+    Origin, PeerNetwork, PostAction, PurgeFormat, RealIpHeader, RequestChange, Resolver,
+    ResponseChange, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore,
+    SetVariable, StandAlone, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types,
+    UpstreamQueue, UpstreamServer, UpstreamState, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -305,7 +305,7 @@ pub(crate) struct TlsDraft {
     pub(crate) certificate_keys: Option<Vec<WrittenFile>>,
     /// `Some(None)`: `off`.
     pub(crate) certificate_reload: Option<Option<Duration>>,
-    pub(crate) key_process: Option<bool>,
+    pub(crate) key_process: Option<KeyProcessSetting>,
     /// `Some(None)`: `off`.
     pub(crate) certificate_cache: Option<Option<Arc<CertificateCache>>>,
     pub(crate) password_file: Option<PathBuf>,

@@ -371,7 +371,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                     .tls
                     .certificate_reload
                     .unwrap_or(Some(CERTIFICATE_RELOAD)),
-                key_process: level.server.tls.key_process.unwrap_or(true),
+                key_process: level.server.tls.key_process.unwrap_or_default(),
                 upstreams: std::mem::take(&mut b.upstreams),
                 http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),
                 compression_memory_bytes: b.http.compression_memory_bytes.unwrap_or(512 << 20),

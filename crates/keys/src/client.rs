@@ -47,12 +47,12 @@ pub struct KeyClient {
 
 /// The channel of one worker thread.
 pub struct Channel {
-    state: Mutex<State>,
+    operations: Mutex<Operations>,
     /// There is another socket.
     renewed: Notify,
 }
 
-struct State {
+struct Operations {
     link: Link,
     last_number: u64,
     /// Sent, and not answered.
@@ -91,7 +91,7 @@ impl KeyClient {
     pub fn new(threads: usize, tell: Tell) -> Arc<Self> {
         let channels = (0..threads.max(1)).map(|_| {
             Arc::new(Channel {
-                state: Mutex::new(State {
+                operations: Mutex::new(Operations {
                     link: Link::Down(Instant::now()),
                     last_number: 0,
                     under_way: HashMap::new(),
@@ -234,16 +234,18 @@ impl Channel {
         received
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Operations> {
         // Nothing under it panics.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.operations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A job that has ended.
 type Done = (Wanted, Result<sealane_tls::Secret, wire::Reason>);
 
-impl State {
+impl Operations {
     /// Sends as many operations as may be under way. Jobs that nobody waits for go to `gone`.
     fn send(&mut self, gone: &mut Vec<Wanted>) {
         let Link::Up(socket) = &self.link else {

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A **line** (`SOCK_SEQPACKET`) carries messages with descriptors: one from the master, and one
-//! from each worker process, over which it opens channels. A **channel** (`SOCK_STREAM`) carries the
-//! operations of one worker thread, and their results in any order.
+//! from each worker process, over which it opens channels. A **channel** (`SOCK_STREAM`) carries
+//! the operations of one worker thread, and their results in any order.
 //!
 //! # What the key process believes
 //!
@@ -19,8 +19,9 @@
 //! - no message of a worker yields a key, or names a file;
 //! - a key signs what a handshake signs, and nothing else ([`rules`]): the transcript hash of TLS
 //!   1.3 behind its context string, or the key exchange of TLS 1.2 behind both random values;
-//! - RSA decryption, for the key exchange of TLS 1.2, is no oracle: the result is a premaster secret
-//!   of 48 bytes, and for ciphertexts with wrong padding one that looks the same ([`premaster`]);
+//! - RSA decryption, for the key exchange of TLS 1.2, is no oracle: the result is a premaster
+//!   secret of 48 bytes, and for ciphertexts with wrong padding one that looks the same
+//!   ([`premaster`]); a worker process may have so many in a second;
 //! - each worker process may open only so many channels, each channel has only so many operations
 //!   under way, and expensive operations take turns between worker processes.
 //!

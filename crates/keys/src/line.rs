@@ -21,6 +21,15 @@ const MAX_TEXT_BYTES: usize = 1024;
 
 const MAX_MESSAGE_BYTES: usize = 1 + 8 + MAX_TEXT_BYTES;
 
+/// What a worker process may have of the key process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    /// Channels at a time.
+    pub max_channels: u32,
+    /// Decryptions in a second, for the RSA key exchange.
+    pub max_decryptions: u32,
+}
+
 /// What the master wants of the key process.
 #[derive(Debug)]
 pub enum Order {
@@ -33,8 +42,8 @@ pub enum Order {
     },
     /// A worker process may open channels over this line.
     Introduce {
-        /// How many at a time.
-        max_channels: u32,
+        /// What it may have.
+        rights: Rights,
         /// Its line.
         line: OwnedFd,
     },
@@ -73,10 +82,11 @@ pub fn send_deposit(line: BorrowedFd<'_>, number: u64, memory: BorrowedFd<'_>) -
 /// The errno of `sendmsg`.
 pub fn send_introduction(
     line: BorrowedFd<'_>,
-    max_channels: u32,
+    rights: Rights,
     worker: BorrowedFd<'_>,
 ) -> io::Result<()> {
-    let data = [&[INTRODUCE][..], &max_channels.to_le_bytes()].concat();
+    let numbers = [rights.max_channels, rights.max_decryptions].map(u32::to_le_bytes);
+    let data = [&[INTRODUCE][..], &numbers.concat()].concat();
     socket::send_fds(line, &data, &[worker])
 }
 
@@ -136,9 +146,16 @@ pub fn receive_order(line: BorrowedFd<'_>) -> io::Result<Option<Order>> {
             let number = number.try_into().ok().map(u64::from_le_bytes);
             number.map(|number| Order::Deposit { number, memory })
         }
-        ([INTRODUCE, channels @ ..], Some(line), 0) => {
-            let max_channels = channels.try_into().ok().map(u32::from_le_bytes);
-            max_channels.map(|max_channels| Order::Introduce { max_channels, line })
+        ([INTRODUCE, a, b, c, d, rest @ ..], Some(line), 0) => {
+            let max_decryptions = rest.try_into().ok().map(u32::from_le_bytes);
+            let max_channels = u32::from_le_bytes([*a, *b, *c, *d]);
+            max_decryptions.map(|max_decryptions| {
+                let rights = Rights {
+                    max_channels,
+                    max_decryptions,
+                };
+                Order::Introduce { rights, line }
+            })
         }
         ([FORGET, key @ ..], None, 0) => key.try_into().ok().map(|key| Order::Forget(KeyId(key))),
         _ => None,
@@ -237,17 +254,18 @@ mod tests {
         let (master, service) = line();
         let (some, _other) = line();
         send_deposit(master.as_fd(), 7, some.as_fd()).expect("room");
-        send_introduction(master.as_fd(), 3, some.as_fd()).expect("room");
+        let given = Rights {
+            max_channels: 3,
+            max_decryptions: 70_000,
+        };
+        send_introduction(master.as_fd(), given, some.as_fd()).expect("room");
         send_forget(master.as_fd(), KeyId([5; 32])).expect("room");
         let next = || receive_order(service.as_fd());
         assert!(matches!(next(), Ok(Some(Order::Deposit { number: 7, .. }))));
-        assert!(matches!(
-            next(),
-            Ok(Some(Order::Introduce {
-                max_channels: 3,
-                ..
-            }))
-        ));
+        match next() {
+            Ok(Some(Order::Introduce { rights, .. })) => assert_eq!(rights, given),
+            other => panic!("{other:?}"),
+        }
         assert!(matches!(next(), Ok(Some(Order::Forget(KeyId([5, ..]))))));
         assert!(next().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
         drop(master);

@@ -3,7 +3,7 @@
 //! ```text
 //! main thread      orders of the master, channels that workers open
 //! keys-0 .. n      read channels; compute what is cheap (P-256, Ed25519) at once
-//! batch-0 .. n     compute what is expensive (RSA, larger curves), in batches where that is possible
+//! batch-0 .. n     compute what is expensive (RSA, larger curves), in batches where possible
 //! ```
 //!
 //! A cheap operation never waits behind an expensive one but for the processor, as handshakes with
@@ -16,14 +16,14 @@ mod readers;
 use self::queue::Queue;
 use self::readers::Readers;
 use crate::keyring::Keyring;
-use crate::line::{self, Order, Report};
+use crate::line::{self, Order, Report, Rights};
 use sealane_sys::{poll, process};
 use sealane_tls::HandshakeStats;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a thread computes at a time while others want its processor: as handshake threads of
 /// worker processes.
@@ -39,9 +39,45 @@ pub struct Limits {
 /// A worker process.
 pub(crate) struct Client {
     line: OwnedFd,
-    max_channels: usize,
+    rights: Rights,
+    decryptions: Mutex<Decryptions>,
     /// Channels that are open.
     channels: AtomicUsize,
+}
+
+/// How many decryptions there were in this second.
+struct Decryptions {
+    since: Instant,
+    count: u32,
+}
+
+impl Client {
+    fn new(line: OwnedFd, rights: Rights) -> Self {
+        Self {
+            line,
+            rights,
+            decryptions: Mutex::new(Decryptions {
+                since: Instant::now(),
+                count: 0,
+            }),
+            channels: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether it may decrypt once more. All decryptions count, whether the padding is right or
+    /// not: otherwise the limit would tell which.
+    pub(crate) fn may_decrypt(&self) -> bool {
+        let mut decryptions = lock(&self.decryptions);
+        let now = Instant::now();
+        if now.saturating_duration_since(decryptions.since) >= Duration::from_secs(1) {
+            *decryptions = Decryptions {
+                since: now,
+                count: 0,
+            };
+        }
+        decryptions.count = decryptions.count.saturating_add(1);
+        decryptions.count <= self.rights.max_decryptions
+    }
 }
 
 /// What all threads share.
@@ -143,7 +179,7 @@ impl Process {
         match line::receive_channel(client.line.as_fd()) {
             Ok(Some(channel)) => {
                 let open = client.channels.load(Ordering::Relaxed);
-                if open < client.max_channels {
+                if open < client.rights.max_channels as usize {
                     self.readers.add(channel, client);
                 } // else it is closed, which the worker sees
                 true
@@ -165,12 +201,8 @@ impl Process {
                     self.master = None;
                 }
             }
-            Ok(Some(Order::Introduce { max_channels, line })) => {
-                self.clients.push(Arc::new(Client {
-                    line,
-                    max_channels: max_channels as usize,
-                    channels: AtomicUsize::new(0),
-                }));
+            Ok(Some(Order::Introduce { rights, line })) => {
+                self.clients.push(Arc::new(Client::new(line, rights)));
             }
             Ok(Some(Order::Forget(key))) => self.shared.keyring.forget(key),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -47,10 +47,17 @@ pub enum Reason {
     NotPermitted,
     /// The key or its device has failed.
     Failed,
+    /// More decryptions in a second than a worker process may have.
+    TooMany,
 }
 
 impl Reason {
-    const ALL: [Self; 3] = [Self::UnknownKey, Self::NotPermitted, Self::Failed];
+    const ALL: [Self; 4] = [
+        Self::UnknownKey,
+        Self::NotPermitted,
+        Self::Failed,
+        Self::TooMany,
+    ];
 }
 
 impl fmt::Display for Reason {
@@ -59,6 +66,10 @@ impl fmt::Display for Reason {
             Self::UnknownKey => "the key process does not have the key",
             Self::NotPermitted => "the key process refuses to sign this",
             Self::Failed => "the operation has failed in the key process",
+            Self::TooMany => {
+                "the key process decrypts no more in this second (\"decryptions=\" of \
+                 \"ssl_key_process\")"
+            }
         })
     }
 }

@@ -25,7 +25,7 @@ use crate::journal::{Journal, note};
 use crate::restarts::Restarts;
 use crate::startup::Server;
 use sealane_keys::deposit::Deposit;
-use sealane_keys::line::{self, Report};
+use sealane_keys::line::{self, Report, Rights};
 use sealane_keys::{KeyClient, Limits, serve};
 use sealane_log::OsError;
 use sealane_server::KeyFile;
@@ -149,16 +149,20 @@ impl KeyProcess {
         }
     }
 
-    /// The line of another worker process with so many threads.
+    /// The line of another worker process for this configuration.
     ///
     /// # Errors
     /// When there are no descriptors, or the process cannot be told.
-    pub(crate) fn introduce(&self, threads: u32) -> io::Result<OwnedFd> {
+    fn introduce(&self, server: &Server) -> io::Result<OwnedFd> {
         let (worker, other) = socket::seqpacket_pair()?;
         match &self.running {
             Some(running) => {
-                let channels = threads.saturating_add(SPARE_CHANNELS);
-                line::send_introduction(running.line.as_fd(), channels, other.as_fd())?;
+                let http = server.config.http.as_ref();
+                let rights = Rights {
+                    max_channels: server.threads.saturating_add(SPARE_CHANNELS),
+                    max_decryptions: http.map_or(0, |http| http.key_process.decryptions),
+                };
+                line::send_introduction(running.line.as_fd(), rights, other.as_fd())?;
             }
             // Its end is closed, which the worker sees; it is told of the next process.
             None => drop(other),
@@ -167,12 +171,12 @@ impl KeyProcess {
     }
 
     /// Tells another worker process where the keys are now.
-    pub(crate) fn introduce_again(&self, link: BorrowedFd<'_>, threads: u32, journal: &Journal) {
-        let told = self.introduce(threads);
+    pub(crate) fn introduce_again(&self, link: BorrowedFd<'_>, server: &Server) {
+        let told = self.introduce(server);
         let told = told.and_then(|line| control::send_key_line(link, line.as_fd()));
         if let Err(error) = told {
             note!(
-                journal,
+                server.journal,
                 Alert,
                 "a worker process cannot be told of the new key process ({}): its handshakes fail, \
                  reload the configuration",
@@ -379,7 +383,7 @@ pub(crate) fn introduce_next_worker(server: &mut Server) {
     let Some(keys) = &server.keys else {
         return;
     };
-    let introduced = lock(keys).introduce(server.threads);
+    let introduced = lock(keys).introduce(server);
     match introduced {
         Ok(line) => server.key_line = Some(line),
         Err(error) => note!(

@@ -237,10 +237,7 @@ pub(crate) fn prepare(
     share_counters(&config, goal, first);
     let keys = key_process(&config, goal, first).map_err(|message| refuse(&message))?;
     let mut materials = materials_of(&config, files, goal, &guard, first)?;
-    if let (Some(keys), Some(http)) = (&keys, &config.http) {
-        key_process::deposit_all(http, &mut materials, &mut key_process::lock(keys))
-            .map_err(|message| refuse(&message))?;
-    }
+    deposit_keys(&config, &mut materials, keys.as_ref()).map_err(|message| refuse(&message))?;
     if let Goal::Test { quiet: false } = goal {
         say_syntax_is_ok(places);
     }
@@ -352,7 +349,7 @@ fn key_process(
     };
     let http = config.http.as_ref();
     let has_keys = http.is_some_and(|http| http.servers.iter().any(|it| it.tls.is_some()));
-    let is_wanted = http.is_some_and(|http| http.key_process) && config.main.master_process;
+    let is_wanted = http.is_some_and(|http| http.key_process.is_on) && config.main.master_process;
     if !is_wanted || (!has_keys && running.is_none()) {
         return Ok(None);
     }
@@ -367,6 +364,20 @@ fn key_process(
              processes",
             OsError(&error)
         )),
+    }
+}
+
+/// Puts handles in the place of keys.
+fn deposit_keys(
+    config: &Config,
+    materials: &mut Materials,
+    keys: Option<&SharedKeyProcess>,
+) -> Result<(), String> {
+    match (keys, &config.http) {
+        (Some(keys), Some(http)) => {
+            key_process::deposit_all(http, materials, &mut key_process::lock(keys))
+        }
+        _ => Ok(()),
     }
 }
 

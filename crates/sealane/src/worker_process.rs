@@ -61,22 +61,10 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
     }
     let link = link.map(Arc::new);
     let _ = process::set_thread_name("sealane: worker"); // for ps, if it works
-    let signals = match prepare(&server, single) {
-        Ok(signals) => signals,
+    let (signals, keys) = match begin(&mut server, single) {
+        Ok(begun) => begun,
         Err(message) => {
             note!(server.journal, Emerg, "{message}");
-            return FATAL;
-        }
-    };
-    let keys = match key_process::connect(&mut server) {
-        Ok(keys) => keys,
-        Err(error) => {
-            let error = OsError(&error);
-            note!(
-                server.journal,
-                Emerg,
-                "no channel to the key process ({error})"
-            );
             return FATAL;
         }
     };
@@ -116,11 +104,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         session_store::learn(before, carried.sessions(), verdicts, &server.journal);
     }
     let http = server.config.http.as_ref();
-    let opened = listeners(&server.sockets, http).and_then(|listeners| {
-        let names = name_sockets(&server.sockets, http)?;
-        Ok((listeners, names))
-    });
-    let (listeners, names) = match opened {
+    let (listeners, names) = match duplicates(&server.sockets, http) {
         Ok(opened) => opened,
         Err(error) => {
             note!(server.journal, Emerg, "dup() failed ({})", OsError(&error));
@@ -189,9 +173,28 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
     if result.is_ok() { 0 } else { FAILED }
 }
 
+/// What this process begins with: its rights, its signals, and its channels to the key process.
+fn begin(
+    server: &mut Server,
+    single: bool,
+) -> Result<(SignalQueue, Option<Arc<KeyClient>>), String> {
+    let signals = prepare(server, single)?;
+    let keys = key_process::connect(server);
+    let keys = keys.map_err(|error| format!("no channel to the key process ({})", OsError(&error)));
+    Ok((signals, keys?))
+}
+
 fn no_name_thread(error: &io::Error) -> String {
     let error = OsError(error);
     format!("the thread that answers name servers cannot be started ({error})")
+}
+
+/// Descriptors of the worker's own: of sockets for clients, and of those of `dns_listen`.
+fn duplicates(
+    sockets: &Sockets,
+    http: Option<&Http>,
+) -> io::Result<(Vec<BoundListener>, Vec<(u32, OwnedFd)>)> {
+    Ok((listeners(sockets, http)?, name_sockets(sockets, http)?))
 }
 
 /// Duplicates of the sockets of `dns_listen`, with their numbers.

@@ -79,8 +79,8 @@ impl Materials {
         self.keys.insert(file, handle);
     }
 
-    /// Forgets what a file says, or all private keys in it if it is `kept` for the certificates that
-    /// it has as well.
+    /// Forgets what a file says, or all private keys in it if it is `kept` for the certificates
+    /// that it has as well.
     pub fn remove_keys(&mut self, path: &Path, kept: bool) {
         let Some(bytes) = self.files.remove(path) else {
             return;
@@ -96,8 +96,8 @@ impl Materials {
         self.keys.iter()
     }
 
-    /// What a server loads as its key: the handle of one that another process holds, or the bytes of
-    /// the file.
+    /// What a server loads as its key: the handle of one that another process holds, or the bytes
+    /// of the file.
     pub fn key(&self, path: &Path, passwords: Option<&Path>) -> Option<Zeroizing<Vec<u8>>> {
         let file = KeyFile {
             path: path.to_owned(),

@@ -4,7 +4,9 @@ use super::{Arity, HS, HTTP, Module, ONE, Row, files};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::WrittenFile;
-use crate::model::{CERTIFICATE_RELOAD, CertificateCache, KtlsMode, Template, TlsProtocols};
+use crate::model::{
+    CERTIFICATE_RELOAD, CertificateCache, KeyProcessSetting, KtlsMode, Template, TlsProtocols,
+};
 use crate::template;
 use crate::values;
 use std::sync::Arc;
@@ -325,13 +327,15 @@ const ROWS: &[Row] = &[
     Row::new(
         "ssl_key_process",
         HTTP,
-        ONE,
+        Arity::Between(1, 2),
         "on",
         "Private keys of servers are in a process of their own, which has no network, no files and \
-         no children; worker processes have it compute signatures. `off`: they are in the memory of \
-         worker processes. Keys whose file names contain variables, those written as `data:`, those \
-         of `acme_certificate` and those of `proxy_ssl_certificate_key` are there in any case.",
-        |b, c| c.flag(&mut b.server().tls.key_process),
+         no children; worker processes have it compute signatures, and decrypt premaster secrets of \
+         the RSA key exchange, `decryptions=` of them in a second for each worker process (10000). \
+         `off`: keys are in the memory of worker processes. Keys whose file names contain variables, \
+         those written as `data:`, those of `acme_certificate` and those of \
+         `proxy_ssl_certificate_key` are there in any case.",
+        key_process,
     )
     .own(),
     Row::new(
@@ -439,6 +443,26 @@ pub(super) fn more_protocols(
         }
     }
     Ok(set)
+}
+
+fn key_process(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.server().tls.key_process)?;
+    let mut process = KeyProcessSetting {
+        is_on: c.on_off()?,
+        ..KeyProcessSetting::default()
+    };
+    if c.count() > 1 {
+        let number = c.arg(2).strip_prefix(b"decryptions=");
+        let number = number
+            .and_then(values::number)
+            .and_then(|it| u32::try_from(it).ok());
+        process.decryptions = number.ok_or_else(|| {
+            let message = format!("invalid parameter \"{}\"", c.shown(2));
+            Fault::at(2, message).help("it is \"decryptions=\" and a number")
+        })?;
+    }
+    b.server().tls.key_process = Some(process);
+    Ok(())
 }
 
 fn certificate_reload(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

@@ -2,9 +2,9 @@
 
 use super::{
     AcmeCertificate, AcmeDns, CachePath, Charsets, ContentHandler, GeoIp2, HandshakeLimits, Http2,
-    LimitZone, List, LocationConf, Locations, Pass, ProxyHttpVersion, ReqStatusZone, ResponseMatch,
-    Script, Template, Tls, TraceExporter, TrafficZone, Upstream, UserVariable, VerifyClient,
-    locations_of,
+    KeyProcessSetting, LimitZone, List, LocationConf, Locations, Pass, ProxyHttpVersion,
+    ReqStatusZone, ResponseMatch, Script, Template, Tls, TraceExporter, TrafficZone, Upstream,
+    UserVariable, VerifyClient, locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -41,8 +41,8 @@ pub struct Http {
     /// `ssl_certificate_reload`: how often certificates and keys are looked at for changes;
     /// default 10 s. `None` if never.
     pub certificate_reload: Option<Duration>,
-    /// `ssl_key_process`: private keys of servers are in a process of their own; default on.
-    pub key_process: bool,
+    /// `ssl_key_process`.
+    pub key_process: KeyProcessSetting,
     /// `match` blocks; [`super::HealthCheck::expect`] is an index into it.
     pub response_matches: Vec<Arc<ResponseMatch>>,
     /// Every group of servers that requests can be passed to;

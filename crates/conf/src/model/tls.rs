@@ -263,6 +263,24 @@ pub enum AsyncMode {
     Auto,
 }
 
+/// `ssl_key_process`: whether private keys of servers are in a process of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyProcessSetting {
+    /// Default on.
+    pub is_on: bool,
+    /// `decryptions=`: how many a worker process may have in a second; default 10000.
+    pub decryptions: u32,
+}
+
+impl Default for KeyProcessSetting {
+    fn default() -> KeyProcessSetting {
+        KeyProcessSetting {
+            is_on: true,
+            decryptions: 10_000,
+        }
+    }
+}
+
 /// `ssl_accelerator`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {

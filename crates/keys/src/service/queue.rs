@@ -44,8 +44,8 @@ impl Turns {
         }
     }
 
-    /// The operation whose turn it is, with others of the same key, one of each worker process after
-    /// another, until there are `batch_size`.
+    /// The operation whose turn it is, with others of the same key, one of each worker process
+    /// after another, until there are `batch_size`.
     fn take(&mut self) -> Vec<Waiting> {
         let Some(first) = self.next(|_| true) else {
             return Vec::new();

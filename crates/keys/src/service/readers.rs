@@ -5,6 +5,7 @@ use super::queue::Waiting;
 use super::{Client, Shared, lock, start};
 use crate::wire::{self, Reason, Request};
 use sealane_sys::epoll::{Epoll, EventCounter, Watch};
+use sealane_tls::KeyOperation;
 use sealane_tls::accelerator::job;
 use std::collections::HashMap;
 use std::io;
@@ -218,6 +219,10 @@ impl Read {
         };
         if !key.permits(&operation) {
             return self.channel.answer(number, Err(Reason::NotPermitted));
+        }
+        let is_decryption = matches!(operation, KeyOperation::Decrypt { .. });
+        if is_decryption && !self.channel.client().may_decrypt() {
+            return self.channel.answer(number, Err(Reason::TooMany));
         }
         if key.is_expensive() {
             shared.queue.push(Waiting {

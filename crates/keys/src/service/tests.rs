@@ -69,10 +69,15 @@ impl Service {
 
     /// The line of a worker process.
     fn introduce(&self, max_channels: u32) -> OwnedFd {
+        self.introduce_with(Rights {
+            max_channels,
+            max_decryptions: u32::MAX,
+        })
+    }
+
+    fn introduce_with(&self, rights: Rights) -> OwnedFd {
         let (worker, other) = socket::seqpacket_pair().expect("descriptors");
-        while let Err(error) =
-            line::send_introduction(self.line.as_fd(), max_channels, other.as_fd())
-        {
+        while let Err(error) = line::send_introduction(self.line.as_fd(), rights, other.as_fd()) {
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             let fds = [(self.line.as_fd(), poll::Interest::Writable)];
             poll::wait(&fds, Some(LONG)).expect("a socket");
@@ -90,7 +95,10 @@ impl Service {
 
     /// A channel of an attacker.
     fn channel(&self) -> UnixStream {
-        let line = self.introduce(1);
+        Self::channel_over(self.introduce(1))
+    }
+
+    fn channel_over(line: OwnedFd) -> UnixStream {
         let (own, other) = UnixStream::pair().expect("descriptors");
         line::send_channel(line.as_fd(), other.as_fd()).expect("room");
         std::mem::forget(line);
@@ -346,6 +354,41 @@ fn decryption_gives_premaster_secrets_and_signs_nothing() {
     // What is no ciphertext fails, which the public key tells as well.
     assert_eq!(decrypt(vec![0xff; 256]), Err(Reason::Failed));
     assert_eq!(decrypt(vec![1; 255]), Err(Reason::Failed));
+}
+
+#[test]
+fn a_worker_decrypts_so_often_in_a_second() {
+    let mut service = Service::start(1);
+    let key = TestKey::new(&rcgen::PKCS_RSA_SHA256);
+    service.deposit(&key, true);
+    let limited = service.introduce_with(Rights {
+        max_channels: 1,
+        max_decryptions: 3,
+    });
+    let mut limited = Service::channel_over(limited);
+    let mut other = service.channel();
+    let decrypt = KeyOperation::Decrypt {
+        input: vec![2; 256],
+    };
+    let begun = Instant::now();
+    let mut refused = 0;
+    for number in 0..20 {
+        let answer = ask(&mut limited, number, key.id(), &decrypt);
+        refused += u32::from(answer == Err(Reason::TooMany));
+        assert!(ask(&mut other, number, key.id(), &decrypt).is_ok());
+        assert!(ask(&mut limited, number, key.id(), &sign(0x0804, number)).is_ok());
+    }
+    // Three in each second that has begun.
+    let seconds = begun.elapsed().as_secs() as u32 + 1;
+    assert!(
+        refused >= 20_u32.saturating_sub(3 * (seconds + 1)),
+        "{refused}"
+    );
+    let deadline = Instant::now() + LONG;
+    while ask(&mut limited, 99, key.id(), &decrypt).is_err() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Whatever a worker sends, others are served.

@@ -42,7 +42,7 @@ impl Master {
                 continue;
             }
             for worker in self.workers().filter(|worker| !worker.silent) {
-                keys.introduce_again(worker.link.as_fd(), self.server.threads, journal);
+                keys.introduce_again(worker.link.as_fd(), &self.server);
             }
         }
     }
