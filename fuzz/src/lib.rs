@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 29] = [
+pub const TARGETS: [Target; 30] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -201,6 +201,12 @@ pub const TARGETS: [Target; 29] = [
         name: "packed",
         run: moving::packed,
         max_bytes: 2048,
+        cost: 1,
+    },
+    Target {
+        name: "key_channel",
+        run: sealane_keys::fuzz::fuzz_channel,
+        max_bytes: 1024,
         cost: 1,
     },
 ];

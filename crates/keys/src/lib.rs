@@ -35,9 +35,11 @@
 //! | `keyring.rs` | the keys |
 //! | `service.rs`, `service/` | the threads of the key process |
 //! | `client.rs` | the worker's side |
+//! | `fuzz.rs` | any bytes, as a worker may send them |
 
 pub mod client;
 pub mod deposit;
+pub mod fuzz;
 pub mod keyring;
 pub mod line;
 pub mod premaster;

@@ -1,0 +1,78 @@
+//! The entry point for fuzzing: what a worker that was taken over may send on a channel.
+
+use crate::rules::is_permitted;
+use crate::wire::{Nonsense, Request, put_request, take_answer, take_request};
+use sealane_awslc::KeyKind;
+use sealane_tls::KeyOperation;
+
+/// The kinds of keys that a key process holds.
+const KINDS: [KeyKind; 5] = [
+    KeyKind::Rsa,
+    KeyKind::EcP256,
+    KeyKind::EcP384,
+    KeyKind::EcP521,
+    KeyKind::Ed25519,
+];
+
+/// Reads any bytes as what arrives on a channel.
+///
+/// # Panics
+///
+/// When what is read depends on how it arrives, when it is not what was written, or when something
+/// would be signed that no handshake signs.
+pub fn fuzz_channel(data: &[u8]) {
+    let whole = read(&[data]);
+    let middle = data.len() / 2;
+    assert_eq!(read(&[&data[..middle], &data[middle..]]), whole);
+    let mut written = Vec::new();
+    for Request {
+        number,
+        key,
+        operation,
+    } in &whole.0
+    {
+        put_request(&mut written, *number, *key, operation);
+        for kind in KINDS {
+            assert!(!is_permitted(kind, operation) || is_of_a_handshake(operation));
+        }
+    }
+    assert!(data.starts_with(&written), "there is one way to write it");
+    let mut rest = data;
+    while let Ok(Some((_, result))) = take_answer(&mut rest) {
+        assert!(result.map_or(0, <[u8]>::len) + rest.len() < data.len());
+    }
+}
+
+/// What is read of pieces until the first that is nonsense.
+fn read(pieces: &[&[u8]]) -> (Vec<Request>, Result<(), Nonsense>) {
+    let (mut kept, mut requests) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        kept.extend_from_slice(piece);
+        let mut rest = &kept[..];
+        loop {
+            match take_request(&mut rest) {
+                Ok(Some(request)) => requests.push(request),
+                Ok(None) => break,
+                Err(error) => return (requests, Err(error)),
+            }
+        }
+        kept = rest.to_vec();
+    }
+    (requests, Ok(()))
+}
+
+/// The same question, answered in another way: by the places of the parts.
+fn is_of_a_handshake(operation: &KeyOperation) -> bool {
+    let KeyOperation::Sign { input, .. } = operation else {
+        return true;
+    };
+    let context = b"TLS 1.3, server CertificateVerify";
+    match input.len() {
+        130 | 146 if input[..64] == [0x20; 64] => input[64..97] == *context && input[97] == 0,
+        100 => input[64..68] == [3, 0, 29, 32],
+        133 => input[64..68] == [3, 0, 23, 65],
+        165 => input[64..68] == [3, 0, 24, 97],
+        201 => input[64..68] == [3, 0, 25, 133],
+        _ => false,
+    }
+}
