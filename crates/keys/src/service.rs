@@ -29,11 +29,13 @@ use std::time::{Duration, Instant};
 /// worker processes.
 const TIME_SLICE: Duration = Duration::from_micros(300);
 
-/// What the process may use.
+/// What the process has.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Threads that read channels, and as many that compute what is expensive.
     pub threads: usize,
+    /// Whether panics are told to the master instead of being printed.
+    pub reports_panics: bool,
 }
 
 /// A worker process.
@@ -98,6 +100,9 @@ pub fn serve(master: OwnedFd, limits: Limits) -> io::Result<()> {
         // It is counted as well.
         let _ = line::send_report(to_master.as_fd(), &Report::Alert(text.to_owned()));
     });
+    if limits.reports_panics {
+        report_panics(&master);
+    }
     let _whole = AbortOnPanic;
     let shared = Arc::new(Shared {
         keyring: Keyring::new(Arc::new(HandshakeStats::default()), report),
@@ -118,6 +123,15 @@ pub fn serve(master: OwnedFd, limits: Limits) -> io::Result<()> {
         process.turn()?;
     }
     Ok(())
+}
+
+/// A panic, which ends the process, is told to the master.
+fn report_panics(master: &Arc<OwnedFd>) {
+    let master = Arc::clone(master);
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = format!("a thread has panicked, which is a bug to report: {panic}");
+        let _ = line::send_report(master.as_fd(), &Report::Alert(text));
+    }));
 }
 
 /// Starts a thread with a short time slice.

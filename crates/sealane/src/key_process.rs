@@ -371,6 +371,7 @@ fn run(line: OwnedFd, threads: u32, journal: &Journal) -> ! {
     }
     let limits = Limits {
         threads: threads.max(1) as usize,
+        reports_panics: true,
     };
     process::exit_now(match serve(line, limits) {
         Ok(()) => 0,

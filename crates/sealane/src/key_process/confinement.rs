@@ -3,11 +3,13 @@
 use crate::journal::{Journal, note};
 use crate::sandbox;
 use sealane_log::OsError;
+use sealane_sys::file::{self, Standard};
 use sealane_sys::limits::{self, Limit, Resource};
 use sealane_sys::signal::{self, Signal};
 use sealane_sys::{memory, privileges, process};
+use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Signals of a terminal, and those that somebody sends to all processes of a server: the process
 /// ends when its master and its workers have.
@@ -31,6 +33,8 @@ pub(super) fn enter(line: BorrowedFd<'_>, journal: &Journal) -> Result<(), Strin
     let failed = |call: &str, error: &io::Error| format!("{call} failed ({})", OsError(error));
     signal::block(&HELD).map_err(|error| failed("sigprocmask()", &error))?;
     stay_in_memory(journal);
+    // A terminal, or whoever waits for the end of what a command prints, is not kept waiting.
+    leave_standard().map_err(|error| failed("dup2()", &error))?;
     let nothing = Limit { soft: 0, hard: 0 };
     limits::set(Resource::CoreBytes, nothing)
         .map_err(|error| failed("setrlimit(RLIMIT_CORE)", &error))?;
@@ -43,6 +47,18 @@ pub(super) fn enter(line: BorrowedFd<'_>, journal: &Journal) -> Result<(), Strin
     sandbox::enter_key_process(journal);
     // Last: the journal may have a file.
     process::close_all_but(&[line]).map_err(|error| failed("close_range()", &error))
+}
+
+/// Standard input, output and error lead nowhere: reports go to the master.
+fn leave_standard() -> io::Result<()> {
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    for standard in [Standard::Input, Standard::Output, Standard::Error] {
+        file::replace_standard(null.as_fd(), standard)?;
+    }
+    Ok(())
 }
 
 /// Keys are not written to swap space, if the limits allow it: root may lock what it likes.
