@@ -65,6 +65,10 @@ pub(crate) struct KeyProcess {
     restarts: Restarts,
     /// When another one is started.
     start_at: Option<Instant>,
+    /// Workers have not been introduced to it yet.
+    is_new: bool,
+    /// Processes before it, which have not been collected.
+    replaced: Vec<Pid>,
 }
 
 struct Running {
@@ -105,6 +109,8 @@ impl KeyProcess {
             threads,
             restarts: Restarts::default(),
             start_at: None,
+            is_new: false,
+            replaced: Vec::new(),
         })
     }
 
@@ -112,9 +118,22 @@ impl KeyProcess {
     ///
     /// # Errors
     /// Why it is not.
-    fn deposit(&mut self, file: &KeyFile, deposit: &Deposit<'_>) -> Result<KeyHandle, Refusal> {
+    fn deposit(
+        &mut self,
+        file: &KeyFile,
+        deposit: &Deposit<'_>,
+        journal: &Journal,
+    ) -> Result<KeyHandle, Refusal> {
         let memory = deposit.seal().map_err(Refusal::Process)?;
-        let handle = self.hand_over(memory.as_fd())?;
+        let handle = match self.hand_over(memory.as_fd()) {
+            // A reload does not fail because it has just died.
+            Err(Refusal::Process(_)) => {
+                self.start_again(journal).map_err(Refusal::Process)?;
+                self.is_new = true;
+                self.hand_over(memory.as_fd())?
+            }
+            handle => handle?,
+        };
         self.deposits
             .retain(|known| known.file != *file || known.id != handle.id);
         self.deposits.push(Deposited {
@@ -162,7 +181,12 @@ impl KeyProcess {
                     max_channels: server.threads.saturating_add(SPARE_CHANNELS),
                     max_decryptions: http.map_or(0, |http| http.key_process.decryptions),
                 };
-                line::send_introduction(running.line.as_fd(), rights, other.as_fd())?;
+                let sent = line::send_introduction(running.line.as_fd(), rights, other.as_fd());
+                match sent.as_ref().map_err(io::Error::kind) {
+                    // It has died, and nobody has noticed yet: as below.
+                    Err(io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
+                    _ => sent?,
+                }
             }
             // Its end is closed, which the worker sees; it is told of the next process.
             None => drop(other),
@@ -214,7 +238,9 @@ impl KeyProcess {
     pub(crate) fn on_exit(&mut self, pid: Pid, status: ExitStatus, journal: &Journal) -> bool {
         let is_own = |running: &mut Running| running.pid == pid;
         let Some(running) = self.running.take_if(is_own) else {
-            return false;
+            let before = self.replaced.len();
+            self.replaced.retain(|replaced| *replaced != pid);
+            return self.replaced.len() < before;
         };
         ProcessCounts::of_server().key_processes_died.add(1);
         let how = match status {
@@ -237,7 +263,12 @@ impl KeyProcess {
     pub(crate) fn due(&self) -> Option<Instant> {
         let unused = self.deposits.iter().filter_map(|it| it.unused_since);
         let forgotten = unused.map(|since| since + KEPT_FOR);
-        self.start_at.into_iter().chain(forgotten).min()
+        let introduced = self.is_new.then(Instant::now);
+        self.start_at
+            .into_iter()
+            .chain(introduced)
+            .chain(forgotten)
+            .min()
     }
 
     /// Does what is due. Whether there is another process, to which workers must be introduced.
@@ -245,7 +276,7 @@ impl KeyProcess {
         let now = Instant::now();
         self.forget(now);
         if self.start_at.is_none_or(|at| now < at) {
-            return false;
+            return std::mem::take(&mut self.is_new);
         }
         self.start_at = None;
         match self.start_again(journal) {
@@ -271,7 +302,11 @@ impl KeyProcess {
     /// # Errors
     /// When the kernel refuses a process or descriptors, or it dies at once.
     pub(crate) fn start_again(&mut self, journal: &Journal) -> io::Result<()> {
-        self.running = None; // without its master it ends, once it has no workers
+        // Without its master it ends, once it has no workers.
+        if let Some(before) = self.running.take() {
+            self.replaced.push(before.pid);
+        }
+        self.start_at = None;
         self.running = Some(Running::start(self.threads, journal)?);
         let deposits = std::mem::take(&mut self.deposits);
         let mut failed = None;

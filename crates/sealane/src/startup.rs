@@ -237,7 +237,8 @@ pub(crate) fn prepare(
     share_counters(&config, goal, first);
     let keys = key_process(&config, goal, first).map_err(|message| refuse(&message))?;
     let mut materials = materials_of(&config, files, goal, &guard, first)?;
-    deposit_keys(&config, &mut materials, keys.as_ref()).map_err(|message| refuse(&message))?;
+    deposit_keys(&config, &mut materials, keys.as_ref(), first)
+        .map_err(|message| refuse(&message))?;
     if let Goal::Test { quiet: false } = goal {
         say_syntax_is_ok(places);
     }
@@ -372,10 +373,11 @@ fn deposit_keys(
     config: &Config,
     materials: &mut Materials,
     keys: Option<&SharedKeyProcess>,
+    journal: &Journal,
 ) -> Result<(), String> {
     match (keys, &config.http) {
         (Some(keys), Some(http)) => {
-            key_process::deposit_all(http, materials, &mut key_process::lock(keys))
+            key_process::deposit_all(http, materials, &mut key_process::lock(keys), journal)
         }
         _ => Ok(()),
     }

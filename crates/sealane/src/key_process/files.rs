@@ -1,6 +1,7 @@
 //! Which files of a configuration have keys of servers, and handles in their place.
 
 use super::{KeyProcess, Refusal};
+use crate::journal::Journal;
 use sealane_conf::model::{
     Accelerator, CertificateSource, Http, Tls, UpstreamCertificate, UpstreamTls,
 };
@@ -29,6 +30,7 @@ pub(crate) fn deposit_all(
     http: &Http,
     materials: &mut Materials,
     process: &mut KeyProcess,
+    journal: &Journal,
 ) -> Result<(), String> {
     let mut deposited = BTreeSet::new();
     for (file, wanted) in keys_of_servers(http) {
@@ -46,7 +48,7 @@ pub(crate) fn deposit_all(
             passwords: &secrets(passwords.unwrap_or_default()),
             pem,
         };
-        match process.deposit(&file, &deposit) {
+        match process.deposit(&file, &deposit, journal) {
             Ok(handle) => {
                 deposited.insert(file.path.clone());
                 materials.insert_key(file, handle);
