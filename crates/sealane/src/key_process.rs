@@ -128,6 +128,7 @@ impl KeyProcess {
         let handle = match self.hand_over(memory.as_fd()) {
             // A reload does not fail because it has just died.
             Err(Refusal::Process(_)) => {
+                ProcessCounts::of_server().key_processes_died.add(1);
                 self.start_again(journal).map_err(Refusal::Process)?;
                 self.is_new = true;
                 self.hand_over(memory.as_fd())?
