@@ -36,6 +36,26 @@ pub enum KeyOperation {
     },
 }
 
+impl KeyOperation {
+    /// The hash of the message that is signed, for devices that take a hash. `None`: nothing is
+    /// hashed before the operation (decryption, Ed25519), or the scheme is unknown.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto fails.
+    pub fn hashed(&self) -> Result<Option<Vec<u8>>, Error> {
+        let Self::Sign { scheme, input } = self else {
+            return Ok(None);
+        };
+        // SAFETY: returns null or a static for any number.
+        let digest = unsafe { sys::SSL_get_signature_algorithm_digest(*scheme) };
+        if digest.is_null() {
+            return Ok(None);
+        }
+        Ok(Some(Hash::of(input, digest)?.bytes().to_vec()))
+    }
+}
+
 impl fmt::Debug for KeyOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -104,43 +124,8 @@ impl PrivateKey {
     ///
     /// When the key is not an RSA key or too small for the scheme.
     pub fn rsa_encoded(&self, operation: &KeyOperation) -> Result<Vec<u8>, Error> {
-        error::clear_queue();
-        // SAFETY: the key is valid, and null is checked.
-        let rsa = check_ptr("EVP_PKEY_get0_RSA", unsafe {
-            sys::EVP_PKEY_get0_RSA(self.as_ptr())
-        })?;
-        // SAFETY: the RSA key is valid.
-        let bytes = unsafe { sys::RSA_size(rsa) } as usize;
-        match operation {
-            KeyOperation::Decrypt { input } if input.len() == bytes => Ok(input.clone()),
-            KeyOperation::Decrypt { .. } => Err(Error::local("RSA", "data of another length")),
-            KeyOperation::Sign { scheme, input } => {
-                // SAFETY: returns null or a static for any number.
-                let digest = check_ptr("SSL_get_signature_algorithm_digest", unsafe {
-                    sys::SSL_get_signature_algorithm_digest(*scheme).cast_mut()
-                })?;
-                let hash = Hash::of(input, digest)?;
-                // SAFETY: answers for any number.
-                let is_pss = unsafe { sys::SSL_is_signature_algorithm_rsa_pss(*scheme) } == 1;
-                if is_pss {
-                    let mut encoded = vec![0; bytes];
-                    // SAFETY: `encoded` has the size of the modulus, the hash the digest's.
-                    // A salt as long as the hash (-1) is what TLS asks for.
-                    check("RSA_padding_add_PKCS1_PSS_mgf1", unsafe {
-                        sys::RSA_padding_add_PKCS1_PSS_mgf1(
-                            rsa,
-                            encoded.as_mut_ptr(),
-                            hash.bytes().as_ptr(),
-                            digest,
-                            digest,
-                            -1,
-                        )
-                    })?;
-                    return Ok(encoded);
-                }
-                pkcs1_encoded(&hash, digest, bytes)
-            }
-        }
+        // SAFETY: the key is valid.
+        unsafe { rsa_encoded(self.as_ptr(), operation) }
     }
 
     fn sign(&self, scheme: u16, input: &[u8]) -> Result<Secret, Error> {
@@ -161,16 +146,7 @@ impl PrivateKey {
                     self.as_ptr(),
                 ),
             )?;
-            if sys::SSL_is_signature_algorithm_rsa_pss(scheme) == 1 {
-                check(
-                    "EVP_PKEY_CTX_set_rsa_padding",
-                    sys::EVP_PKEY_CTX_set_rsa_padding(key_run, sys::RSA_PKCS1_PSS_PADDING),
-                )?;
-                check(
-                    "EVP_PKEY_CTX_set_rsa_pss_saltlen",
-                    sys::EVP_PKEY_CTX_set_rsa_pss_saltlen(key_run, -1),
-                )?;
-            }
+            set_padding(key_run, scheme)?;
             let mut signature = vec![0; sys::EVP_PKEY_size(self.as_ptr()) as usize];
             let mut length = signature.len();
             check(
@@ -187,6 +163,118 @@ impl PrivateKey {
             Ok(Secret::new(signature))
         }
     }
+}
+
+/// Verifies a signature as a client would.
+///
+/// # Safety
+///
+/// `key` is a valid key.
+pub(crate) unsafe fn verify(
+    key: *mut sys::EVP_PKEY,
+    scheme: u16,
+    input: &[u8],
+    signature: &[u8],
+) -> Result<(), Error> {
+    error::clear_queue();
+    // SAFETY: answers for any number: null where the scheme hashes by itself.
+    let digest = unsafe { sys::SSL_get_signature_algorithm_digest(scheme) };
+    if digest.is_null() && i32::from(scheme) != sys::SSL_SIGN_ED25519 {
+        return Err(Error::local("verify", "the scheme does not fit the key"));
+    }
+    let run = Digesting::new()?;
+    let mut key_run = ptr::null_mut();
+    // SAFETY: all pointers are valid, and each slice comes with its length; `key_run` belongs to
+    // `run` and is used while it lives.
+    unsafe {
+        check(
+            "EVP_DigestVerifyInit",
+            sys::EVP_DigestVerifyInit(run.0, &mut key_run, digest, ptr::null_mut(), key),
+        )?;
+        set_padding(key_run, scheme)?;
+        check(
+            "EVP_DigestVerify",
+            sys::EVP_DigestVerify(
+                run.0,
+                signature.as_ptr(),
+                signature.len(),
+                input.as_ptr(),
+                input.len(),
+            ),
+        )
+    }
+}
+
+/// Sets the padding that the scheme asks for, where it is not PKCS #1's first one.
+///
+/// # Safety
+///
+/// `key_run` is valid.
+unsafe fn set_padding(key_run: *mut sys::EVP_PKEY_CTX, scheme: u16) -> Result<(), Error> {
+    if !is_rsa_pss(scheme) {
+        return Ok(());
+    }
+    // SAFETY: by the caller's promise. A salt as long as the hash (-1) is what TLS asks for.
+    unsafe {
+        check(
+            "EVP_PKEY_CTX_set_rsa_padding",
+            sys::EVP_PKEY_CTX_set_rsa_padding(key_run, sys::RSA_PKCS1_PSS_PADDING),
+        )?;
+        check(
+            "EVP_PKEY_CTX_set_rsa_pss_saltlen",
+            sys::EVP_PKEY_CTX_set_rsa_pss_saltlen(key_run, -1),
+        )
+    }
+}
+
+/// The number that is raised to the private exponent; only the modulus is needed for it.
+///
+/// # Safety
+///
+/// `key` is a valid key.
+pub(crate) unsafe fn rsa_encoded(
+    key: *mut sys::EVP_PKEY,
+    operation: &KeyOperation,
+) -> Result<Vec<u8>, Error> {
+    error::clear_queue();
+    // SAFETY: the key is valid, and null is checked.
+    let rsa = check_ptr("EVP_PKEY_get0_RSA", unsafe { sys::EVP_PKEY_get0_RSA(key) })?;
+    // SAFETY: the RSA key is valid.
+    let bytes = unsafe { sys::RSA_size(rsa) } as usize;
+    match operation {
+        KeyOperation::Decrypt { input } if input.len() == bytes => Ok(input.clone()),
+        KeyOperation::Decrypt { .. } => Err(Error::local("RSA", "data of another length")),
+        KeyOperation::Sign { scheme, input } => {
+            // SAFETY: returns null or a static for any number.
+            let digest = check_ptr("SSL_get_signature_algorithm_digest", unsafe {
+                sys::SSL_get_signature_algorithm_digest(*scheme).cast_mut()
+            })?;
+            let hash = Hash::of(input, digest)?;
+            if is_rsa_pss(*scheme) {
+                let mut encoded = vec![0; bytes];
+                // SAFETY: `encoded` has the size of the modulus, the hash the digest's.
+                // A salt as long as the hash (-1) is what TLS asks for.
+                check("RSA_padding_add_PKCS1_PSS_mgf1", unsafe {
+                    sys::RSA_padding_add_PKCS1_PSS_mgf1(
+                        rsa,
+                        encoded.as_mut_ptr(),
+                        hash.bytes().as_ptr(),
+                        digest,
+                        digest,
+                        -1,
+                    )
+                })?;
+                return Ok(encoded);
+            }
+            pkcs1_encoded(&hash, digest, bytes)
+        }
+    }
+}
+
+/// Whether a scheme is RSA with PSS padding.
+fn is_rsa_pss(scheme: u16) -> bool {
+    // SAFETY: answers for any number.
+    unsafe { sys::SSL_is_signature_algorithm_rsa_pss(scheme) == 1 }
 }
 
 /// EMSA-PKCS1-v1_5 (RFC 8017 section 9.2) of a hash.

@@ -22,6 +22,7 @@
 //! | `moving.rs` | a connection that continues in another process |
 //! | `peer.rs`, `verify.rs` | client certificates, and whether those of either side are trusted |
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
+//! | `public_key.rs` | [`PublicKey`]: checks what others have computed with the private one |
 //! | `ocsp.rs` | OCSP: questions about certificates, and what responders say |
 //! | `ech.rs` | Encrypted Client Hello: keys of a server, and what they open |
 //! | `ech_seal.rs` | sealing inner hellos that libssl's client would not send |
@@ -80,6 +81,7 @@ mod moving;
 mod ocsp;
 mod peer;
 mod psk;
+mod public_key;
 mod random;
 mod record;
 mod rsa;
@@ -117,6 +119,7 @@ pub use ocsp::{
 };
 pub use peer::{MAX_CLIENT_CERTIFICATES, MAX_CLIENT_CHAIN_BYTES, PeerChain};
 pub use psk::is_psk_binder_valid;
+pub use public_key::PublicKey;
 pub use random::{fill_random, seed_random};
 pub use rsa::RsaNumbers;
 pub use secret::Secret;
