@@ -28,6 +28,7 @@ const DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("http", &[]),
     ("counters", &["sys"]),
     ("tls", &["awslc", "counters", "sys", "vector"]),
+    ("pkcs11", &["awslc", "counters", "tls"]),
     ("io", &["sys", "tls"]),
     ("keys", &["awslc", "sys", "tls"]),
     ("log", &["conf", "sys"]),

@@ -1,0 +1,672 @@
+//! The threads of a token. Each has a session, and computes one operation at a time.
+//!
+//! ```text
+//!  submit -> queue -> a thread: C_Sign -> verified -> the job is complete
+//!                        |                              |
+//!                        |  time-out: the watch takes the job back and fails it; the thread is
+//!                        |  left where it is, and takes part again when the module lets it go
+//!                        |
+//!                        +- the session, the token or the key is gone: a new session, once more
+//!                              |
+//!                              +- the token is gone: `Away`; jobs fail at once, and one thread
+//!                                 looks for it, after 0.1 s, 0.2 s ... 10 s
+//! ```
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use sealane_awslc::{KeyOperation, Secret};
+use sealane_tls::accelerator::{Job, Report};
+
+use crate::failure::Failure;
+use crate::key::KeyFacts;
+use crate::module::{Calls, Module, lock};
+use crate::session::{LiveSession, Pins};
+use crate::stats::{FailureKind, Health, Link};
+use crate::token::TokenIdentity;
+use crate::{Uri, worker};
+
+/// How long after a token is lost it is looked for again; doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest time between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The operator is told the same at most once in this interval.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+/// The longest text of an error that is kept: a list of tokens may be long.
+const MAX_ERROR_BYTES: usize = 2000;
+
+/// What all threads of a token share.
+pub(crate) struct Shared {
+    pub(crate) module: Arc<Module>,
+    pub(crate) token: TokenIdentity,
+    pub(crate) pins: Mutex<Pins>,
+    /// How the token is found again.
+    pub(crate) uri: Uri,
+    report: Report,
+    state: Mutex<PoolState>,
+    /// There is something to do.
+    work: Condvar,
+    /// An operation has begun, or the pool closes.
+    watch: Condvar,
+    returned: AtomicU64,
+}
+
+struct PoolState {
+    /// Keys, and those that are being opened.
+    users: usize,
+    queue: VecDeque<Waiting>,
+    /// One for each thread that was ever started.
+    threads: Vec<Thread>,
+    connection: Connection,
+    /// A session that no thread has taken yet. While it is open, the token is.
+    spare: Option<LiveSession>,
+    has_watch: bool,
+    is_closing: bool,
+    last_error: Option<(String, SystemTime)>,
+    /// Of which kind, about which key, when.
+    told: Vec<(FailureKind, Option<u64>, Instant)>,
+}
+
+struct Waiting {
+    job: Job,
+    key: Arc<KeyFacts>,
+}
+
+enum Thread {
+    Idle,
+    Busy(Busy),
+    /// It has ended.
+    Gone,
+}
+
+/// A thread in the module.
+struct Busy {
+    /// `None`: it looks for the token, or the job was taken back.
+    job: Option<Job>,
+    /// `None`: it looks for the token.
+    key: Option<Arc<KeyFacts>>,
+    since: Instant,
+    deadline: Instant,
+    is_hanging: bool,
+}
+
+enum Connection {
+    Up,
+    Away {
+        since: Instant,
+        next: Instant,
+        pause: Duration,
+        is_looking: bool,
+        is_told: bool,
+    },
+    PinRefused,
+}
+
+/// What a thread does next.
+pub(crate) enum Task {
+    Operation(Arc<KeyFacts>, KeyOperation),
+    Look,
+    End,
+}
+
+/// How an operation ended.
+pub(crate) enum Outcome {
+    Done(Secret),
+    /// This operation failed; the token is there.
+    Failed(FailureKind, Failure),
+    /// The token is gone.
+    Lost(Failure),
+    /// There is no session for this thread; others have some.
+    NoSession(Failure),
+}
+
+/// A key, or one that is being opened. With the last one the pool closes.
+#[derive(Debug)]
+pub(crate) struct PoolUser(Arc<Shared>);
+
+impl PoolUser {
+    /// `None`: the pool closes.
+    pub(crate) fn join(pool: Arc<Shared>) -> Option<Self> {
+        let mut state = pool.lock();
+        if state.is_closing {
+            return None;
+        }
+        state.users += 1;
+        drop(state);
+        Some(Self(pool))
+    }
+
+    /// Starts threads up to `sessions`. `live` is for one of them: whoever has opened it has shown
+    /// that the token is there.
+    pub(crate) fn start(
+        &self,
+        sessions: usize,
+        live: LiveSession,
+        calls: &Calls<'_>,
+    ) -> Result<(), Failure> {
+        let pool = &self.0;
+        let no_thread = |error: std::io::Error| Failure::NoThread(error.to_string().into());
+        let mut state = pool.lock();
+        let surplus = match &state.spare {
+            Some(spare) if spare.is_of(calls) => Some(live),
+            _ => state.spare.replace(live),
+        };
+        pool.set_up(&mut state);
+        let mut started = Ok(());
+        if !state.has_watch {
+            let shared = pool.clone();
+            let thread = std::thread::Builder::new().name("pkcs11 watch".to_owned());
+            started = thread.spawn(move || shared.watch()).map(drop);
+            state.has_watch = started.is_ok();
+        }
+        while started.is_ok() && state.alive() < sessions {
+            let index = state.threads.len();
+            let shared = pool.clone();
+            let thread = std::thread::Builder::new().name(format!("pkcs11 {index}"));
+            started = thread.spawn(move || worker::run(&shared, index)).map(drop);
+            if started.is_ok() {
+                state.threads.push(Thread::Idle);
+            }
+        }
+        drop(state);
+        if let Some(surplus) = surplus {
+            surplus.close(calls);
+        }
+        pool.work.notify_all();
+        started.map_err(no_thread)
+    }
+}
+
+impl Deref for PoolUser {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for PoolUser {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.users -= 1;
+        if state.users == 0 {
+            self.0.close(state);
+        }
+    }
+}
+
+/// Jobs that have ended, to be completed without the lock: that wakes tasks.
+#[derive(Default)]
+struct Ended {
+    done: Option<(Job, Secret)>,
+    failed: Vec<Job>,
+    report: Option<String>,
+}
+
+impl Shared {
+    pub(crate) fn new(module: Arc<Module>, token: TokenIdentity, uri: Uri, report: Report) -> Self {
+        module.set_connected(true);
+        Self {
+            module,
+            token,
+            pins: Mutex::default(),
+            uri,
+            report,
+            state: Mutex::new(PoolState {
+                users: 0,
+                queue: VecDeque::new(),
+                threads: Vec::new(),
+                connection: Connection::Up,
+                spare: None,
+                has_watch: false,
+                is_closing: false,
+                last_error: None,
+                told: Vec::new(),
+            }),
+            work: Condvar::new(),
+            watch: Condvar::new(),
+            returned: AtomicU64::new(0),
+        }
+    }
+
+    /// Ends all threads that are not in the module; those end when they come back.
+    fn close(&self, mut state: MutexGuard<'_, PoolState>) {
+        state.is_closing = true;
+        if matches!(state.connection, Connection::Up) {
+            self.module.set_connected(false);
+        }
+        let jobs = std::mem::take(&mut state.queue);
+        drop(state);
+        drop(jobs);
+        self.work.notify_all();
+        self.watch.notify_all();
+    }
+
+    /// Queues a job, or fails it at once.
+    pub(crate) fn submit(&self, job: Job, key: &Arc<KeyFacts>) {
+        let mut state = self.lock();
+        let refused = match &state.connection {
+            Connection::PinRefused => Some(FailureKind::PinRefused),
+            Connection::Away { .. } => Some(FailureKind::TokenAway),
+            Connection::Up if state.hanging() >= state.alive() => Some(FailureKind::NotAnswering),
+            Connection::Up if state.queue.len() >= key.max_queued => Some(FailureKind::QueueFull),
+            Connection::Up => None,
+        };
+        if let Some(kind) = refused {
+            drop(state);
+            key.stats.record_failed(kind);
+            job.complete(None);
+            return;
+        }
+        state.queue.push_back(Waiting {
+            job,
+            key: key.clone(),
+        });
+        drop(state);
+        self.work.notify_one();
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let state = self.lock();
+        let (sessions, hanging) = (state.alive(), state.hanging());
+        Health {
+            link: match state.connection {
+                Connection::Away { .. } => Link::Away,
+                Connection::PinRefused => Link::PinRefused,
+                Connection::Up if hanging >= sessions => Link::NotAnswering,
+                Connection::Up => Link::Up,
+            },
+            sessions,
+            hanging,
+            queued: state.queue.len(),
+            returned: self.returned.load(Ordering::Relaxed),
+            last_error: state.last_error.clone(),
+        }
+    }
+
+    /// Waits for something to do. `index` is the thread's.
+    pub(crate) fn next(&self, index: usize) -> Task {
+        let mut state = self.lock();
+        let task = loop {
+            if state.is_closing {
+                state.threads[index] = Thread::Gone;
+                break Task::End;
+            }
+            let now = Instant::now();
+            let pause = match &mut state.connection {
+                Connection::Away {
+                    next, is_looking, ..
+                } if !*is_looking => match next.checked_duration_since(now) {
+                    None | Some(Duration::ZERO) => {
+                        *is_looking = true;
+                        state.threads[index] = Thread::busy(None, now, LONGEST_PAUSE);
+                        break Task::Look;
+                    }
+                    pause => pause,
+                },
+                Connection::Away { .. } | Connection::PinRefused => None,
+                Connection::Up => match state.queue.pop_front() {
+                    Some(waiting) if waiting.job.is_cancelled() => {
+                        // Without the lock: who waited may just be about to give up.
+                        drop(state);
+                        waiting.key.stats.cancelled.add(1);
+                        drop(waiting);
+                        state = self.lock();
+                        continue;
+                    }
+                    Some(waiting) => {
+                        let key = waiting.key.clone();
+                        let operation = waiting.job.operation().clone();
+                        let waited = waiting.job.begin(now);
+                        key.stats.queue_time.record(waited);
+                        let timeout = key.timeout;
+                        state.threads[index] =
+                            Thread::busy(Some((waiting.job, waiting.key)), now, timeout);
+                        break Task::Operation(key, operation);
+                    }
+                    None => None,
+                },
+            };
+            state = self.wait(state, pause);
+        };
+        drop(state);
+        self.watch.notify_one();
+        task
+    }
+
+    /// A session for a thread that has none.
+    pub(crate) fn take_spare(&self) -> Option<LiveSession> {
+        self.lock().spare.take()
+    }
+
+    /// Whether the token is thought to be there.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.lock().connection, Connection::Up)
+    }
+
+    /// The thread is back with an outcome. `false`: it has to end.
+    pub(crate) fn finish(&self, index: usize, outcome: Outcome) -> bool {
+        let mut ended = Ended::default();
+        let mut goes_on = true;
+        let mut state = self.lock();
+        let was_silent = state.hanging() >= state.alive();
+        let busy = match std::mem::replace(&mut state.threads[index], Thread::Idle) {
+            Thread::Busy(busy) => busy,
+            Thread::Idle | Thread::Gone => unreachable!("a thread finishes what it began"),
+        };
+        match outcome {
+            Outcome::Done(result) => done(busy, result, &mut ended),
+            Outcome::Failed(kind, failure) => {
+                let about = busy
+                    .key
+                    .as_ref()
+                    .map(|key| (key.number, key.uri.to_string()));
+                fail(busy, kind, &mut ended);
+                // What clients send is no error of the token.
+                if let (Some((key, uri)), true) = (about, kind != FailureKind::Unsuited) {
+                    let text = self.named(&format!("\"{uri}\": {failure}"));
+                    self.tell(&mut state, (kind, Some(key)), text, &mut ended);
+                }
+            }
+            Outcome::Lost(failure) => {
+                let kind = match failure {
+                    Failure::PinRefused(_) | Failure::PinNeeded => FailureKind::PinRefused,
+                    _ => FailureKind::TokenAway,
+                };
+                fail(busy, kind, &mut ended);
+                self.lost(&mut state, kind, &failure, &mut ended);
+            }
+            Outcome::NoSession(failure) if state.alive() > 1 => {
+                state.threads[index] = Thread::Gone;
+                goes_on = false;
+                if let Some((job, key)) = busy.job.zip(busy.key) {
+                    state.queue.push_front(Waiting { job, key });
+                }
+                state.note(self.named(&failure.to_string()));
+            }
+            Outcome::NoSession(failure) => {
+                fail(busy, FailureKind::TokenAway, &mut ended);
+                self.lost(&mut state, FailureKind::TokenAway, &failure, &mut ended);
+            }
+        }
+        drop(state);
+        if was_silent && ended.report.is_none() {
+            ended.report = Some(self.named("the module answers again"));
+        }
+        self.work.notify_one();
+        self.complete(ended);
+        goes_on
+    }
+
+    /// The thread ends by a panic.
+    pub(crate) fn panicked(&self, index: usize) {
+        let mut ended = Ended::default();
+        let mut state = self.lock();
+        if let Thread::Busy(busy) = std::mem::replace(&mut state.threads[index], Thread::Gone) {
+            fail(busy, FailureKind::Refused, &mut ended);
+        }
+        drop(state);
+        self.complete(ended);
+    }
+
+    /// A look has found the token.
+    pub(crate) fn found(&self, index: usize) {
+        let mut state = self.lock();
+        state.threads[index] = Thread::Idle;
+        let away = match state.connection {
+            Connection::Away { since, is_told, .. } => Some((since.elapsed(), is_told)),
+            _ => None,
+        };
+        self.set_up(&mut state);
+        drop(state);
+        self.work.notify_all();
+        let Some((away, is_told)) = away else { return };
+        self.returned.fetch_add(1, Ordering::Relaxed);
+        if is_told {
+            let away_s = away.as_secs_f64();
+            (self.report)(&self.named(&format!("it is back after {away_s:.1} s")));
+        }
+    }
+
+    fn lost(&self, state: &mut PoolState, kind: FailureKind, failure: &Failure, ended: &mut Ended) {
+        let text = self.named(&failure.to_string());
+        let now = Instant::now();
+        let was_up = matches!(state.connection, Connection::Up);
+        if was_up {
+            self.module.set_connected(false);
+        }
+        for waiting in state.queue.drain(..) {
+            waiting.key.stats.record_failed(kind);
+            ended.failed.push(waiting.job);
+        }
+        let what = match kind {
+            FailureKind::PinRefused => {
+                "handshakes with its keys fail until the key is opened again with a PIN that the \
+                 token takes (reload)"
+            }
+            _ => {
+                "handshakes with its keys fail until it is back; it is looked for every 0.1 to 10 s"
+            }
+        };
+        let is_new = was_up || kind == FailureKind::PinRefused;
+        match is_new {
+            true => self.tell(state, (kind, None), format!("{text}; {what}"), ended),
+            false => state.note(text),
+        }
+        let (since, pause, is_told) = match state.connection {
+            Connection::Away {
+                since,
+                pause,
+                is_told,
+                ..
+            } => (since, (pause * 2).min(LONGEST_PAUSE), is_told),
+            _ => (now, FIRST_PAUSE, ended.report.is_some()),
+        };
+        state.connection = match kind {
+            FailureKind::PinRefused => Connection::PinRefused,
+            _ => Connection::Away {
+                since,
+                next: now + pause,
+                pause,
+                is_looking: false,
+                is_told,
+            },
+        };
+    }
+
+    /// Notes an error, and tells the operator unless that was done a short time ago. `key` is the
+    /// number of the key that it is about.
+    fn tell(
+        &self,
+        state: &mut PoolState,
+        (kind, key): (FailureKind, Option<u64>),
+        text: String,
+        ended: &mut Ended,
+    ) {
+        let now = Instant::now();
+        state
+            .told
+            .retain(|(_, _, at)| now.saturating_duration_since(*at) < REPORT_INTERVAL);
+        let mut told = state.told.iter().map(|(kind, key, _)| (*kind, *key));
+        if !told.any(|told| told == (kind, key)) {
+            state.told.push((kind, key, now));
+            ended.report = Some(text.clone());
+        }
+        state.note(text);
+    }
+
+    fn set_up(&self, state: &mut PoolState) {
+        if !matches!(state.connection, Connection::Up) {
+            self.module.set_connected(true);
+            state.connection = Connection::Up;
+        }
+    }
+
+    /// Takes jobs back whose time is over. One thread of each pool does nothing else, since all
+    /// others may hang.
+    fn watch(&self) {
+        let mut state = self.lock();
+        while !state.is_closing {
+            let now = Instant::now();
+            let mut ended = Ended::default();
+            self.take_back(&mut state, now, &mut ended);
+            if !ended.failed.is_empty() || ended.report.is_some() {
+                drop(state);
+                self.complete(ended);
+                state = self.lock();
+                continue;
+            }
+            let next = state.threads.iter().filter_map(Thread::deadline).min();
+            let pause = next.map(|next| next.saturating_duration_since(now));
+            state = wait_on(&self.watch, state, pause);
+        }
+    }
+
+    fn take_back(&self, state: &mut PoolState, now: Instant, ended: &mut Ended) {
+        let mut took = None;
+        for thread in &mut state.threads {
+            let Thread::Busy(busy) = thread else { continue };
+            if busy.is_hanging || busy.deadline > now {
+                continue;
+            }
+            busy.is_hanging = true;
+            took = Some(busy.deadline - busy.since);
+            if let Some((job, key)) = busy.job.take().zip(busy.key.as_ref()) {
+                key.stats.record_failed(FailureKind::TimedOut);
+                ended.failed.push(job);
+            }
+        }
+        let Some(timeout) = took else { return };
+        let (hanging, alive) = (state.hanging(), state.alive());
+        let text =
+            format!("{hanging} of {alive} threads wait for the module longer than {timeout:?}");
+        if hanging < alive {
+            let text = self.named(&format!("{text}; their handshakes have failed"));
+            self.tell(state, (FailureKind::TimedOut, None), text, ended);
+            return;
+        }
+        for waiting in state.queue.drain(..) {
+            waiting.key.stats.record_failed(FailureKind::NotAnswering);
+            ended.failed.push(waiting.job);
+        }
+        let text = self.named(&format!(
+            "{text}; handshakes with its keys fail until one comes back. Look whether the device \
+             is there and reachable; if it is, restart the server"
+        ));
+        self.tell(state, (FailureKind::NotAnswering, None), text, ended);
+    }
+
+    fn complete(&self, ended: Ended) {
+        if let Some((job, result)) = ended.done {
+            job.complete(Some(result));
+        }
+        for job in ended.failed {
+            job.complete(None);
+        }
+        if let Some(text) = ended.report {
+            (self.report)(&text);
+        }
+    }
+
+    fn named(&self, text: &str) -> String {
+        format!("PKCS #11 token \"{}\": {text}", self.token.label)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        lock(&self.state)
+    }
+
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, PoolState>,
+        pause: Option<Duration>,
+    ) -> MutexGuard<'a, PoolState> {
+        wait_on(&self.work, state, pause)
+    }
+}
+
+fn wait_on<'a>(
+    condvar: &Condvar,
+    state: MutexGuard<'a, PoolState>,
+    pause: Option<Duration>,
+) -> MutexGuard<'a, PoolState> {
+    match pause {
+        Some(pause) => {
+            let waited = condvar.wait_timeout(state, pause);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => condvar.wait(state).unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
+fn done(busy: Busy, result: Secret, ended: &mut Ended) {
+    let Some(key) = busy.key else { return };
+    match busy.job {
+        Some(job) => {
+            key.stats.record_done(busy.since.elapsed());
+            ended.done = Some((job, result));
+        }
+        // The watch has failed the job.
+        None => key.stats.late.add(1),
+    }
+}
+
+fn fail(busy: Busy, kind: FailureKind, ended: &mut Ended) {
+    // If the watch has failed the job, it was counted then.
+    if let Some((job, key)) = busy.job.zip(busy.key) {
+        key.stats.record_failed(kind);
+        ended.failed.push(job);
+    }
+}
+
+impl PoolState {
+    fn alive(&self) -> usize {
+        let is_alive = |thread: &&Thread| !matches!(thread, Thread::Gone);
+        self.threads.iter().filter(is_alive).count()
+    }
+
+    fn hanging(&self) -> usize {
+        let is_hanging = |thread: &&Thread| matches!(thread, Thread::Busy(busy) if busy.is_hanging);
+        self.threads.iter().filter(is_hanging).count()
+    }
+
+    fn note(&mut self, mut text: String) {
+        if let Some((end, _)) = text.char_indices().find(|(at, _)| *at >= MAX_ERROR_BYTES) {
+            text.truncate(end);
+        }
+        self.last_error = Some((text, SystemTime::now()));
+    }
+}
+
+impl Thread {
+    fn busy(job: Option<(Job, Arc<KeyFacts>)>, since: Instant, timeout: Duration) -> Self {
+        let (job, key) = job.unzip();
+        Self::Busy(Busy {
+            job,
+            key,
+            since,
+            deadline: since + timeout,
+            is_hanging: false,
+        })
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Busy(busy) if !busy.is_hanging => Some(busy.deadline),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("token", &self.token)
+            .field("health", &self.health())
+            .finish_non_exhaustive()
+    }
+}
