@@ -34,6 +34,9 @@ use crate::{Uri, worker};
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// After so many operations in a row that failed as if the token were gone, it is: some modules
+/// give sessions without asking the device.
+const MAX_BROKEN: u32 = 3;
 /// The operator is told the same at most once in this interval.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest text of an error that is kept: a list of tokens may be long.
@@ -66,6 +69,10 @@ struct PoolState {
     spare: Option<LiveSession>,
     has_watch: bool,
     is_closing: bool,
+    /// How long to wait before the token is looked for.
+    pause: Duration,
+    /// Operations since the last good one that failed also in a new session.
+    broken: u32,
     last_error: Option<(String, SystemTime)>,
     /// Of which kind, about which key, when.
     told: Vec<(FailureKind, Option<u64>, Instant)>,
@@ -99,7 +106,6 @@ enum Connection {
     Away {
         since: Instant,
         next: Instant,
-        pause: Duration,
         is_looking: bool,
         is_told: bool,
     },
@@ -109,7 +115,10 @@ enum Connection {
 /// What a thread does next.
 pub(crate) enum Task {
     Operation(Arc<KeyFacts>, KeyOperation),
-    Look,
+    /// For the token. `anew`: sessions alone are no help, so the module has to begin again.
+    Look {
+        anew: bool,
+    },
     End,
 }
 
@@ -118,6 +127,8 @@ pub(crate) enum Outcome {
     Done(Secret),
     /// This operation failed; the token is there.
     Failed(FailureKind, Failure),
+    /// The operation failed as if the token were gone, also in a new session.
+    Broken(Failure),
     /// The token is gone.
     Lost(Failure),
     /// There is no session for this thread; others have some.
@@ -224,6 +235,8 @@ impl Shared {
                 spare: None,
                 has_watch: false,
                 is_closing: false,
+                pause: FIRST_PAUSE,
+                broken: 0,
                 last_error: None,
                 told: Vec::new(),
             }),
@@ -304,7 +317,8 @@ impl Shared {
                     None | Some(Duration::ZERO) => {
                         *is_looking = true;
                         state.threads[index] = Thread::busy(None, now, LONGEST_PAUSE);
-                        break Task::Look;
+                        let anew = state.broken >= MAX_BROKEN;
+                        break Task::Look { anew };
                     }
                     pause => pause,
                 },
@@ -359,17 +373,31 @@ impl Shared {
             Thread::Idle | Thread::Gone => unreachable!("a thread finishes what it began"),
         };
         match outcome {
-            Outcome::Done(result) => done(busy, result, &mut ended),
+            Outcome::Done(result) => {
+                (state.broken, state.pause) = (0, FIRST_PAUSE);
+                done(busy, result, &mut ended);
+            }
             Outcome::Failed(kind, failure) => {
-                let about = busy
-                    .key
-                    .as_ref()
-                    .map(|key| (key.number, key.uri.to_string()));
+                let about = about(&busy);
                 fail(busy, kind, &mut ended);
                 // What clients send is no error of the token.
-                if let (Some((key, uri)), true) = (about, kind != FailureKind::Unsuited) {
-                    let text = self.named(&format!("\"{uri}\": {failure}"));
-                    self.tell(&mut state, (kind, Some(key)), text, &mut ended);
+                if kind != FailureKind::Unsuited {
+                    self.tell_about(&mut state, kind, about, &failure, &mut ended);
+                }
+            }
+            Outcome::Broken(failure) => {
+                state.broken += 1;
+                let kind = match state.broken < MAX_BROKEN {
+                    true => FailureKind::Refused,
+                    false => FailureKind::TokenAway,
+                };
+                let about = about(&busy);
+                fail(busy, kind, &mut ended);
+                match kind {
+                    FailureKind::TokenAway => {
+                        self.lost(&mut state, (kind, false), &failure, &mut ended);
+                    }
+                    _ => self.tell_about(&mut state, kind, about, &failure, &mut ended),
                 }
             }
             Outcome::Lost(failure) => {
@@ -377,8 +405,9 @@ impl Shared {
                     Failure::PinRefused(_) | Failure::PinNeeded => FailureKind::PinRefused,
                     _ => FailureKind::TokenAway,
                 };
+                let is_look = busy.key.is_none();
                 fail(busy, kind, &mut ended);
-                self.lost(&mut state, kind, &failure, &mut ended);
+                self.lost(&mut state, (kind, is_look), &failure, &mut ended);
             }
             Outcome::NoSession(failure) if state.alive() > 1 => {
                 state.threads[index] = Thread::Gone;
@@ -389,8 +418,10 @@ impl Shared {
                 state.note(self.named(&failure.to_string()));
             }
             Outcome::NoSession(failure) => {
-                fail(busy, FailureKind::TokenAway, &mut ended);
-                self.lost(&mut state, FailureKind::TokenAway, &failure, &mut ended);
+                let is_look = busy.key.is_none();
+                let kind = FailureKind::TokenAway;
+                fail(busy, kind, &mut ended);
+                self.lost(&mut state, (kind, is_look), &failure, &mut ended);
             }
         }
         drop(state);
@@ -432,10 +463,20 @@ impl Shared {
         }
     }
 
-    fn lost(&self, state: &mut PoolState, kind: FailureKind, failure: &Failure, ended: &mut Ended) {
+    fn lost(
+        &self,
+        state: &mut PoolState,
+        (kind, is_look): (FailureKind, bool),
+        failure: &Failure,
+        ended: &mut Ended,
+    ) {
         let text = self.named(&failure.to_string());
         let now = Instant::now();
         let was_up = matches!(state.connection, Connection::Up);
+        if !was_up && !is_look && kind != FailureKind::PinRefused {
+            state.note(text); // It is known.
+            return;
+        }
         if was_up {
             self.module.set_connected(false);
         }
@@ -457,25 +498,36 @@ impl Shared {
             true => self.tell(state, (kind, None), format!("{text}; {what}"), ended),
             false => state.note(text),
         }
-        let (since, pause, is_told) = match state.connection {
-            Connection::Away {
-                since,
-                pause,
-                is_told,
-                ..
-            } => (since, (pause * 2).min(LONGEST_PAUSE), is_told),
-            _ => (now, FIRST_PAUSE, ended.report.is_some()),
+        let (since, is_told) = match state.connection {
+            Connection::Away { since, is_told, .. } => (since, is_told),
+            _ => (now, ended.report.is_some()),
         };
         state.connection = match kind {
             FailureKind::PinRefused => Connection::PinRefused,
             _ => Connection::Away {
                 since,
-                next: now + pause,
-                pause,
+                next: now + state.pause,
                 is_looking: false,
                 is_told,
             },
         };
+        // Doubled until an operation succeeds: a token that is found may still not compute.
+        state.pause = (state.pause * 2).min(LONGEST_PAUSE);
+    }
+
+    /// Notes an error about one key, and tells the operator unless that was done a short time ago.
+    fn tell_about(
+        &self,
+        state: &mut PoolState,
+        kind: FailureKind,
+        about: Option<(u64, String)>,
+        failure: &Failure,
+        ended: &mut Ended,
+    ) {
+        if let Some((key, uri)) = about {
+            let text = self.named(&format!("\"{uri}\": {failure}"));
+            self.tell(state, (kind, Some(key)), text, ended);
+        }
     }
 
     /// Notes an error, and tells the operator unless that was done a short time ago. `key` is the
@@ -601,6 +653,12 @@ fn wait_on<'a>(
         }
         None => condvar.wait(state).unwrap_or_else(PoisonError::into_inner),
     }
+}
+
+/// Number and URI of the key that a thread was busy with.
+fn about(busy: &Busy) -> Option<(u64, String)> {
+    let key = busy.key.as_ref()?;
+    Some((key.number, key.uri.to_string()))
 }
 
 fn done(busy: Busy, result: Secret, ended: &mut Ended) {

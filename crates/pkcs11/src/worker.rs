@@ -35,7 +35,7 @@ pub(crate) fn run(pool: &Arc<Shared>, index: usize) {
                     break;
                 }
             }
-            Task::Look => match look(pool, &mut live) {
+            Task::Look { anew } => match look(pool, &mut live, anew) {
                 Ok(()) => pool.found(index),
                 Err(failure) => {
                     if !pool.finish(index, Outcome::Lost(failure)) {
@@ -52,10 +52,16 @@ pub(crate) fn run(pool: &Arc<Shared>, index: usize) {
 }
 
 /// Makes a session anew.
-fn look(pool: &Shared, live: &mut Option<LiveSession>) -> Result<(), Failure> {
-    let calls = pool.module.calls();
+fn look(pool: &Shared, live: &mut Option<LiveSession>, anew: bool) -> Result<(), Failure> {
+    let mut calls = pool.module.calls();
     if let Some(live) = live.take() {
         live.close(&calls);
+    }
+    if anew {
+        let seen = calls.epoch();
+        drop(calls);
+        pool.module.begin_again(seen, pool.is_up());
+        calls = pool.module.calls();
     }
     let (_calls, found) = connect(pool, calls)?;
     *live = Some(found);
@@ -120,6 +126,7 @@ fn compute(
                 key.set_missing(&failure);
                 FailureKind::KeyMissing
             }
+            _ if failure.is_loss() => return Outcome::Broken(failure),
             _ => FailureKind::Refused,
         };
         return Outcome::Failed(kind, failure);

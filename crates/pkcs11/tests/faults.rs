@@ -200,6 +200,37 @@ fn errors_of_a_session_are_tried_once_more_with_a_new_one() {
     });
 }
 
+/// A module that gives sessions though its device is gone.
+#[test]
+fn a_token_that_never_computes_is_away_until_it_does() {
+    in_own_process(|setup| {
+        let faulty = Faulty::new(setup);
+        let key = faulty.open("ec");
+        let begun = faulty.calls("initialize");
+        faulty.set("sign 30");
+        for _ in 0..3 {
+            assert_eq!(perform(&key, sign(ECDSA, b"x")), None);
+        }
+        assert_eq!(key.stats().failed(FailureKind::Refused), 2);
+        assert_eq!(key.stats().failed(FailureKind::TokenAway), 1);
+        // Sessions alone would not help: the module begins again.
+        eventually("a session was found", || key.health().returned == 1);
+        assert_eq!(faulty.calls("initialize"), begun + 1);
+        assert_eq!(perform(&key, sign(ECDSA, b"x")), None);
+        assert_eq!(key.stats().failed(FailureKind::TokenAway), 2);
+        faulty.set("ok");
+        eventually("it computes", || perform(&key, sign(ECDSA, b"x")).is_some());
+        assert_eq!(key.health().link, Link::Up);
+        let [first, lost, back]: [String; 3] = setup.reports();
+        assert!(
+            first.contains("object=ec;type=private\": C_Sign() failed"),
+            "{first}"
+        );
+        assert!(lost.contains("fail until it is back"), "{lost}");
+        assert!(back.contains("it is back after"), "{back}");
+    });
+}
+
 #[test]
 fn wrong_results_are_not_used() {
     in_own_process(|setup| {
