@@ -1,18 +1,17 @@
 //! What goes wrong, in words for operators: what failed, and what to do.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use cryptoki::error::{Error as CallError, RvError};
 
-use crate::Uri;
-
 /// Why a key could not be opened.
 #[derive(Clone, Debug)]
 pub struct OpenError {
-    pub(crate) uri: Uri,
-    pub(crate) module: PathBuf,
+    /// As it is shown.
+    pub(crate) uri: Box<str>,
+    pub(crate) module: Box<Path>,
     pub(crate) failure: Failure,
 }
 

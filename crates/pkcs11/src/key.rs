@@ -125,8 +125,8 @@ impl TokenKey {
         options: &Options,
     ) -> Result<Self, OpenError> {
         let failed = |failure| OpenError {
-            uri: uri.clone(),
-            module: module.to_owned(),
+            uri: uri.to_string().into(),
+            module: module.into(),
             failure,
         };
         // On a thread of its own, which is left behind if the module does not come back.

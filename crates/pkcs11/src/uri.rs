@@ -96,9 +96,7 @@ impl Uri {
             uri.set(name, value)?;
         }
         for part in query.split('&').filter(|part| !part.is_empty()) {
-            let (name, value) = part
-                .split_once('=')
-                .ok_or_else(|| UriError::NoValueInQuery)?;
+            let (name, value) = part.split_once('=').ok_or(UriError::NoValueInQuery)?;
             uri.set_query(name, value)?;
         }
         Ok(uri)
