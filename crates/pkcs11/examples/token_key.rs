@@ -16,13 +16,15 @@ use std::time::{Duration, Instant};
 
 use sealane_awslc::{KeyKind, KeyOperation, Secret};
 use sealane_pkcs11::{
-    FailureKind, Options, TokenKey, Uri, find_module, forget_refused_pins, is_uri,
+    FailureKind, Options, TokenKey, Uri, find_module, forget_refused_pins, is_uri, wait_for_threads,
 };
 use sealane_tls::accelerator::{Accelerator, PendingJob, job};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match run(&arguments) {
+    let result = run(&arguments);
+    wait_for_threads(Duration::from_secs(1));
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("token_key: {error}");

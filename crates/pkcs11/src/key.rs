@@ -17,7 +17,7 @@ use crate::operation::Signer;
 use crate::pool::{PoolUser, Shared};
 use crate::session::{LiveSession, pin_of_file};
 use crate::stats::{Health, KeyStats};
-use crate::token;
+use crate::{threads, token};
 
 /// The default of [`Options::sessions`].
 pub const DEFAULT_SESSIONS: usize = 4;
@@ -71,7 +71,8 @@ impl fmt::Debug for Options {
 /// A private key in a token. Operations are done by threads of the token, which all its keys share.
 /// They end with the last key.
 ///
-/// Modules do not survive a fork: a process opens its own keys.
+/// Modules do not survive a fork: a process opens its own keys. One that ends does so after
+/// [`wait_for_threads`](crate::wait_for_threads), or by `_exit`.
 #[derive(Debug)]
 pub struct TokenKey {
     facts: Arc<KeyFacts>,
@@ -137,11 +138,10 @@ impl TokenKey {
             pin: pin.map(pin_of_file),
             options: options.clone(),
         };
-        let thread = std::thread::Builder::new().name("pkcs11 open".to_owned());
-        thread
-            .spawn(move || {
-                let _ = sender.send(request.open());
-            })
+        let run = move || {
+            let _ = sender.send(request.open());
+        };
+        threads::start("pkcs11 open".to_owned(), run)
             .map_err(|error| failed(Failure::NoThread(error.to_string().into())))?;
         match receiver.recv_timeout(options.open_timeout) {
             Ok(opened) => opened.map_err(failed),

@@ -22,6 +22,7 @@
 //! | `session.rs` | sessions, logging in, PINs |
 //! | `pool.rs` | the threads of a token: queue, time-outs, what happens when it is lost |
 //! | `worker.rs` | what one of these threads does |
+//! | `threads.rs` | waiting for threads at the end of a process |
 //! | `operation.rs` | mechanisms: what a token gets, and verifying what it returns |
 //! | `der.rs` | public keys and signatures in DER |
 //! | `failure.rs` | what goes wrong, in words for operators |
@@ -39,6 +40,7 @@ mod operation;
 mod pool;
 mod session;
 mod stats;
+mod threads;
 mod token;
 mod uri;
 mod worker;
@@ -49,4 +51,5 @@ pub use key::{
 };
 pub use module::{NoModule, find_module, forget_refused_pins};
 pub use stats::{FailureKind, Health, KeyStats, Link};
+pub use threads::wait_for_threads;
 pub use uri::{MAX_URI_BYTES, Uri, UriError, is_uri};

@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -28,7 +27,7 @@ use crate::module::{Calls, Module, lock};
 use crate::session::{LiveSession, Pins};
 use crate::stats::{FailureKind, Health, Link};
 use crate::token::TokenIdentity;
-use crate::{Uri, worker};
+use crate::{Uri, threads, worker};
 
 /// How long after a token is lost it is looked for again; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -55,7 +54,8 @@ pub(crate) struct Shared {
     work: Condvar,
     /// An operation has begun, or the pool closes.
     watch: Condvar,
-    returned: AtomicU64,
+    /// Held while the operator is told, so that it happens in the right order.
+    reporting: Mutex<()>,
 }
 
 struct PoolState {
@@ -73,7 +73,10 @@ struct PoolState {
     pause: Duration,
     /// Operations since the last good one that failed also in a new session.
     broken: u32,
+    returned: u64,
     last_error: Option<(String, SystemTime)>,
+    /// What the operator is about to be told.
+    reports: VecDeque<String>,
     /// Of which kind, about which key, when.
     told: Vec<(FailureKind, Option<u64>, Instant)>,
 }
@@ -170,17 +173,21 @@ impl PoolUser {
         let mut started = Ok(());
         if !state.has_watch {
             let shared = pool.clone();
-            let thread = std::thread::Builder::new().name("pkcs11 watch".to_owned());
-            started = thread.spawn(move || shared.watch()).map(drop);
+            started = threads::start("pkcs11 watch".to_owned(), move || shared.watch());
             state.has_watch = started.is_ok();
         }
         while started.is_ok() && state.alive() < sessions {
-            let index = state.threads.len();
+            // A thread that has ended leaves its number to another one.
+            let gone = |thread: &Thread| matches!(thread, Thread::Gone);
+            let index = state.threads.iter().position(gone).unwrap_or_else(|| {
+                state.threads.push(Thread::Gone);
+                state.threads.len() - 1
+            });
             let shared = pool.clone();
-            let thread = std::thread::Builder::new().name(format!("pkcs11 {index}"));
-            started = thread.spawn(move || worker::run(&shared, index)).map(drop);
+            let run = move || worker::run(&shared, index);
+            started = threads::start(format!("pkcs11 {index}"), run);
             if started.is_ok() {
-                state.threads.push(Thread::Idle);
+                state.threads[index] = Thread::Idle;
             }
         }
         drop(state);
@@ -215,7 +222,6 @@ impl Drop for PoolUser {
 struct Ended {
     done: Option<(Job, Secret)>,
     failed: Vec<Job>,
-    report: Option<String>,
 }
 
 impl Shared {
@@ -237,12 +243,14 @@ impl Shared {
                 is_closing: false,
                 pause: FIRST_PAUSE,
                 broken: 0,
+                returned: 0,
                 last_error: None,
+                reports: VecDeque::new(),
                 told: Vec::new(),
             }),
             work: Condvar::new(),
             watch: Condvar::new(),
-            returned: AtomicU64::new(0),
+            reporting: Mutex::default(),
         }
     }
 
@@ -296,7 +304,7 @@ impl Shared {
             sessions,
             hanging,
             queued: state.queue.len(),
-            returned: self.returned.load(Ordering::Relaxed),
+            returned: state.returned,
             last_error: state.last_error.clone(),
         }
     }
@@ -382,7 +390,7 @@ impl Shared {
                 fail(busy, kind, &mut ended);
                 // What clients send is no error of the token.
                 if kind != FailureKind::Unsuited {
-                    self.tell_about(&mut state, kind, about, &failure, &mut ended);
+                    self.tell_about(&mut state, kind, about, &failure);
                 }
             }
             Outcome::Broken(failure) => {
@@ -397,7 +405,7 @@ impl Shared {
                     FailureKind::TokenAway => {
                         self.lost(&mut state, (kind, false), &failure, &mut ended);
                     }
-                    _ => self.tell_about(&mut state, kind, about, &failure, &mut ended),
+                    _ => self.tell_about(&mut state, kind, about, &failure),
                 }
             }
             Outcome::Lost(failure) => {
@@ -424,10 +432,11 @@ impl Shared {
                 self.lost(&mut state, (kind, is_look), &failure, &mut ended);
             }
         }
-        drop(state);
-        if was_silent && ended.report.is_none() {
-            ended.report = Some(self.named("the module answers again"));
+        if was_silent {
+            let text = self.named("the module answers again");
+            state.reports.push_back(text);
         }
+        drop(state);
         self.work.notify_one();
         self.complete(ended);
         goes_on
@@ -453,14 +462,16 @@ impl Shared {
             _ => None,
         };
         self.set_up(&mut state);
+        if let Some((away, is_told)) = away {
+            state.returned += 1;
+            if is_told {
+                let text = format!("it is back after {:.1} s", away.as_secs_f64());
+                state.reports.push_back(self.named(&text));
+            }
+        }
         drop(state);
         self.work.notify_all();
-        let Some((away, is_told)) = away else { return };
-        self.returned.fetch_add(1, Ordering::Relaxed);
-        if is_told {
-            let away_s = away.as_secs_f64();
-            (self.report)(&self.named(&format!("it is back after {away_s:.1} s")));
-        }
+        self.tell_operator();
     }
 
     fn lost(
@@ -493,15 +504,20 @@ impl Shared {
                 "handshakes with its keys fail until it is back; it is looked for every 0.1 to 10 s"
             }
         };
-        let is_new = was_up || kind == FailureKind::PinRefused;
-        match is_new {
-            true => self.tell(state, (kind, None), format!("{text}; {what}"), ended),
+        let mut is_told = false;
+        match was_up || kind == FailureKind::PinRefused {
+            true => is_told = state.tell((kind, None), format!("{text}; {what}")),
             false => state.note(text),
         }
-        let (since, is_told) = match state.connection {
-            Connection::Away { since, is_told, .. } => (since, is_told),
-            _ => (now, ended.report.is_some()),
-        };
+        let mut since = now;
+        if let Connection::Away {
+            since: before,
+            is_told: was_told,
+            ..
+        } = state.connection
+        {
+            (since, is_told) = (before, was_told);
+        }
         state.connection = match kind {
             FailureKind::PinRefused => Connection::PinRefused,
             _ => Connection::Away {
@@ -522,33 +538,11 @@ impl Shared {
         kind: FailureKind,
         about: Option<(u64, String)>,
         failure: &Failure,
-        ended: &mut Ended,
     ) {
         if let Some((key, uri)) = about {
             let text = self.named(&format!("\"{uri}\": {failure}"));
-            self.tell(state, (kind, Some(key)), text, ended);
+            state.tell((kind, Some(key)), text);
         }
-    }
-
-    /// Notes an error, and tells the operator unless that was done a short time ago. `key` is the
-    /// number of the key that it is about.
-    fn tell(
-        &self,
-        state: &mut PoolState,
-        (kind, key): (FailureKind, Option<u64>),
-        text: String,
-        ended: &mut Ended,
-    ) {
-        let now = Instant::now();
-        state
-            .told
-            .retain(|(_, _, at)| now.saturating_duration_since(*at) < REPORT_INTERVAL);
-        let mut told = state.told.iter().map(|(kind, key, _)| (*kind, *key));
-        if !told.any(|told| told == (kind, key)) {
-            state.told.push((kind, key, now));
-            ended.report = Some(text.clone());
-        }
-        state.note(text);
     }
 
     fn set_up(&self, state: &mut PoolState) {
@@ -566,7 +560,7 @@ impl Shared {
             let now = Instant::now();
             let mut ended = Ended::default();
             self.take_back(&mut state, now, &mut ended);
-            if !ended.failed.is_empty() || ended.report.is_some() {
+            if !ended.failed.is_empty() || !state.reports.is_empty() {
                 drop(state);
                 self.complete(ended);
                 state = self.lock();
@@ -598,7 +592,7 @@ impl Shared {
             format!("{hanging} of {alive} threads wait for the module longer than {timeout:?}");
         if hanging < alive {
             let text = self.named(&format!("{text}; their handshakes have failed"));
-            self.tell(state, (FailureKind::TimedOut, None), text, ended);
+            state.tell((FailureKind::TimedOut, None), text);
             return;
         }
         for waiting in state.queue.drain(..) {
@@ -609,7 +603,7 @@ impl Shared {
             "{text}; handshakes with its keys fail until one comes back. Look whether the device \
              is there and reachable; if it is, restart the server"
         ));
-        self.tell(state, (FailureKind::NotAnswering, None), text, ended);
+        state.tell((FailureKind::NotAnswering, None), text);
     }
 
     fn complete(&self, ended: Ended) {
@@ -619,9 +613,19 @@ impl Shared {
         for job in ended.failed {
             job.complete(None);
         }
-        if let Some(text) = ended.report {
+        self.tell_operator();
+    }
+
+    fn tell_operator(&self) {
+        let _order = lock(&self.reporting);
+        // In a statement of its own, so that the state is not locked meanwhile.
+        while let Some(text) = self.next_report() {
             (self.report)(&text);
         }
+    }
+
+    fn next_report(&self) -> Option<String> {
+        self.lock().reports.pop_front()
     }
 
     fn named(&self, text: &str) -> String {
@@ -690,6 +694,22 @@ impl PoolState {
     fn hanging(&self) -> usize {
         let is_hanging = |thread: &&Thread| matches!(thread, Thread::Busy(busy) if busy.is_hanging);
         self.threads.iter().filter(is_hanging).count()
+    }
+
+    /// Notes an error, and has the operator told unless that was done a short time ago. `key` is
+    /// the number of the key that it is about. Whether the operator is told.
+    fn tell(&mut self, (kind, key): (FailureKind, Option<u64>), text: String) -> bool {
+        let now = Instant::now();
+        self.told
+            .retain(|(_, _, at)| now.saturating_duration_since(*at) < REPORT_INTERVAL);
+        let mut told = self.told.iter().map(|(kind, key, _)| (*kind, *key));
+        let is_new = !told.any(|told| told == (kind, key));
+        if is_new {
+            self.told.push((kind, key, now));
+            self.reports.push_back(text.clone());
+        }
+        self.note(text);
+        is_new
     }
 
     fn note(&mut self, mut text: String) {

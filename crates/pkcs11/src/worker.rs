@@ -28,7 +28,13 @@ pub(crate) fn run(pool: &Arc<Shared>, index: usize) {
     let mut live = None;
     loop {
         match pool.next(index) {
-            Task::End => break,
+            Task::End => {
+                let calls = pool.module.calls();
+                if let Some(spare) = pool.take_spare() {
+                    spare.close(&calls);
+                }
+                break;
+            }
             Task::Operation(key, operation) => {
                 let outcome = compute(pool, &mut live, &key, &operation);
                 if !pool.finish(index, outcome) {
@@ -45,9 +51,8 @@ pub(crate) fn run(pool: &Arc<Shared>, index: usize) {
             },
         }
     }
-    let calls = pool.module.calls();
-    for live in live.into_iter().chain(pool.take_spare()) {
-        live.close(&calls);
+    if let Some(live) = live {
+        live.close(&pool.module.calls());
     }
 }
 

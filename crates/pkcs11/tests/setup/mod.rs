@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use sealane_awslc::{KeyKind, KeyOperation, PrivateKey, Secret};
-use sealane_pkcs11::{OpenError, Options, TokenKey, Uri};
+use sealane_pkcs11::{OpenError, Options, TokenKey, Uri, wait_for_threads};
 use sealane_tls::accelerator::{Accelerator, PendingJob, job};
 
 const DIRECTORY: &str = "SEALANE_PKCS11_TEST_DIRECTORY";
@@ -49,6 +49,7 @@ fn run(test: impl FnOnce(&Setup), ends_well: bool) {
             reports: Arc::default(),
         };
         test(&setup);
+        assert!(wait_for_threads(PATIENCE), "all keys are dropped");
         return;
     }
     if softhsm().is_none() {
