@@ -20,7 +20,7 @@
 //! | `module.rs` | modules: loading them, beginning them again |
 //! | `token.rs`, `object.rs` | which token and which key a URI means; its public key |
 //! | `session.rs` | sessions, logging in, PINs |
-//! | `pool.rs` | the threads of a token: queue, time-outs, what happens when it is lost |
+//! | `pool.rs`, `pool/` | the threads of a token: queue, time-outs, what happens when it is lost |
 //! | `worker.rs` | what one of these threads does |
 //! | `threads.rs` | waiting for threads at the end of a process |
 //! | `operation.rs` | mechanisms: what a token gets, and verifying what it returns |

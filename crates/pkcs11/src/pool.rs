@@ -12,11 +12,12 @@
 //!                                 looks for it, after 0.1 s, 0.2 s ... 10 s
 //! ```
 
-use std::collections::VecDeque;
+mod state;
+
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use sealane_awslc::{KeyOperation, Secret};
 use sealane_tls::accelerator::{Job, Report};
@@ -28,18 +29,10 @@ use crate::session::{LiveSession, Pins};
 use crate::stats::{FailureKind, Health, Link};
 use crate::token::TokenIdentity;
 use crate::{Uri, threads, worker};
-
-/// How long after a token is lost it is looked for again; doubled each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest time between two looks.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// After so many operations in a row that failed as if the token were gone, it is: some modules
-/// give sessions without asking the device.
-const MAX_BROKEN: u32 = 3;
-/// The operator is told the same at most once in this interval.
-const REPORT_INTERVAL: Duration = Duration::from_secs(60);
-/// The longest text of an error that is kept: a list of tokens may be long.
-const MAX_ERROR_BYTES: usize = 2000;
+use state::{
+    Connection, Ended, FIRST_PAUSE, LONGEST_PAUSE, MAX_BROKEN, PoolState, Thread, Waiting, about,
+    done, fail,
+};
 
 /// What all threads of a token share.
 pub(crate) struct Shared {
@@ -56,63 +49,6 @@ pub(crate) struct Shared {
     watch: Condvar,
     /// Held while the operator is told, so that it happens in the right order.
     reporting: Mutex<()>,
-}
-
-struct PoolState {
-    /// Keys, and those that are being opened.
-    users: usize,
-    queue: VecDeque<Waiting>,
-    /// One for each thread that was ever started.
-    threads: Vec<Thread>,
-    connection: Connection,
-    /// A session that no thread has taken yet. While it is open, the token is.
-    spare: Option<LiveSession>,
-    has_watch: bool,
-    is_closing: bool,
-    /// How long to wait before the token is looked for.
-    pause: Duration,
-    /// Operations since the last good one that failed also in a new session.
-    broken: u32,
-    returned: u64,
-    last_error: Option<(String, SystemTime)>,
-    /// What the operator is about to be told.
-    reports: VecDeque<String>,
-    /// Of which kind, about which key, when.
-    told: Vec<(FailureKind, Option<u64>, Instant)>,
-}
-
-struct Waiting {
-    job: Job,
-    key: Arc<KeyFacts>,
-}
-
-enum Thread {
-    Idle,
-    Busy(Busy),
-    /// It has ended.
-    Gone,
-}
-
-/// A thread in the module.
-struct Busy {
-    /// `None`: it looks for the token, or the job was taken back.
-    job: Option<Job>,
-    /// `None`: it looks for the token.
-    key: Option<Arc<KeyFacts>>,
-    since: Instant,
-    deadline: Instant,
-    is_hanging: bool,
-}
-
-enum Connection {
-    Up,
-    Away {
-        since: Instant,
-        next: Instant,
-        is_looking: bool,
-        is_told: bool,
-    },
-    PinRefused,
 }
 
 /// What a thread does next.
@@ -170,6 +106,7 @@ impl PoolUser {
             _ => state.spare.replace(live),
         };
         pool.set_up(&mut state);
+        (state.broken, state.pause) = (0, FIRST_PAUSE);
         let mut started = Ok(());
         if !state.has_watch {
             let shared = pool.clone();
@@ -217,13 +154,6 @@ impl Drop for PoolUser {
     }
 }
 
-/// Jobs that have ended, to be completed without the lock: that wakes tasks.
-#[derive(Default)]
-struct Ended {
-    done: Option<(Job, Secret)>,
-    failed: Vec<Job>,
-}
-
 impl Shared {
     pub(crate) fn new(module: Arc<Module>, token: TokenIdentity, uri: Uri, report: Report) -> Self {
         module.set_connected(true);
@@ -233,21 +163,7 @@ impl Shared {
             pins: Mutex::default(),
             uri,
             report,
-            state: Mutex::new(PoolState {
-                users: 0,
-                queue: VecDeque::new(),
-                threads: Vec::new(),
-                connection: Connection::Up,
-                spare: None,
-                has_watch: false,
-                is_closing: false,
-                pause: FIRST_PAUSE,
-                broken: 0,
-                returned: 0,
-                last_error: None,
-                reports: VecDeque::new(),
-                told: Vec::new(),
-            }),
+            state: Mutex::new(PoolState::new()),
             work: Condvar::new(),
             watch: Condvar::new(),
             reporting: Mutex::default(),
@@ -355,8 +271,16 @@ impl Shared {
             };
             state = self.wait(state, pause);
         };
+        // The watch sleeps until an earlier time, but for those with a shorter time-out.
+        let deadline = state.threads[index].deadline();
+        let is_early = deadline.is_some_and(|deadline| {
+            let until = state.watched_until;
+            until.is_none_or(|until| until > deadline)
+        });
         drop(state);
-        self.watch.notify_one();
+        if is_early {
+            self.watch.notify_one();
+        }
         task
     }
 
@@ -568,6 +492,7 @@ impl Shared {
             }
             let next = state.threads.iter().filter_map(Thread::deadline).min();
             let pause = next.map(|next| next.saturating_duration_since(now));
+            state.watched_until = next;
             state = wait_on(&self.watch, state, pause);
         }
     }
@@ -656,87 +581,6 @@ fn wait_on<'a>(
             waited.unwrap_or_else(PoisonError::into_inner).0
         }
         None => condvar.wait(state).unwrap_or_else(PoisonError::into_inner),
-    }
-}
-
-/// Number and URI of the key that a thread was busy with.
-fn about(busy: &Busy) -> Option<(u64, String)> {
-    let key = busy.key.as_ref()?;
-    Some((key.number, key.uri.to_string()))
-}
-
-fn done(busy: Busy, result: Secret, ended: &mut Ended) {
-    let Some(key) = busy.key else { return };
-    match busy.job {
-        Some(job) => {
-            key.stats.record_done(busy.since.elapsed());
-            ended.done = Some((job, result));
-        }
-        // The watch has failed the job.
-        None => key.stats.late.add(1),
-    }
-}
-
-fn fail(busy: Busy, kind: FailureKind, ended: &mut Ended) {
-    // If the watch has failed the job, it was counted then.
-    if let Some((job, key)) = busy.job.zip(busy.key) {
-        key.stats.record_failed(kind);
-        ended.failed.push(job);
-    }
-}
-
-impl PoolState {
-    fn alive(&self) -> usize {
-        let is_alive = |thread: &&Thread| !matches!(thread, Thread::Gone);
-        self.threads.iter().filter(is_alive).count()
-    }
-
-    fn hanging(&self) -> usize {
-        let is_hanging = |thread: &&Thread| matches!(thread, Thread::Busy(busy) if busy.is_hanging);
-        self.threads.iter().filter(is_hanging).count()
-    }
-
-    /// Notes an error, and has the operator told unless that was done a short time ago. `key` is
-    /// the number of the key that it is about. Whether the operator is told.
-    fn tell(&mut self, (kind, key): (FailureKind, Option<u64>), text: String) -> bool {
-        let now = Instant::now();
-        self.told
-            .retain(|(_, _, at)| now.saturating_duration_since(*at) < REPORT_INTERVAL);
-        let mut told = self.told.iter().map(|(kind, key, _)| (*kind, *key));
-        let is_new = !told.any(|told| told == (kind, key));
-        if is_new {
-            self.told.push((kind, key, now));
-            self.reports.push_back(text.clone());
-        }
-        self.note(text);
-        is_new
-    }
-
-    fn note(&mut self, mut text: String) {
-        if let Some((end, _)) = text.char_indices().find(|(at, _)| *at >= MAX_ERROR_BYTES) {
-            text.truncate(end);
-        }
-        self.last_error = Some((text, SystemTime::now()));
-    }
-}
-
-impl Thread {
-    fn busy(job: Option<(Job, Arc<KeyFacts>)>, since: Instant, timeout: Duration) -> Self {
-        let (job, key) = job.unzip();
-        Self::Busy(Busy {
-            job,
-            key,
-            since,
-            deadline: since + timeout,
-            is_hanging: false,
-        })
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        match self {
-            Self::Busy(busy) if !busy.is_hanging => Some(busy.deadline),
-            _ => None,
-        }
     }
 }
 
