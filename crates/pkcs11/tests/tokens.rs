@@ -4,6 +4,8 @@ mod setup;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
 use cryptoki::error::{Error as CallError, RvError};
@@ -527,6 +529,68 @@ fn a_token_that_is_taken_away_and_comes_back() {
         assert!(
             back.starts_with("PKCS #11 token \"t\": it is back after "),
             "{back}"
+        );
+    });
+}
+
+#[test]
+fn a_token_that_comes_and_goes_under_load() {
+    in_own_process(|setup| {
+        setup.token("t");
+        setup.key("t", "ec", "01", &rcgen::PKCS_ECDSA_P256_SHA256);
+        setup.key("t", "rsa", "02", &rcgen::PKCS_RSA_SHA256);
+        let ec = Arc::new(setup.open("pkcs11:token=t;object=ec"));
+        let rsa = Arc::new(setup.open("pkcs11:token=t;object=rsa"));
+        let keys = [(ec, 0x0403), (rsa, 0x0401)];
+        let is_over = Arc::new(AtomicBool::new(false));
+        let signing: Vec<_> = (0..4)
+            .map(|number| {
+                let ((key, scheme), is_over) = (keys[number % 2].clone(), is_over.clone());
+                std::thread::spawn(move || {
+                    let mut ended = [0, 0];
+                    while !is_over.load(Ordering::Relaxed) {
+                        let result = perform(&key, sign(scheme, b"x"));
+                        ended[usize::from(result.is_some())] += 1;
+                        if let Some(signature) = result {
+                            let public = key.public_key();
+                            let verified = public.verify(scheme, b"x", signature.expose());
+                            verified.expect("only right results come out");
+                        } else {
+                            // Failing is fast.
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                    ended
+                })
+            })
+            .collect();
+        let (tokens, away) = (setup.directory.join("tokens"), setup.directory.join("away"));
+        for _ in 0..3 {
+            let returned = keys[0].0.health().returned;
+            std::fs::rename(&tokens, &away).expect("the same directory");
+            eventually("it is away", || keys[0].0.health().link == Link::Away);
+            std::fs::rename(&away, &tokens).expect("the same directory");
+            eventually("it is back", || keys[0].0.health().returned > returned);
+            let done = keys.each_ref().map(|(key, _)| key.stats().done());
+            eventually("both sign", || {
+                let now = keys.each_ref().map(|(key, _)| key.stats().done());
+                now[0] > done[0] && now[1] > done[1]
+            });
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let ended = signing
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"));
+        let ended = ended.fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+        let done: u64 = keys.iter().map(|(key, _)| key.stats().done()).sum();
+        let failed = keys.iter().flat_map(|(key, _)| {
+            let kinds = FailureKind::ALL.into_iter();
+            kinds.map(|kind| key.stats().failed(kind))
+        });
+        assert_eq!(
+            ended,
+            [failed.sum::<u64>(), done],
+            "every job is counted once"
         );
     });
 }
