@@ -135,7 +135,7 @@ impl TokenKey {
         let request = Request {
             uri: uri.clone(),
             module: module.to_owned(),
-            pin: pin.map(pin_of_file),
+            pin: pin.map(pin_of_file).transpose().map_err(failed)?,
             options: options.clone(),
         };
         let run = move || {

@@ -30,8 +30,8 @@ use crate::stats::{FailureKind, Health, Link};
 use crate::token::TokenIdentity;
 use crate::{Uri, threads, worker};
 use state::{
-    Connection, Ended, FIRST_PAUSE, LONGEST_PAUSE, MAX_BROKEN, PoolState, Thread, Waiting, about,
-    done, fail,
+    Connection, Ended, FIRST_PAUSE, LONGEST_PAUSE, MAX_BROKEN, MAX_LEFT_BEHIND, PoolState, Thread,
+    Waiting, about, done, fail,
 };
 
 /// What all threads of a token share.
@@ -113,7 +113,13 @@ impl PoolUser {
             started = threads::start("pkcs11 watch".to_owned(), move || shared.watch());
             state.has_watch = started.is_ok();
         }
-        while started.is_ok() && state.alive() < sessions {
+        state.wanted = state.wanted.max(sessions);
+        // Those which hang are replaced, but not without end.
+        let most = state.wanted.saturating_mul(MAX_LEFT_BEHIND + 1);
+        while started.is_ok()
+            && state.alive() - state.hanging() < state.wanted
+            && state.alive() < most
+        {
             // A thread that has ended leaves its number to another one.
             let gone = |thread: &Thread| matches!(thread, Thread::Gone);
             let index = state.threads.iter().position(gone).unwrap_or_else(|| {
@@ -304,6 +310,7 @@ impl Shared {
             Thread::Busy(busy) => busy,
             Thread::Idle | Thread::Gone => unreachable!("a thread finishes what it began"),
         };
+        let was_hanging = busy.is_hanging;
         match outcome {
             Outcome::Done(result) => {
                 (state.broken, state.pause) = (0, FIRST_PAUSE);
@@ -341,7 +348,7 @@ impl Shared {
                 fail(busy, kind, &mut ended);
                 self.lost(&mut state, (kind, is_look), &failure, &mut ended);
             }
-            Outcome::NoSession(failure) if state.alive() > 1 => {
+            Outcome::NoSession(failure) if state.alive() - state.hanging() > 1 => {
                 state.threads[index] = Thread::Gone;
                 goes_on = false;
                 if let Some((job, key)) = busy.job.zip(busy.key) {
@@ -355,6 +362,11 @@ impl Shared {
                 fail(busy, kind, &mut ended);
                 self.lost(&mut state, (kind, is_look), &failure, &mut ended);
             }
+        }
+        if was_hanging && state.alive() - state.hanging() > state.wanted {
+            // Another one has taken its part.
+            state.threads[index] = Thread::Gone;
+            goes_on = false;
         }
         if was_silent {
             let text = self.named("the module answers again");
@@ -526,7 +538,7 @@ impl Shared {
         }
         let text = self.named(&format!(
             "{text}; handshakes with its keys fail until one comes back. Look whether the device \
-             is there and reachable; if it is, restart the server"
+             is there and reachable; if it is, reload"
         ));
         state.tell((FailureKind::NotAnswering, None), text);
     }

@@ -219,11 +219,19 @@ fn untried(info: &TokenInfo, is_proven: bool) -> Option<&'static str> {
     )
 }
 
-/// What a file with a PIN contains, without the end of its line.
-pub(crate) fn pin_of_file(contents: &Secret) -> Secret {
+/// What a file with a PIN contains, without the end of its line. What cannot be a PIN is not given
+/// to the token, which would count it as a wrong one.
+pub(crate) fn pin_of_file(contents: &Secret) -> Result<Secret, Failure> {
     let mut pin = contents.expose();
     while let [rest @ .., b'\n' | b'\r'] = pin {
         pin = rest;
     }
-    Secret::new(pin.to_vec())
+    let why = match pin {
+        [] => "the file of the PIN is empty",
+        pin if pin.iter().any(u8::is_ascii_control) => {
+            "the file of the PIN contains more than one line, or control characters"
+        }
+        pin => return Ok(Secret::new(pin.to_vec())),
+    };
+    Err(Failure::PinRefused(why.into()))
 }

@@ -123,6 +123,32 @@ fn an_operation_that_hangs_fails_and_its_thread_comes_back() {
 }
 
 #[test]
+fn threads_that_hang_for_good_are_replaced_when_the_key_is_opened_again() {
+    in_own_process(|setup| {
+        let faulty = Faulty::new(setup);
+        let options = faulty.options(2, SHORT);
+        let key = faulty.open_with("ec", PIN, &options).expect("it is there");
+        faulty.set("hang");
+        let pending = [(); 2].map(|()| submit(&key, sign(ECDSA, b"x")));
+        for pending in pending {
+            assert_eq!(wait(pending), None);
+        }
+        assert_eq!(key.health().link, Link::NotAnswering);
+        faulty.set("hold");
+        let again = faulty.open_with("ec", PIN, &options).expect("others pass");
+        drop(key);
+        let health = again.health();
+        let numbers = (health.sessions, health.hanging);
+        assert_eq!((health.link, numbers), (Link::Up, (4, 2)));
+        assert!(perform(&again, sign(ECDSA, b"x")).is_some());
+        faulty.set("ok");
+        eventually("the first ones end", || again.health().sessions == 2);
+        assert_eq!(again.health().hanging, 0);
+        assert!(perform(&again, sign(ECDSA, b"x")).is_some());
+    });
+}
+
+#[test]
 fn what_nobody_wants_any_more_is_not_computed_and_queues_are_bounded() {
     in_own_process(|setup| {
         let faulty = Faulty::new(setup);
@@ -261,6 +287,21 @@ fn wrong_results_are_not_used() {
         assert_eq!(error.failure(), &Failure::WrongResult);
         faulty.set("ok");
         assert!(perform(&rsa, decrypt).is_some_and(|result| result.expose() == number));
+    });
+}
+
+#[test]
+fn numbers_may_come_without_their_zeros() {
+    in_own_process(|setup| {
+        let faulty = Faulty::new(setup);
+        let key = faulty.open("rsa");
+        faulty.set("short");
+        for zeros in [1, 2, 9] {
+            let number = [&[0; 9][..zeros], &vec![7; 256 - zeros]].concat();
+            let input = key.public_key().rsa_raised(&number).expect("it is small");
+            let result = perform(&key, KeyOperation::Decrypt { input }).expect("it can");
+            assert_eq!(result.expose(), number);
+        }
     });
 }
 

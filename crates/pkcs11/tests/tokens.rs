@@ -363,6 +363,14 @@ fn pins_that_are_missing_or_wrong() {
             error.to_string().contains("pin-source=file:/path"),
             "{error}"
         );
+        for (pin, part) in [
+            ("", "is empty"),
+            ("\n", "is empty"),
+            ("1234\nx", "one line"),
+        ] {
+            let error = open(Some(pin)).expect_err("it is no PIN");
+            assert!(error.to_string().contains(part), "{error}");
+        }
         let error = open(Some("9876")).expect_err("it is wrong");
         assert!(
             matches!(error.failure(), Failure::PinRefused(_)),

@@ -18,6 +18,8 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// After so many operations in a row that failed as if the token were gone, it is: some modules
 /// give sessions without asking the device.
 pub(super) const MAX_BROKEN: u32 = 3;
+/// How many threads that hang are replaced when a key is opened again, for each session.
+pub(super) const MAX_LEFT_BEHIND: usize = 3;
 /// The operator is told the same at most once in this interval.
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest text of an error that is kept: a list of tokens may be long.
@@ -29,6 +31,8 @@ pub(super) struct PoolState {
     pub(super) queue: VecDeque<Waiting>,
     /// One for each thread that was ever started.
     pub(super) threads: Vec<Thread>,
+    /// How many of them there should be, those that hang aside.
+    pub(super) wanted: usize,
     pub(super) connection: Connection,
     /// A session that no thread has taken yet. While it is open, the token is.
     pub(super) spare: Option<LiveSession>,
@@ -95,6 +99,7 @@ impl PoolState {
             users: 0,
             queue: VecDeque::new(),
             threads: Vec::new(),
+            wanted: 0,
             connection: Connection::Up,
             spare: None,
             has_watch: false,

@@ -51,7 +51,7 @@
 //!
 //! | | `submit` | completes | `work` |
 //! |---|---|---|---|
-//! | an HSM (PKCS #11) | into a bounded channel; threads of its own, one session each, call `C_Sign` or `C_Decrypt`, which block | those threads | nothing |
+//! | an HSM (PKCS #11): the crate `sealane-pkcs11` | into a bounded queue; threads of its own, one session each, call `C_Sign` or `C_Decrypt`, which block | those threads | nothing |
 //! | a process that holds the keys | numbers the job and writes one frame to a socket | the thread that reads the answers | nothing |
 //! | Intel QAT | puts a request into a ring; a full ring keeps the job in a queue here | whoever polls the ring | polls it |
 //!
