@@ -13,6 +13,21 @@
 //! nothing that it computes is used unverified, and a PIN that it has refused is not tried again.
 //! Against a module that ends the process, only a process of its own helps.
 //!
+//! ```no_run
+//! use sealane_pkcs11::{Options, TokenKey, Uri, find_module};
+//! use sealane_tls::Secret;
+//! use sealane_tls::accelerator::{Accelerator, Job};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (job, log): (Job, fn(&str)) = unimplemented!();
+//! let uri = Uri::parse("pkcs11:token=web;object=site?pin-source=file:/etc/sealane/token.pin")?;
+//! let pin = uri.pin_source().map(std::fs::read).transpose()?.map(Secret::new);
+//! let module = find_module(&uri, None)?;
+//! let options = Options::new(std::sync::Arc::new(log));
+//! let key = TokenKey::open(&uri, &module, pin.as_ref(), &options)?;
+//! key.submit(job);
+//! # Ok(()) }
+//! ```
+//!
 //! | file | what |
 //! |---|---|
 //! | `uri.rs`, `uri/` | [`Uri`]: RFC 7512, and what configurations in use have instead |

@@ -332,6 +332,26 @@ fn what_is_not_there_or_not_the_only_one() {
         let several = ["add \"id=\"", keys[0], keys[1]];
         let failure = refused(setup, "pkcs11:token=one;object=same", &several);
         assert!(matches!(failure, Failure::SeveralKeys(_)), "{failure:?}");
+        // A message lists what is there in the words of URIs.
+        let text = setup
+            .try_open("pkcs11:token=three")
+            .expect_err("none")
+            .to_string();
+        let (_, one) = text.split_once("\"one\" (serial ").expect("it is listed");
+        let (serial, one) = one.split_once(", ").expect("manufacturer");
+        let (_, slot) = one.split_once("slot-id ").expect("the last one");
+        let (slot, _) = slot.split_once(')').expect("its end");
+        for uri in [
+            format!("pkcs11:serial={serial};id=%0c"),
+            format!("pkcs11:slot-id={slot};object=other"),
+            format!("engine:pkcs11:slot_{slot}-id_0C"),
+            format!("engine:pkcs11:slot_{slot}-label_other"),
+        ] {
+            assert!(
+                perform(&setup.open(&uri), sign(0x0403, b"")).is_some(),
+                "{uri}"
+            );
+        }
         // What names one is found, by whichever attributes.
         for uri in [
             "pkcs11:token=one;object=same;id=%0a",
