@@ -20,7 +20,7 @@ const FUNCTION_LINES: usize = 120;
 
 /// Which of our packages a package may depend on. `tests` and `fuzz` may use
 /// everything.
-const DEPENDENCIES: [(&str, &[&str]); 16] = [
+const DEPENDENCIES: [(&str, &[&str]); 17] = [
     ("sys", &[]),
     ("awslc", &[]),
     ("vector", &[]),
@@ -29,6 +29,7 @@ const DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("counters", &["sys"]),
     ("tls", &["awslc", "counters", "sys", "vector"]),
     ("pkcs11", &["awslc", "counters", "tls"]),
+    ("provider", &["awslc", "counters", "sys", "tls"]),
     ("io", &["sys", "tls"]),
     ("keys", &["awslc", "sys", "tls"]),
     ("log", &["conf", "sys"]),

@@ -29,6 +29,7 @@
 //! | `certificate_compression.rs` | compressed certificates (RFC 8879) |
 //! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
 //! | `key_operation.rs` | the private-key operation of a handshake, computed wherever that is best |
+//! | `public_key.rs` | [`PublicKey`]: verifies what was computed elsewhere |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
 //! | `session.rs`, `session_facts.rs` | resumable sessions, what they say of themselves, and the traits a ticket cipher and a session store implement |
 //! | `early_data.rs`, `psk.rs` | 0-RTT: allowing it, what became of it, and the binder that proves it genuine |
@@ -121,7 +122,7 @@ pub use peer::{MAX_CLIENT_CERTIFICATES, MAX_CLIENT_CHAIN_BYTES, PeerChain};
 pub use psk::is_psk_binder_valid;
 pub use public_key::PublicKey;
 pub use random::{fill_random, seed_random};
-pub use rsa::RsaNumbers;
+pub use rsa::{RsaNumbers, is_rsa_operand};
 pub use secret::Secret;
 pub use session::{Miss, Offered, Prefetched, Session, SessionStore, TicketCipher, TicketOpened};
 pub use session_facts::{CLOCK_TOLERANCE_S, SessionFacts};

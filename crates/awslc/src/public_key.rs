@@ -117,6 +117,39 @@ impl PublicKey {
         unsafe { rsa_encoded(self.as_ptr(), operation) }
     }
 
+    /// The modulus of an RSA key, big-endian and without leading zeros; `None` for other keys.
+    pub fn rsa_modulus(&self) -> Option<Vec<u8>> {
+        // SAFETY: the key is valid; the RSA key and its modulus live as long as it does, and null
+        // is handled.
+        unsafe {
+            let rsa = sys::EVP_PKEY_get0_RSA(self.as_ptr());
+            let modulus = match rsa.is_null() {
+                true => ptr::null(),
+                false => sys::RSA_get0_n(rsa),
+            };
+            crate::rsa::number(modulus).map(|modulus| modulus.to_vec())
+        }
+    }
+
+    /// Verifies that `result` is what the private key makes of the operation: a valid signature, or
+    /// for a decryption the number whose power is the input.
+    ///
+    /// # Errors
+    ///
+    /// It is not, or the operation does not fit the key.
+    pub fn verify_result(&self, operation: &KeyOperation, result: &[u8]) -> Result<(), Error> {
+        match operation {
+            KeyOperation::Sign { scheme, input } => self.verify(*scheme, input, result),
+            KeyOperation::Decrypt { input } => match self.rsa_raised(result)? == *input {
+                true => Ok(()),
+                false => Err(Error::local(
+                    "RSA_verify_raw",
+                    "the power is another number",
+                )),
+            },
+        }
+    }
+
     /// Raises a number to the public exponent, which undoes RSA's private operation: `input` and
     /// the result are numbers below the modulus, big-endian and as long as the modulus.
     ///

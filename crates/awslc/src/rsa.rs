@@ -114,10 +114,25 @@ impl PrivateKey {
     }
 }
 
+/// Whether AWS-LC raises this number to a private exponent: it is as long as the modulus and
+/// neither 0, 1, n - 1 nor larger. A client may send any ciphertext, and must get the same answer
+/// from whatever computes. Nothing about the number is secret: it is on the wire.
+pub fn is_rsa_operand(number: &[u8], modulus: &[u8]) -> bool {
+    let (Some((last, others)), Some((modulus_last, modulus_others))) =
+        (number.split_last(), modulus.split_last())
+    else {
+        return false;
+    };
+    let is_tiny = *last <= 1 && others.iter().all(|byte| *byte == 0);
+    // Numbers of equal length compare like their bytes. The modulus is odd.
+    let is_below = (others, *last) < (modulus_others, *modulus_last & !1);
+    number.len() == modulus.len() && is_below && !is_tiny
+}
+
 /// # Safety
 ///
 /// `number` is null or valid.
-unsafe fn number(number: *const sys::BIGNUM) -> Option<Zeroizing<Vec<u8>>> {
+pub(crate) unsafe fn number(number: *const sys::BIGNUM) -> Option<Zeroizing<Vec<u8>>> {
     if number.is_null() {
         return None;
     }

@@ -20,6 +20,9 @@ pub enum Watch {
     /// As long as there is something to read, in one of the processes and threads that wait for it
     /// (`EPOLLIN | EPOLLEXCLUSIVE`).
     Level,
+    /// Something to read, once. Nothing more is reported until it is asked for again (`EPOLLIN |
+    /// EPOLLONESHOT`).
+    Once,
 }
 
 impl Watch {
@@ -30,6 +33,7 @@ impl Watch {
                 libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET
             }
             Watch::Level => libc::EPOLLIN | libc::EPOLLEXCLUSIVE,
+            Watch::Once => libc::EPOLLIN | libc::EPOLLONESHOT,
         };
         events.cast_unsigned()
     }
@@ -116,6 +120,21 @@ impl Epoll {
     /// The errno of `epoll_ctl`; `EINVAL` with [`Watch::Level`].
     pub fn modify(&self, fd: BorrowedFd<'_>, token: u64, watch: Watch) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, watch.events())
+    }
+
+    /// Reports the next input of `fd` with this number, whether it has been added before or not
+    /// ([`Watch::Once`]).
+    ///
+    /// # Errors
+    /// The errno of `epoll_ctl`; `EPERM` for a file that is always ready.
+    pub fn watch_once(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let events = Watch::Once.events();
+        match self.control(libc::EPOLL_CTL_MOD, fd, token, events) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                self.control(libc::EPOLL_CTL_ADD, fd, token, events)
+            }
+            result => result,
+        }
     }
 
     /// What other threads may do with it.
@@ -282,6 +301,21 @@ mod tests {
         assert_eq!(ready(&mut epoll).len(), 1);
         assert_eq!(ready(&mut epoll).len(), 1);
         ours.read_exact(&mut [0]).expect("it was sent");
+        assert!(ready(&mut epoll).is_empty());
+    }
+
+    #[test]
+    fn once_is_reported_once_each_time_it_is_asked_for() {
+        let mut epoll = Epoll::new().expect("descriptors");
+        let (mut ours, mut theirs) = UnixStream::pair().expect("descriptors");
+        theirs.write_all(b"a").expect("room");
+        for _ in 0..2 {
+            epoll.watch_once(ours.as_fd(), 4).expect("a socket");
+            assert_eq!(ready(&mut epoll).len(), 1);
+            assert!(ready(&mut epoll).is_empty());
+        }
+        ours.read_exact(&mut [0]).expect("it was sent");
+        epoll.watch_once(ours.as_fd(), 4).expect("a socket");
         assert!(ready(&mut epoll).is_empty());
     }
 

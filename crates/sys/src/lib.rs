@@ -13,6 +13,7 @@
 //! | [`links`] | opening files while following symbolic links of certain owners, or none |
 //! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
+//! | [`openssl`] | the system's OpenSSL and its providers, loaded when they are needed |
 //! | [`OsError`] | errors in nginx's notation |
 //! | [`poll`] | waiting for a few descriptors |
 //! | [`privileges`] | capabilities, `no_new_privs` |
@@ -41,6 +42,7 @@ pub mod limits;
 pub mod links;
 mod memfd;
 pub mod memory;
+pub mod openssl;
 mod os_error;
 pub mod pidfd;
 pub mod poll;

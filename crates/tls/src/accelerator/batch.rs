@@ -30,7 +30,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sealane_awslc::{KeyOperation, PrivateKey, RsaBlinding, RsaUnblinding, Secret};
+use sealane_awslc::{KeyOperation, PrivateKey, RsaBlinding, RsaUnblinding, Secret, is_rsa_operand};
 use sealane_vector::{RSA_LANES, RsaKey, RsaRefused, unsupported};
 use zeroize::Zeroizing;
 
@@ -68,8 +68,8 @@ struct Lane<'a> {
 pub(super) struct Batch {
     key: PrivateKey,
     key_type: KeyType,
-    /// The modulus minus one, big-endian, without leading zeros.
-    largest: Vec<u8>,
+    /// Big-endian, without leading zeros.
+    modulus: Vec<u8>,
     kernel: Box<dyn Kernel>,
     blinding: RsaBlinding,
     /// Not bounded here: every job belongs to a connection that has been admitted.
@@ -115,14 +115,10 @@ impl Batch {
         stats: &Arc<HandshakeStats>,
         report: &Report,
     ) -> Self {
-        let mut largest = modulus;
-        if let Some(last) = largest.last_mut() {
-            *last &= !1; // The modulus is odd.
-        }
         Self {
             key: key.clone(),
             key_type: KeyType::of(key),
-            largest,
+            modulus,
             kernel,
             blinding,
             queue: Mutex::default(),
@@ -255,7 +251,7 @@ impl Batch {
             alone.extend(lanes.into_iter().map(|lane| lane.job));
             return self.compute_alone(alone);
         }
-        let bytes = self.largest.len();
+        let bytes = self.modulus.len();
         let mut results = vec![Zeroizing::new(vec![0; bytes]); lanes.len()];
         let inputs: Vec<&[u8]> = lanes.iter().map(|lane| &lane.number[..]).collect();
         let mut outputs: Vec<&mut [u8]> =
@@ -311,17 +307,11 @@ impl Batch {
         })
     }
 
-    /// The number to raise to the private exponent, if AWS-LC would accept it: AWS-LC refuses 0, 1,
-    /// n - 1 and anything larger. A client may send any ciphertext, must get the same answer from
-    /// every accelerator, and must not be able to keep others off the vectors. Nothing about the
-    /// number is secret: ciphertext and signature are on the wire.
+    /// The number to raise to the private exponent, if AWS-LC would accept it. A client must not be
+    /// able to keep others off the vectors.
     fn number_of(&self, job: &Job) -> Option<Vec<u8>> {
         let number = self.key.rsa_encoded(job.operation()).ok()?;
-        let (last, others) = number.split_last()?;
-        let is_tiny = *last <= 1 && others.iter().all(|byte| *byte == 0);
-        // Numbers of equal length compare like their bytes.
-        let is_large = number.len() != self.largest.len() || number >= self.largest;
-        (!is_tiny && !is_large).then_some(number)
+        is_rsa_operand(&number, &self.modulus).then_some(number)
     }
 
     /// Computes each job separately with AWS-LC, which also rejects invalid operations.

@@ -53,7 +53,7 @@
 //! |---|---|---|---|
 //! | an HSM (PKCS #11): the crate `sealane-pkcs11` | into a bounded queue; threads of its own, one session each, call `C_Sign` or `C_Decrypt`, which block | those threads | nothing |
 //! | a process that holds the keys | numbers the job and writes one frame to a socket | the thread that reads the answers | nothing |
-//! | Intel QAT | puts a request into a ring; a full ring keeps the job in a queue here | whoever polls the ring | polls it |
+//! | a provider of OpenSSL (`crates/provider`): Intel QAT, a TPM | into a queue; a thread of its own runs asynchronous jobs, which the provider pauses | that thread | nothing |
 //!
 //! None of these has the key in this process, so they are built from a key's name and its
 //! certificate instead of a [`PrivateKey`]. A [`KeyOperation`] holds enough for each: a device that
