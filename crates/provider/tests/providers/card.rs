@@ -27,11 +27,13 @@ pub(crate) fn library() -> Option<PathBuf> {
 
 /// Compiles the provider into a directory. The error says what is missing.
 pub(crate) fn compile(directory: &Path) -> Result<PathBuf, String> {
-    let module = directory.join(format!("asynctest-{}.so", std::process::id()));
+    let module = directory.join("asynctest.so");
+    // Another process may be about to load it.
+    let unfinished = directory.join(format!("asynctest-{}", std::process::id()));
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"]);
     cc.args(["-shared", "-fPIC", "-pthread", "-o"]);
-    cc.arg(&module).arg(SOURCE);
+    cc.arg(&unfinished).arg(SOURCE);
     if let Some(other) = other_openssl() {
         cc.arg("-I").arg(other.join("include"));
         cc.arg("-L").arg(other.join("lib"));
@@ -61,6 +63,7 @@ pub(crate) fn compile(directory: &Path) -> Result<PathBuf, String> {
         output.status.success(),
         "{SOURCE} does not compile:\n{errors}"
     );
+    std::fs::rename(&unfinished, &module).map_err(|error| error.to_string())?;
     Ok(module)
 }
 
@@ -76,7 +79,7 @@ pub(crate) fn load(module: &Path, parameters: &[(&str, &str)]) -> Result<Provide
         let _ = writeln!(text, "{name} = {value}");
     }
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let conf = module.with_extension(format!("{number}.cnf"));
+    let conf = module.with_extension(format!("{}-{number}.cnf", std::process::id()));
     std::fs::write(&conf, text).expect("room");
     let provider = Provider::load(&ProviderOptions {
         name: "asynctest".into(),

@@ -99,23 +99,29 @@ fn operations_that_hang_do_not_make_others_wait() {
         };
         let running = Running::new(&provider, hasty(4), &rcgen::PKCS_ECDSA_P256_SHA256);
         let stats = running.stats();
-        let hanging: Vec<_> = (0..6).map(|_| running.submit(sign(0x0403, "m"))).collect();
-        for pending in hanging {
+        let first: Vec<_> = (0..6).map(|_| running.submit(sign(0x0403, "m"))).collect();
+        for pending in first {
             assert!(wait(pending).is_none());
         }
-        until("four hang", || stats.hanging.get() == 4);
+        // On a busy machine, some may have timed out before they began.
+        until("four hang", || {
+            stats.hanging.get() == 4 || running.run(sign(0x0403, "m")).is_some()
+        });
+        assert_eq!(stats.hanging.get(), 4);
         assert_eq!((stats.in_flight.get(), stats.queued.get()), (0, 0));
+        let before = stats.failures(Failure::AllHanging);
         let mut refused = running.submit(sign(0x0403, "m"));
         assert!(matches!(refused.try_take(), Some(None)), "at once");
-        assert_eq!(stats.failures(Failure::AllHanging), 1);
-        assert_eq!(stats.failures(Failure::TimedOut), 6);
+        assert_eq!(stats.failures(Failure::AllHanging), before + 1);
+        assert!(stats.failures(Failure::TimedOut) >= 4);
         let lines = running.lines.all();
-        assert!(
-            lines.len() == 2
-                && lines[0].contains("took too long: it w")
-                && lines[1].contains("as many operations hang as may be in flight"),
-            "{lines:?}"
-        );
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for text in [
+            "took too long: it w",
+            "as many operations hang as may be in flight",
+        ] {
+            assert!(lines.iter().any(|line| line.contains(text)), "{lines:?}");
+        }
         // The same card, by another engine.
         let other = Running::new(&provider, patient(), &rcgen::PKCS_ECDSA_P256_SHA256);
         other.run_well(sign(0x0403, "release"));
@@ -137,9 +143,7 @@ fn an_engine_stops_although_operations_hang() {
         let running = Running::new(&provider, hasty(10), &rcgen::PKCS_ECDSA_P256_SHA256);
         let pending: Vec<_> = (0..3).map(|_| running.submit(sign(0x0403, "m"))).collect();
         let stats = running.engine.stats().clone();
-        until("they have begun", || {
-            stats.in_flight.get() + stats.hanging.get() == 3
-        });
+        until("they have begun", || stats.queued.get() == 0);
         drop(running);
         for pending in pending {
             assert!(wait(pending).is_none());
