@@ -25,6 +25,9 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How often an operation is sent. A key process that dies of one would otherwise die of it again.
 const MAX_ATTEMPTS: u8 = 2;
 
+/// How often the operator is told of refusals at most.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
 /// Bytes that are read at a time: dozens of signatures.
 const READ_BYTES: usize = 4 << 10;
 
@@ -43,6 +46,8 @@ pub struct KeyClient {
     tell: Tell,
     /// While it is open, the key process knows that there is a worker.
     line: Mutex<Option<OwnedFd>>,
+    /// When the operator was last told of a refusal.
+    told: Mutex<Option<Instant>>,
 }
 
 /// The channel of one worker thread.
@@ -107,6 +112,7 @@ impl KeyClient {
             next: AtomicUsize::new(0),
             tell,
             line: Mutex::default(),
+            told: Mutex::default(),
         })
     }
 
@@ -146,7 +152,26 @@ impl KeyClient {
 
     /// Reads a channel until nothing more has arrived, and completes jobs.
     pub fn receive(&self, channel: &Channel) -> Received {
-        channel.receive(&self.tell)
+        channel.receive(|wanted, reason| self.refused(wanted, reason))
+    }
+
+    /// Tells the operator of a refusal, once a second at most. Failures are counted only: a client
+    /// may send what no key decrypts.
+    fn refused(&self, wanted: &Wanted, reason: wire::Reason) {
+        if reason == wire::Reason::Failed {
+            return;
+        }
+        let now = Instant::now();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = told.is_none_or(|at| now.saturating_duration_since(at) >= TOLD_EVERY);
+        if is_due {
+            *told = Some(now);
+            drop(told);
+            let (key, operation) = (wanted.key, wanted.job.operation());
+            (self.tell)(&format!(
+                "a handshake fails: {reason} (key {key:?}, {operation:?})"
+            ));
+        }
     }
 }
 
@@ -209,7 +234,7 @@ impl Channel {
         self.renewed.notify_one();
     }
 
-    fn receive(&self, tell: &Tell) -> Received {
+    fn receive(&self, refused: impl Fn(&Wanted, wire::Reason)) -> Received {
         let mut done = Vec::new();
         let mut gone = Vec::new();
         let mut state = self.lock();
@@ -221,11 +246,7 @@ impl Channel {
         drop(state);
         for (wanted, result) in done {
             if let Err(reason) = &result {
-                tell(&format!(
-                    "a handshake fails: {reason} (key {:?}, {:?})",
-                    wanted.key,
-                    wanted.job.operation()
-                ));
+                refused(&wanted, *reason);
             }
             wanted.job.complete(result.ok());
         }

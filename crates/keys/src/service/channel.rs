@@ -2,7 +2,9 @@
 
 use super::{Client, lock};
 use crate::wire::{self, MAX_UNDER_WAY, Reason};
-use std::io::{self, Read, Write};
+use sealane_sys::socket;
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,16 +67,14 @@ impl Channel {
 
     /// Reads a piece into `buffer`.
     pub(super) fn read<'b>(&self, buffer: &'b mut [u8; READ_BYTES]) -> Reading<'b> {
-        loop {
-            return match (&self.socket).read(buffer) {
-                Ok(0) => Reading::Closed,
-                // What arrives from now on is another event.
-                Ok(count) if count < READ_BYTES => Reading::Last(&buffer[..count]),
-                Ok(_) => Reading::Some(&buffer[..]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Reading::Last(&[]),
-                Err(_) => Reading::Closed,
-            };
+        // The worker may have kept the socket, and made it a blocking one.
+        match socket::receive_at_once(self.socket.as_fd(), buffer) {
+            Ok(0) => Reading::Closed,
+            // What arrives from now on is another event.
+            Ok(count) if count < READ_BYTES => Reading::Last(&buffer[..count]),
+            Ok(_) => Reading::Some(&buffer[..]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Reading::Last(&[]),
+            Err(_) => Reading::Closed,
         }
     }
 
@@ -128,9 +128,8 @@ impl Channel {
         let mut unsent = lock(&self.unsent);
         let mut sent = 0;
         while sent < unsent.len() {
-            match (&self.socket).write(&unsent[sent..]) {
+            match socket::send_at_once(self.socket.as_fd(), &unsent[sent..]) {
                 Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => {
                     self.is_closed.store(true, Ordering::Relaxed);

@@ -86,9 +86,9 @@ impl Readers {
     /// Hands a channel to the next thread. What is no socket is closed.
     pub(super) fn add(&self, channel: OwnedFd, client: &Arc<Client>) {
         let socket = UnixStream::from(channel);
-        let is_stream = socket.local_addr().is_ok() && socket.set_nonblocking(true).is_ok();
+        let is_local = socket.local_addr().is_ok();
         let index = self.next.fetch_add(1, Ordering::Relaxed) % self.all.len();
-        if is_stream {
+        if is_local {
             let inbox = &self.all[index];
             lock(&inbox.new).push(Channel::new(socket, client));
             inbox.woken.add();
@@ -183,6 +183,8 @@ impl Reader {
         };
         if is_over {
             read.channel.close();
+            // The worker may have kept the socket: closing it here would not end its events.
+            let _ = self.epoll.handle().remove(read.channel.socket().as_fd());
             self.channels.remove(&token);
         }
     }

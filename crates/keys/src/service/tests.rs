@@ -438,6 +438,36 @@ fn hostile_bytes_end_their_channel_alone() {
     assert!(perform(&client, &channel, key.id(), sign(0x0403, 1)).is_some());
 }
 
+/// A worker that keeps the other end as well, and makes it a blocking one, holds nobody up.
+#[test]
+fn a_socket_that_blocks_blocks_nobody() {
+    let mut service = Service::start(1);
+    let key = TestKey::new(&rcgen::PKCS_ECDSA_P256_SHA256);
+    service.deposit(&key, false);
+    let (client, channel) = service.client(1);
+    let line = service.introduce(1);
+    let (mut own, other) = UnixStream::pair().expect("descriptors");
+    line::send_channel(line.as_fd(), other.as_fd()).expect("room");
+    assert!(ask(&mut own, 1, key.id(), &sign(0x0403, 1)).is_ok());
+    other.set_nonblocking(false).expect("a socket");
+    // Nothing is read of these answers, until there is no room for more.
+    own.set_nonblocking(true).expect("a socket");
+    let mut request = Vec::new();
+    put_request(&mut request, 1, key.id(), &sign(0x0403, 1));
+    let requests = request.repeat(64);
+    for _ in 0..200 {
+        let _ = own.write(&requests);
+        std::thread::yield_now();
+    }
+    for n in 0..10 {
+        assert!(perform(&client, &channel, key.id(), sign(0x0403, n)).is_some());
+    }
+    // It is closed, but not by everybody: its events end all the same.
+    own.shutdown(std::net::Shutdown::Both).expect("open");
+    assert!(perform(&client, &channel, key.id(), sign(0x0403, 1)).is_some());
+    drop((own, other));
+}
+
 #[test]
 fn a_worker_has_no_more_channels_than_it_may() {
     let service = Service::start(1);

@@ -111,6 +111,32 @@ pub fn receive_fds(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Receive
     Ok(ReceivedMessage { len, fds })
 }
 
+/// Receives what has arrived at a stream socket, and never waits, whether the socket is blocking or
+/// not: another process that has a descriptor of the same socket may change that at any time.
+///
+/// # Errors
+///
+/// `WouldBlock` when nothing has arrived, or another errno of `recv`.
+pub fn receive_at_once(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    let (start, len) = (buf.as_mut_ptr(), buf.len());
+    // SAFETY: the buffer is valid for its length during the call.
+    retry(|| unsafe { libc::recv(socket.as_raw_fd(), start.cast(), len, libc::MSG_DONTWAIT) })
+        .map(|count| count as usize)
+}
+
+/// Sends what there is room for, and never waits: see [`receive_at_once`].
+///
+/// # Errors
+///
+/// `WouldBlock` when there is no room, or another errno of `send`.
+pub fn send_at_once(socket: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let (start, len) = (data.as_ptr(), data.len());
+    // SAFETY: the buffer is valid for its length during the call.
+    retry(|| unsafe { libc::send(socket.as_raw_fd(), start.cast(), len, flags) })
+        .map(|count| count as usize)
+}
+
 /// Closes descriptors received from an untrusted process. Closing a TCP socket with `SO_LINGER` set
 /// takes as long as its owner and peer like, so that is cleared first.
 pub fn discard_fds(fds: Vec<OwnedFd>) {

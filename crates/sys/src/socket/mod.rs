@@ -5,8 +5,8 @@ mod inherit;
 mod listen;
 
 pub use fd_passing::{
-    MAX_PASSED_FDS, ReceivedMessage, close_line, discard_fds, receive_fds, refuse_fds, send_fds,
-    seqpacket_pair,
+    MAX_PASSED_FDS, ReceivedMessage, close_line, discard_fds, receive_at_once, receive_fds,
+    refuse_fds, send_at_once, send_fds, seqpacket_pair,
 };
 pub use inherit::{Inherited, inheritable, listening_address, take_inherited, take_inherited_line};
 pub use listen::{
