@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -27,6 +28,10 @@ const MAX_ATTEMPTS: u8 = 2;
 
 /// How often the operator is told of refusals at most.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// Operations of a worker thread are sent together, at the end of its turn; so many are not kept
+/// waiting for that.
+const SENT_AT_ONCE: usize = 16;
 
 /// Bytes that are read at a time: dozens of signatures.
 const READ_BYTES: usize = 4 << 10;
@@ -55,11 +60,15 @@ pub struct Channel {
     operations: Mutex<Operations>,
     /// There is another socket.
     renewed: Notify,
+    /// Of the task that reads the channel.
+    reader: Mutex<Option<Waker>>,
 }
 
 struct Operations {
     link: Link,
     last_number: u64,
+    /// The task that reads the channel has been woken to send.
+    is_reader_woken: bool,
     /// Sent, and not answered.
     under_way: HashMap<u64, Wanted>,
     /// Not sent yet. Every job belongs to a connection that has been admitted.
@@ -82,6 +91,15 @@ struct Wanted {
     attempts: u8,
 }
 
+/// What the task of a channel does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ToDo {
+    /// Operations are to be sent.
+    Send,
+    /// Something has arrived.
+    Receive,
+}
+
 /// What reading a channel has come to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
@@ -99,12 +117,14 @@ impl KeyClient {
                 operations: Mutex::new(Operations {
                     link: Link::Down(Instant::now()),
                     last_number: 0,
+                    is_reader_woken: false,
                     under_way: HashMap::new(),
                     queue: VecDeque::new(),
                     unsent: Vec::new(),
                     received: Vec::new(),
                 }),
                 renewed: Notify::new(),
+                reader: Mutex::default(),
             })
         });
         Arc::new(Self {
@@ -177,16 +197,18 @@ impl KeyClient {
 
 impl KeyHolder for KeyClient {
     fn submit(&self, key: KeyId, job: Job) {
-        let index = OWN.get().unwrap_or_else(|| {
+        let own = OWN.get();
+        let index = own.unwrap_or_else(|| {
             // Relaxed: it only spreads the load.
             self.next.fetch_add(1, Ordering::Relaxed)
         });
         let channel = &self.channels[index % self.channels.len()];
-        channel.submit(Wanted {
+        let wanted = Wanted {
             key,
             job,
             attempts: 0,
-        });
+        };
+        channel.submit(wanted, own.is_some());
     }
 }
 
@@ -204,7 +226,36 @@ impl Channel {
         self.renewed.notified().await;
     }
 
-    fn submit(&self, wanted: Wanted) {
+    /// Polls for something to do: whether operations are to be [sent](Self::send), or else what
+    /// `input` says of the socket.
+    pub fn poll(
+        &self,
+        cx: &mut Context<'_>,
+        input: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<io::Result<ToDo>> {
+        {
+            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            if !reader
+                .as_ref()
+                .is_some_and(|known| known.will_wake(cx.waker()))
+            {
+                *reader = Some(cx.waker().clone());
+            }
+        }
+        if std::mem::take(&mut self.lock().is_reader_woken) {
+            return Poll::Ready(Ok(ToDo::Send));
+        }
+        input(cx).map_ok(|()| ToDo::Receive)
+    }
+
+    /// Sends what was kept until now.
+    pub fn send(&self) {
+        let mut gone = Vec::new();
+        self.lock().send(&mut gone);
+        drop(gone);
+    }
+
+    fn submit(&self, wanted: Wanted, is_own_thread: bool) {
         let mut state = self.lock();
         if let Link::Down(since) = state.link
             && since.elapsed() >= PATIENCE
@@ -218,9 +269,22 @@ impl Channel {
             gone.extend(state.queue.pop_front());
         }
         state.queue.push_back(wanted);
-        state.send(&mut gone);
+        let wakes = is_own_thread && state.queue.len() < SENT_AT_ONCE;
+        let wakes_first = wakes && !std::mem::replace(&mut state.is_reader_woken, wakes);
+        if !wakes {
+            state.send(&mut gone);
+        }
         drop(state);
         drop(gone);
+        if wakes_first {
+            let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let waker = reader.clone();
+            drop(reader);
+            match waker {
+                Some(waker) => waker.wake(),
+                None => self.send(), // nobody reads yet
+            }
+        }
     }
 
     fn renew(&self, socket: UnixStream) {
@@ -269,6 +333,7 @@ type Done = (Wanted, Result<sealane_tls::Secret, wire::Reason>);
 impl Operations {
     /// Sends as many operations as may be under way. Jobs that nobody waits for go to `gone`.
     fn send(&mut self, gone: &mut Vec<Wanted>) {
+        self.is_reader_woken = false;
         let Link::Up(socket) = &self.link else {
             return;
         };

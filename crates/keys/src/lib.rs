@@ -47,5 +47,5 @@ pub mod rules;
 pub mod service;
 pub mod wire;
 
-pub use client::{Channel, KeyClient, Received};
+pub use client::{Channel, KeyClient, Received, ToDo};
 pub use service::{Limits, serve};

@@ -1,10 +1,11 @@
 //! A worker thread's channel to the key process (`ssl_key_process`), read in its event loop.
 
 use sealane_io::runtime::{self, Direction, Registration, Watch};
-use sealane_keys::{KeyClient, Received};
+use sealane_keys::{KeyClient, Received, ToDo};
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
 /// Before a channel that cannot be waited for is tried again.
@@ -27,14 +28,19 @@ pub(crate) async fn read(keys: Arc<KeyClient>, thread: u32) {
             current.is_some_and(|current| Arc::ptr_eq(&current, &socket))
         };
         while is_current() {
-            let input = poll_fn(|cx| registration.poll_ready(socket.as_fd(), Direction::Input, cx));
-            if input.await.is_err() || !is_current() {
-                break;
-            }
-            // Before it is read: what arrives from now on is another event.
-            registration.clear_ready(Direction::Input);
-            if keys.receive(&channel) == Received::Closed {
-                break;
+            let input = |cx: &mut Context<'_>| {
+                registration.poll_ready(socket.as_fd(), Direction::Input, cx)
+            };
+            match poll_fn(|cx| channel.poll(cx, input)).await {
+                Ok(ToDo::Send) => channel.send(),
+                Ok(ToDo::Receive) if is_current() => {
+                    // Before it is read: what arrives from now on is another event.
+                    registration.clear_ready(Direction::Input);
+                    if keys.receive(&channel) == Received::Closed {
+                        break;
+                    }
+                }
+                _ => break,
             }
         }
     }

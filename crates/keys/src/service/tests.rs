@@ -143,6 +143,7 @@ fn wait(client: &KeyClient, channel: &Channel, pending: &mut PendingJob) -> Opti
         match channel.socket() {
             Some(socket) => {
                 let patience = Some(Duration::from_millis(100));
+                channel.send();
                 poll::wait_readable(&[socket.as_fd()], patience).expect("a socket");
                 client.receive(channel);
             }
