@@ -189,16 +189,19 @@ fn no_name_thread(error: &io::Error) -> String {
     format!("the thread that answers name servers cannot be started ({error})")
 }
 
+/// Sockets of `dns_listen` by their numbers.
+type NameSockets = Vec<(u32, OwnedFd)>;
+
 /// Descriptors of the worker's own: of sockets for clients, and of those of `dns_listen`.
 fn duplicates(
     sockets: &Sockets,
     http: Option<&Http>,
-) -> io::Result<(Vec<BoundListener>, Vec<(u32, OwnedFd)>)> {
+) -> io::Result<(Vec<BoundListener>, NameSockets)> {
     Ok((listeners(sockets, http)?, name_sockets(sockets, http)?))
 }
 
 /// Duplicates of the sockets of `dns_listen`, with their numbers.
-fn name_sockets(sockets: &Sockets, http: Option<&Http>) -> io::Result<Vec<(u32, OwnedFd)>> {
+fn name_sockets(sockets: &Sockets, http: Option<&Http>) -> io::Result<NameSockets> {
     let bound = sockets.bound.iter();
     let mut all = Vec::new();
     for bound in bound.filter(|bound| bound.is_for_names(http)) {
