@@ -8,10 +8,10 @@
 //! Numbers are four bytes, little-endian; texts and lists begin with their length.
 
 use sealane_sys::file;
-use sealane_sys::sealed_memory::SealedMemory;
+use sealane_sys::sealed_memory::sealed_file;
 use sealane_tls::{AcceleratorChoice, Secret};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
 
 const MAGIC: &[u8; 5] = b"SLKD\x01";
@@ -50,7 +50,7 @@ impl Deposit<'_> {
     /// # Errors
     ///
     /// When there is no such memory.
-    pub fn seal(&self) -> io::Result<SealedMemory> {
+    pub fn seal(&self) -> io::Result<OwnedFd> {
         let too_large = || io::Error::from(io::ErrorKind::FileTooLarge);
         let mut head = MAGIC.to_vec();
         head.push(u8::from(self.may_decrypt));
@@ -67,19 +67,13 @@ impl Deposit<'_> {
         if bytes as u64 > MAX_BYTES || self.passwords.len() > MAX_PASSWORDS {
             return Err(too_large());
         }
-        SealedMemory::new(bytes, |memory| {
-            let mut at = 0;
-            let mut put = |bytes: &[u8]| {
-                memory[at..at + bytes.len()].copy_from_slice(bytes);
-                at += bytes.len();
-            };
-            put(&head);
-            for text in texts {
-                // Below the limit above.
-                put(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-                put(text);
-            }
-        })
+        // Below the limit above.
+        let length = |text: &&[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes();
+        let lengths: Vec<[u8; 4]> = texts.iter().map(length).collect();
+        let texts = lengths.iter().zip(texts);
+        let texts = texts.flat_map(|(length, text)| [&length[..], text]);
+        let pieces: Vec<&[u8]> = [&head[..]].into_iter().chain(texts).collect();
+        sealed_file(&pieces)
     }
 }
 
@@ -152,7 +146,7 @@ fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    fn sealed() -> SealedMemory {
+    fn sealed() -> OwnedFd {
         let passwords = ["one", "two"].map(|it| Secret::new(it.as_bytes().to_vec()));
         let deposit = Deposit {
             may_decrypt: true,

@@ -140,7 +140,7 @@ impl KeyProcess {
         self.deposits.push(Deposited {
             file: file.clone(),
             id: handle.id,
-            memory: memory.keep(),
+            memory,
             unused_since: None,
         });
         Ok(handle)

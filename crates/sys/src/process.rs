@@ -137,7 +137,7 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `ENOSYS` before Linux 5.9.
+/// The errno of `close_range`; before Linux 5.9, when `/proc` is not mounted.
 pub fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut kept: Vec<u32> = kept
         .iter()
@@ -151,9 +151,28 @@ pub fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
         if let Some(last) = last.filter(|last| *last >= first) {
             // SAFETY: no memory is involved. The caller has promised that nobody uses what is
             // closed.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }.check()?;
+            let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }.check();
+            match closed {
+                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                    close_one_by_one(first..=last)?;
+                }
+                closed => drop(closed?),
+            }
         }
         first = end.map_or(u32::MAX, |end| first.max(end.saturating_add(1)));
+    }
+    Ok(())
+}
+
+/// The same without close_range(2), which came with Linux 5.9.
+fn close_one_by_one(range: std::ops::RangeInclusive<u32>) -> io::Result<()> {
+    let open = std::fs::read_dir("/proc/self/fd")?;
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    // All names first: the directory has a descriptor of its own.
+    let open: Vec<u32> = open.filter_map(|entry| number(entry.ok()?)).collect();
+    for number in open.into_iter().filter(|number| range.contains(number)) {
+        // SAFETY: as above. One that is closed already is an error, which does not matter.
+        unsafe { libc::close(number.cast_signed()) };
     }
     Ok(())
 }

@@ -7,13 +7,14 @@ use sealane_sys::process::{self, ExitStatus, Fork};
 use sealane_sys::signal::{self, Received, Signal, SignalQueue};
 use sealane_sys::{poll, socket, user};
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 fn main() {
     assert_eq!(process::thread_count().unwrap(), 1);
     forked_children_are_reaped();
+    descriptors_are_closed_but_for_some();
     signals_are_queued_with_their_sender();
     the_environment_is_replaced_or_left_alone();
     privileges_are_given_up_for_good();
@@ -27,6 +28,25 @@ fn forked_children_are_reaped() {
     };
     assert_eq!(process::wait_for(pid).unwrap(), ExitStatus::Code(5));
     assert_eq!(process::ended_child().unwrap(), None, "no children left");
+}
+
+fn descriptors_are_closed_but_for_some() {
+    let open = || std::fs::File::open("/dev/null").unwrap();
+    let files: Vec<_> = (0..6).map(|_| open()).collect();
+    let pid = match process::fork().unwrap() {
+        Fork::Child => {
+            let closed = process::close_all_but(&[files[4].as_fd(), files[1].as_fd()]);
+            let is_open = |file: &std::fs::File| {
+                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+                std::fs::metadata(path).is_ok()
+            };
+            let open: Vec<bool> = files.iter().map(is_open).collect();
+            let is_right = open == [false, true, false, false, true, false];
+            process::exit_now(i32::from(closed.is_err() || !is_right));
+        }
+        Fork::Parent(pid) => pid,
+    };
+    assert_eq!(process::wait_for(pid).unwrap(), ExitStatus::Code(0));
 }
 
 fn signals_are_queued_with_their_sender() {

@@ -191,3 +191,17 @@ fn passes_descriptors_on() {
         .exec();
     panic!("{error}");
 }
+
+#[test]
+fn descriptors_are_closed_one_by_one_where_there_is_no_call_for_it() {
+    use std::os::fd::IntoRawFd;
+    let open = || std::fs::File::open("/dev/null").unwrap().into_raw_fd();
+    let is_open = |fd: i32| std::fs::metadata(format!("/proc/self/fd/{fd}")).is_ok();
+    // Far from those of other tests, which may get the number right after it is closed.
+    // SAFETY: the number is free, and the descriptor that is copied is open.
+    let high = |number: i32| unsafe { libc::fcntl(open(), libc::F_DUPFD_CLOEXEC, number) };
+    let [kept, gone] = [high(700), high(800)];
+    assert!(is_open(kept) && is_open(gone));
+    close_one_by_one(750..=gone as u32).unwrap();
+    assert!(is_open(kept) && !is_open(gone));
+}
