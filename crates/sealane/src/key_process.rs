@@ -84,7 +84,9 @@ struct Deposited {
     file: KeyFile,
     id: KeyId,
     memory: OwnedFd,
-    /// No configuration has used it since then.
+    /// A configuration that was in use has named it.
+    was_used: bool,
+    /// None has since then.
     unused_since: Option<Instant>,
 }
 
@@ -135,12 +137,13 @@ impl KeyProcess {
             }
             handle => handle?,
         };
-        self.deposits
-            .retain(|known| known.file != *file || known.id != handle.id);
+        let is_same = |known: &mut Deposited| known.file == *file && known.id == handle.id;
+        let before = self.deposits.extract_if(.., is_same).last();
         self.deposits.push(Deposited {
             file: file.clone(),
             id: handle.id,
             memory,
+            was_used: before.is_some_and(|before| before.was_used),
             unused_since: None,
         });
         Ok(handle)
@@ -358,7 +361,7 @@ impl KeyProcess {
         let now = Instant::now();
         for deposited in &mut self.deposits {
             match used.contains(&deposited.id) {
-                true => deposited.unused_since = None,
+                true => (deposited.was_used, deposited.unused_since) = (true, None),
                 false => {
                     deposited.unused_since.get_or_insert(now);
                 }
@@ -366,8 +369,17 @@ impl KeyProcess {
         }
     }
 
+    /// A configuration was refused: what only that one has named is wiped at once.
+    pub(crate) fn forget_refused<'a>(&mut self, used: impl Iterator<Item = &'a KeyId>) {
+        let used: HashSet<&KeyId> = used.collect();
+        self.forget_if(|it| !it.was_used && !used.contains(&it.id));
+    }
+
     fn forget(&mut self, now: Instant) {
-        let is_over = |it: &Deposited| it.unused_since.is_some_and(|since| now >= since + KEPT_FOR);
+        self.forget_if(|it| it.unused_since.is_some_and(|since| now >= since + KEPT_FOR));
+    }
+
+    fn forget_if(&mut self, is_over: impl Fn(&Deposited) -> bool) {
         let gone: Vec<Deposited> = self.deposits.extract_if(.., |it| is_over(it)).collect();
         for deposited in gone {
             let is_held = self.deposits.iter().any(|it| it.id == deposited.id);

@@ -65,6 +65,13 @@ impl Master {
         self.let_key_process_go(before);
     }
 
+    /// A configuration was refused.
+    pub(super) fn forget_refused_keys(&self) {
+        if let Some(keys) = &self.server.keys {
+            key_process::lock(keys).forget_refused(self.server.key_ids.iter());
+        }
+    }
+
     /// A configuration is not used, or no longer.
     pub(super) fn let_key_process_go(&mut self, keys: Option<SharedKeyProcess>) {
         let Some(keys) = keys else { return };

@@ -188,6 +188,7 @@ impl Master {
         master.watch_certificates();
         master.watch_ends();
         master.programs.set(&master.server);
+        master.follow_keys(None);
         Ok(master)
     }
 

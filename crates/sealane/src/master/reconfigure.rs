@@ -185,6 +185,7 @@ impl Master {
                 "the new configuration is refused, the old one stays in use"
             );
             ProcessCounts::of_server().reloads_refused.add(1);
+            self.forget_refused_keys();
             self.tell_manager(&ServiceState::Ready);
             return;
         };
@@ -310,6 +311,7 @@ impl Master {
                 "the changed files are not used, the ones before stay in use until one of them \
                  changes again"
             );
+            self.forget_refused_keys();
             return;
         };
         if let Some(rotation) = &mut self.rotation {
@@ -496,6 +498,7 @@ impl Master {
             self.watch_certificates();
         }
         self.let_key_process_go(reload.next.keys.clone());
+        self.forget_refused_keys();
         let leaving = self.leaving.iter().map(|(_, bound)| bound);
         let known: Vec<&Bound> = self.server.sockets.bound.iter().chain(leaving).collect();
         let journal = &self.server.journal;
