@@ -58,6 +58,8 @@ const SPARE_CHANNELS: u32 = 1;
 pub(crate) struct KeyProcess {
     running: Option<Running>,
     deposits: Vec<Deposited>,
+    /// Keys that no configuration uses any more, since when.
+    leaving: Vec<(KeyId, Instant)>,
     /// Of the last message that wants an answer.
     number: u64,
     /// Worker threads, which is how many threads it has as well.
@@ -84,10 +86,6 @@ struct Deposited {
     file: KeyFile,
     id: KeyId,
     memory: OwnedFd,
-    /// A configuration that was in use has named it.
-    was_used: bool,
-    /// None has since then.
-    unused_since: Option<Instant>,
 }
 
 /// The process, as the configurations of a master share it.
@@ -107,6 +105,7 @@ impl KeyProcess {
         Ok(KeyProcess {
             running: Some(Running::start(threads, journal)?),
             deposits: Vec::new(),
+            leaving: Vec::new(),
             number: 0,
             threads,
             restarts: Restarts::default(),
@@ -137,14 +136,13 @@ impl KeyProcess {
             }
             handle => handle?,
         };
-        let is_same = |known: &mut Deposited| known.file == *file && known.id == handle.id;
-        let before = self.deposits.extract_if(.., is_same).last();
+        self.leaving.retain(|(leaving, _)| *leaving != handle.id);
+        self.deposits
+            .retain(|known| known.file != *file || known.id != handle.id);
         self.deposits.push(Deposited {
             file: file.clone(),
             id: handle.id,
             memory,
-            was_used: before.is_some_and(|before| before.was_used),
-            unused_since: None,
         });
         Ok(handle)
     }
@@ -265,8 +263,8 @@ impl KeyProcess {
 
     /// When the master has something to do here.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let unused = self.deposits.iter().filter_map(|it| it.unused_since);
-        let forgotten = unused.map(|since| since + KEPT_FOR);
+        let leaving = self.leaving.iter();
+        let forgotten = leaving.map(|(_, since)| *since + KEPT_FOR);
         let introduced = self.is_new.then(Instant::now);
         self.start_at
             .into_iter()
@@ -355,38 +353,43 @@ impl KeyProcess {
         }
     }
 
-    /// A configuration with these keys is in use: others are wiped after a while.
+    /// A configuration with these keys is in use: others are wiped after a while, and not given to
+    /// another process from now on.
     pub(crate) fn retain<'a>(&mut self, used: impl Iterator<Item = &'a KeyId>) {
-        let used: HashSet<&KeyId> = used.collect();
         let now = Instant::now();
-        for deposited in &mut self.deposits {
-            match used.contains(&deposited.id) {
-                true => (deposited.was_used, deposited.unused_since) = (true, None),
-                false => {
-                    deposited.unused_since.get_or_insert(now);
-                }
-            }
+        let gone = self.take_all_but(used);
+        self.leaving.extend(gone.into_iter().map(|id| (id, now)));
+    }
+
+    /// A configuration was refused, and this is in use: what only that one has named is wiped.
+    pub(crate) fn forget_refused<'a>(&mut self, used: impl Iterator<Item = &'a KeyId>) {
+        for id in self.take_all_but(used) {
+            self.send_forget(id);
         }
     }
 
-    /// A configuration was refused: what only that one has named is wiped at once.
-    pub(crate) fn forget_refused<'a>(&mut self, used: impl Iterator<Item = &'a KeyId>) {
+    /// Gives up all deposits but those of these keys. Returns the keys that are deposited no more.
+    fn take_all_but<'a>(&mut self, used: impl Iterator<Item = &'a KeyId>) -> HashSet<KeyId> {
         let used: HashSet<&KeyId> = used.collect();
-        self.forget_if(|it| !it.was_used && !used.contains(&it.id));
+        let is_over = |it: &mut Deposited| !used.contains(&it.id);
+        self.deposits
+            .extract_if(.., is_over)
+            .map(|it| it.id)
+            .collect()
     }
 
     fn forget(&mut self, now: Instant) {
-        self.forget_if(|it| it.unused_since.is_some_and(|since| now >= since + KEPT_FOR));
+        let is_over = |leaving: &mut (KeyId, Instant)| now >= leaving.1 + KEPT_FOR;
+        let over: Vec<_> = self.leaving.extract_if(.., is_over).collect();
+        for (id, _) in over {
+            self.send_forget(id);
+        }
     }
 
-    fn forget_if(&mut self, is_over: impl Fn(&Deposited) -> bool) {
-        let gone: Vec<Deposited> = self.deposits.extract_if(.., |it| is_over(it)).collect();
-        for deposited in gone {
-            let is_held = self.deposits.iter().any(|it| it.id == deposited.id);
-            if let Some(running) = self.running.as_ref().filter(|_| !is_held) {
-                // If it cannot be told, it is about to be replaced by one without this key.
-                let _ = line::send_forget(running.line.as_fd(), deposited.id);
-            }
+    /// If it cannot be told, it is about to be replaced by one without this key.
+    fn send_forget(&self, id: KeyId) {
+        if let Some(running) = &self.running {
+            let _ = line::send_forget(running.line.as_fd(), id);
         }
     }
 }
