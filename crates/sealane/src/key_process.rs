@@ -28,8 +28,8 @@ use sealane_keys::deposit::Deposit;
 use sealane_keys::line::{self, Report, Rights};
 use sealane_keys::{KeyClient, Limits, serve};
 use sealane_log::OsError;
-use sealane_server::KeyFile;
 use sealane_server::metrics::ProcessCounts;
+use sealane_server::{KeyFile, Materials};
 use sealane_sys::process::{self, ExitStatus, Fork, Pid};
 use sealane_sys::signal::{self, Signal};
 use sealane_sys::socket;
@@ -83,9 +83,18 @@ struct Running {
 
 /// A key that was deposited.
 struct Deposited {
-    file: KeyFile,
-    id: KeyId,
+    key: UsedKey,
     memory: OwnedFd,
+}
+
+/// A key as a configuration names it.
+pub(crate) type UsedKey = (KeyFile, KeyId);
+
+/// The keys of a configuration that the process holds.
+pub(crate) fn used_keys(materials: &Materials) -> Vec<UsedKey> {
+    let keys = materials.keys();
+    keys.map(|(file, handle)| (file.clone(), handle.id))
+        .collect()
 }
 
 /// The process, as the configurations of a master share it.
@@ -137,13 +146,9 @@ impl KeyProcess {
             handle => handle?,
         };
         self.leaving.retain(|(leaving, _)| *leaving != handle.id);
-        self.deposits
-            .retain(|known| known.file != *file || known.id != handle.id);
-        self.deposits.push(Deposited {
-            file: file.clone(),
-            id: handle.id,
-            memory,
-        });
+        let key = (file.clone(), handle.id);
+        self.deposits.retain(|known| known.key != key);
+        self.deposits.push(Deposited { key, memory });
         Ok(handle)
     }
 
@@ -355,27 +360,31 @@ impl KeyProcess {
 
     /// A configuration with these keys is in use: others are wiped after a while, and not given to
     /// another process from now on.
-    pub(crate) fn retain<'a>(&mut self, used: impl Iterator<Item = &'a KeyId>) {
+    pub(crate) fn retain<'a>(&mut self, used: impl Iterator<Item = &'a UsedKey>) {
         let now = Instant::now();
         let gone = self.take_all_but(used);
         self.leaving.extend(gone.into_iter().map(|id| (id, now)));
     }
 
     /// A configuration was refused, and this is in use: what only that one has named is wiped.
-    pub(crate) fn forget_refused<'a>(&mut self, used: impl Iterator<Item = &'a KeyId>) {
+    pub(crate) fn forget_refused<'a>(&mut self, used: impl Iterator<Item = &'a UsedKey>) {
         for id in self.take_all_but(used) {
             self.send_forget(id);
         }
     }
 
-    /// Gives up all deposits but those of these keys. Returns the keys that are deposited no more.
-    fn take_all_but<'a>(&mut self, used: impl Iterator<Item = &'a KeyId>) -> HashSet<KeyId> {
-        let used: HashSet<&KeyId> = used.collect();
-        let is_over = |it: &mut Deposited| !used.contains(&it.id);
-        self.deposits
-            .extract_if(.., is_over)
-            .map(|it| it.id)
-            .collect()
+    /// Gives up all deposits but these. Returns the keys that are deposited no more.
+    fn take_all_but<'a>(&mut self, used: impl Iterator<Item = &'a UsedKey>) -> HashSet<KeyId> {
+        let used: HashSet<&UsedKey> = used.collect();
+        let (kept, gone) = std::mem::take(&mut self.deposits)
+            .into_iter()
+            .partition(|it| used.contains(&it.key));
+        self.deposits = kept;
+        let gone: Vec<Deposited> = gone;
+        // The same key may be in several files.
+        let is_held = |id: &KeyId| self.deposits.iter().any(|it| it.key.1 == *id);
+        let ids = gone.into_iter().map(|it| it.key.1);
+        ids.filter(|id| !is_held(id)).collect()
     }
 
     fn forget(&mut self, now: Instant) {

@@ -5,7 +5,7 @@ use crate::certificates::{self, KeptStaples};
 use crate::daemon::Ready;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
-use crate::key_process::{KeyProcess, SharedKeyProcess};
+use crate::key_process::{KeyProcess, SharedKeyProcess, UsedKey};
 use crate::loader::FileSystemLoader;
 use crate::paths::Places;
 use crate::pid_file::PidFile;
@@ -29,7 +29,7 @@ use sealane_sys::file::{self, Standard};
 use sealane_sys::guard::Guard;
 use sealane_sys::process;
 use sealane_sys::signal::{self, Signal};
-use sealane_tls::{Capabilities, HandshakeState, KeyId, ReplayRegister, SessionState, StapleState};
+use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState, StapleState};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub(crate) struct Server {
     /// The process that holds private keys, if not the worker does.
     pub(crate) keys: Option<SharedKeyProcess>,
     /// Those that it holds for this configuration.
-    pub(crate) key_ids: Vec<KeyId>,
+    pub(crate) used_keys: Vec<UsedKey>,
     /// The line to it of the worker that is forked next.
     pub(crate) key_line: Option<OwnedFd>,
     /// What outlives snapshots of staples.
@@ -307,7 +307,7 @@ pub(crate) fn prepare(
         handshakes: Arc::clone(materials.handshakes()),
         keys,
         key_line: None,
-        key_ids: materials.keys().map(|(_, handle)| handle.id).collect(),
+        used_keys: key_process::used_keys(&materials),
         staples: Arc::clone(materials.staples()),
         statuses: Arc::clone(materials.statuses()),
         kernel_tls: materials.kernel_tls().cloned(),

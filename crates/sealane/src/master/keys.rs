@@ -60,7 +60,7 @@ impl Master {
     /// Another configuration is in use, with the keys that it names. `before` was in use before.
     pub(super) fn follow_keys(&mut self, before: Option<SharedKeyProcess>) {
         if let Some(keys) = &self.server.keys {
-            key_process::lock(keys).retain(self.server.key_ids.iter());
+            key_process::lock(keys).retain(self.server.used_keys.iter());
         }
         self.let_key_process_go(before);
     }
@@ -68,7 +68,7 @@ impl Master {
     /// A configuration was refused.
     pub(super) fn forget_refused_keys(&self) {
         if let Some(keys) = &self.server.keys {
-            key_process::lock(keys).forget_refused(self.server.key_ids.iter());
+            key_process::lock(keys).forget_refused(self.server.used_keys.iter());
         }
     }
 
