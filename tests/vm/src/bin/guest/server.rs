@@ -90,14 +90,21 @@ impl Server {
         }
     }
 
-    /// The process ids of the workers.
+    /// The process ids of the workers: the master's children, but for the key process, and those
+    /// that have just been forked and could be anything.
     pub(crate) fn workers(&self) -> Vec<u32> {
+        const OTHERS: [&str; 3] = ["sealane: keys", "sealane: master", "sealane"];
+        let is_worker = |pid: &u32| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            !OTHERS.contains(&name.trim_end())
+        };
         let pid = self.master();
         let path = format!("/proc/{pid}/task/{pid}/children");
         let children = std::fs::read_to_string(path).unwrap_or_default();
         children
             .split_whitespace()
             .filter_map(|pid| pid.parse().ok())
+            .filter(is_worker)
             .collect()
     }
 
