@@ -344,10 +344,10 @@ impl Hash {
 }
 
 /// An `EVP_MD_CTX`.
-pub(crate) struct Digesting(pub(crate) *mut sys::EVP_MD_CTX);
+struct Digesting(*mut sys::EVP_MD_CTX);
 
 impl Digesting {
-    pub(crate) fn new() -> Result<Self, Error> {
+    fn new() -> Result<Self, Error> {
         // SAFETY: allocates.
         check_ptr("EVP_MD_CTX_new", unsafe { sys::EVP_MD_CTX_new() }).map(Self)
     }

@@ -29,7 +29,6 @@
 //! | `certificate_compression.rs` | compressed certificates (RFC 8879) |
 //! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
 //! | `key_operation.rs` | the private-key operation of a handshake, computed wherever that is best |
-//! | `public_key.rs` | [`PublicKey`]: verifies what was computed elsewhere |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
 //! | `session.rs`, `session_facts.rs` | resumable sessions, what they say of themselves, and the traits a ticket cipher and a session store implement |
 //! | `early_data.rs`, `psk.rs` | 0-RTT: allowing it, what became of it, and the binder that proves it genuine |

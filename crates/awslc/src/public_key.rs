@@ -7,6 +7,7 @@ use aws_lc_sys as sys;
 
 use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr};
+use crate::key::public_key_der;
 use crate::key_operation::{rsa_encoded, verify};
 use crate::{KeyKind, KeyOperation};
 
@@ -69,18 +70,9 @@ impl PublicKey {
     ///
     /// When libcrypto cannot encode a key of this kind, or has no memory.
     pub fn to_spki_der(&self) -> Result<Vec<u8>, Error> {
-        let mut bytes: *mut u8 = ptr::null_mut();
-        // SAFETY: the key is valid; the library allocates when it is given null. On success there
-        // are `length` readable bytes, which are copied and given back.
-        unsafe {
-            let length = sys::i2d_PUBKEY(self.as_ptr(), &mut bytes);
-            let Ok(length @ 1..) = usize::try_from(length) else {
-                return Err(Error::drain("i2d_PUBKEY"));
-            };
-            let copy = std::slice::from_raw_parts(bytes, length).to_vec();
-            sys::OPENSSL_free(bytes.cast());
-            Ok(copy)
-        }
+        error::clear_queue();
+        // SAFETY: the key is valid.
+        unsafe { public_key_der(self.as_ptr()) }
     }
 
     /// Its kind.

@@ -62,12 +62,10 @@ impl Keyring {
             b"sealane rsa",
             b"implicit rejection",
         );
-        let key_type = KeyType::of(&key);
         let new = Key {
             accelerator,
             kind: key.kind(),
-            is_expensive: key_type.is_rsa()
-                || matches!(key_type, KeyType::EcP384 | KeyType::EcP521),
+            is_expensive: KeyType::of(&key).is_expensive(),
             may_decrypt: deposited.may_decrypt,
             rejection,
         };

@@ -544,7 +544,7 @@ fn held_key(
     let leaf = chain.leaf();
     let id = KeyId::of_certificate(leaf).map_err(library_error)?;
     match leaf.key_kind() {
-        Some((kind, bits)) if id == handle.id => Ok(ServerKey::Held { handle, kind, bits }),
+        Some((_, bits)) if id == handle.id => Ok(ServerKey::Held { handle, bits }),
         // The library's words for a key that is here.
         leaf => {
             let why = match leaf.is_some_and(|(kind, _)| kind == handle.kind) {

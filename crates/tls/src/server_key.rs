@@ -34,9 +34,6 @@ const STORE_SECRET_BYTES: usize = 64;
 pub struct KeyId(pub [u8; 32]);
 
 impl KeyId {
-    /// Length in bytes.
-    pub const BYTES: usize = 32;
-
     /// Of a private key.
     ///
     /// # Errors
@@ -175,18 +172,14 @@ pub(crate) enum ServerKey {
     /// In this process.
     Here(PrivateKey),
     /// In another one; its public part is known from the certificate.
-    Held {
-        handle: KeyHandle,
-        kind: KeyKind,
-        bits: u32,
-    },
+    Held { handle: KeyHandle, bits: u32 },
 }
 
 impl ServerKey {
     pub(crate) fn kind(&self) -> KeyKind {
         match self {
             Self::Here(key) => key.kind(),
-            Self::Held { kind, .. } => *kind,
+            Self::Held { handle, .. } => handle.kind,
         }
     }
 

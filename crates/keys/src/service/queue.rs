@@ -12,7 +12,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use zeroize::Zeroize;
 
 /// An operation that a worker thread waits for.
 pub(super) struct Waiting {
@@ -121,7 +120,7 @@ fn compute(all: Vec<Waiting>) {
     ANSWERED.set(Some(Vec::new()));
     for waiting in all {
         if waiting.channel.is_closed() {
-            waiting.fail();
+            waiting.answer(Err(Reason::Failed));
             continue;
         }
         let (job, pending) = job(waiting.operation.clone());
@@ -152,8 +151,11 @@ fn flush(channel: &Arc<Channel>) {
 }
 
 impl Waiting {
-    fn fail(self) {
-        if self.channel.answer_later(self.number, Err(Reason::Failed)) {
+    /// Ends it, and has the channel read on if that was waited for.
+    fn answer(&self, result: Result<&[u8], Reason>) {
+        let go_on = self.channel.answer_later(self.number, result);
+        flush(&self.channel);
+        if go_on {
             self.wakeup.go_on();
         }
     }
@@ -188,19 +190,9 @@ impl Completion {
         };
         drop(state);
         let result = result.and_then(|result| waiting.key.answer(&waiting.operation, result));
-        let go_on = match result {
-            Some(mut bytes) => {
-                let go_on = waiting.channel.answer_later(waiting.number, Ok(&bytes));
-                bytes.zeroize();
-                go_on
-            }
-            None => waiting
-                .channel
-                .answer_later(waiting.number, Err(Reason::Failed)),
-        };
-        flush(&waiting.channel);
-        if go_on {
-            waiting.wakeup.go_on();
+        match result {
+            Some(bytes) => waiting.answer(Ok(&bytes)),
+            None => waiting.answer(Err(Reason::Failed)),
         }
     }
 }

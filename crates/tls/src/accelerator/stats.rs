@@ -81,6 +81,11 @@ impl KeyType {
         )
     }
 
+    /// Whether an operation takes 0.1 ms or more (RSA, the larger curves), not some 10 us.
+    pub fn is_expensive(self) -> bool {
+        self.is_rsa() || matches!(self, Self::EcP384 | Self::EcP521)
+    }
+
     /// A word for labels.
     pub fn name(self) -> &'static str {
         match self {

@@ -33,7 +33,7 @@ pub(crate) enum Cost {
 impl Cost {
     /// Of a key in this process.
     pub(crate) fn of(key: KeyType) -> Self {
-        match key.is_rsa() || matches!(key, KeyType::EcP384 | KeyType::EcP521) {
+        match key.is_expensive() {
             true => Self::High,
             false => Self::Low,
         }
