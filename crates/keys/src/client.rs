@@ -1,15 +1,20 @@
-//! The worker's side: operations on their way to the key process, and their results.
+//! The worker's side: operations on their way to a key process, and their results.
 //!
 //! Each worker thread has a channel of its own, and reads it in its event loop. Handshake threads,
 //! which have no event loop, share those channels. When the key process dies, what was under way is
 //! sent to the next one; handshakes wait for it, and established connections notice nothing.
+//!
+//! A device may be slow. While its oldest operation waits for too long, new ones are refused, so
+//! that handshakes do not pile up. What a device fails to do, another process may do that has the
+//! same key.
 
+use crate::device_stats::DeviceStats;
 use crate::line;
 use crate::wire::{self, MAX_UNDER_WAY};
+use sealane_tls::KeyId;
 use sealane_tls::accelerator::Job;
-use sealane_tls::{KeyHolder, KeyId};
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,15 +42,18 @@ const SENT_AT_ONCE: usize = 16;
 const READ_BYTES: usize = 4 << 10;
 
 /// Tells the operator, at level error.
-pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 thread_local! {
     /// The channel of this thread.
     static OWN: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The channels of a worker process.
+/// The channels of a worker process to one key process.
 pub struct KeyClient {
+    /// What operators call the process.
+    name: String,
+    stats: DeviceStats,
     channels: Vec<Arc<Channel>>,
     next: AtomicUsize,
     tell: Tell,
@@ -69,8 +77,8 @@ struct Operations {
     last_number: u64,
     /// The task that reads the channel has been woken to send.
     is_reader_woken: bool,
-    /// Sent, and not answered.
-    under_way: HashMap<u64, Wanted>,
+    /// Sent, and not answered, by their numbers: the first is the oldest.
+    under_way: BTreeMap<u64, Wanted>,
     /// Not sent yet. Every job belongs to a connection that has been admitted.
     queue: VecDeque<Wanted>,
     /// The part of what was sent that the socket had no room for.
@@ -85,10 +93,38 @@ enum Link {
 }
 
 /// An operation.
-struct Wanted {
+pub(crate) struct Wanted {
     key: KeyId,
     job: Job,
     attempts: u8,
+    since: Instant,
+    /// While the oldest operation waits for longer, this one is refused.
+    max_wait: Option<Duration>,
+    /// The process that computes what this one does not.
+    fallback: Option<Arc<KeyClient>>,
+}
+
+impl Wanted {
+    pub(crate) fn new(key: KeyId, job: Job) -> Self {
+        Self {
+            key,
+            job,
+            attempts: 0,
+            since: Instant::now(),
+            max_wait: None,
+            fallback: None,
+        }
+    }
+
+    pub(crate) fn with_limit(mut self, max_wait: Option<Duration>) -> Self {
+        self.max_wait = max_wait;
+        self
+    }
+
+    pub(crate) fn with_fallback(mut self, fallback: Option<Arc<KeyClient>>) -> Self {
+        self.fallback = fallback;
+        self
+    }
 }
 
 /// What the task of a channel does next.
@@ -111,14 +147,14 @@ pub enum Received {
 
 impl KeyClient {
     /// Channels for so many worker threads, which lead nowhere until [`connect`](Self::connect).
-    pub fn new(threads: usize, tell: Tell) -> Arc<Self> {
+    pub fn new(name: &str, threads: usize, tell: Tell) -> Arc<Self> {
         let channels = (0..threads.max(1)).map(|_| {
             Arc::new(Channel {
                 operations: Mutex::new(Operations {
                     link: Link::Down(Instant::now()),
                     last_number: 0,
                     is_reader_woken: false,
-                    under_way: HashMap::new(),
+                    under_way: BTreeMap::new(),
                     queue: VecDeque::new(),
                     unsent: Vec::new(),
                     received: Vec::new(),
@@ -128,12 +164,30 @@ impl KeyClient {
             })
         });
         Arc::new(Self {
+            name: name.to_owned(),
+            stats: DeviceStats::default(),
             channels: channels.collect(),
             next: AtomicUsize::new(0),
             tell,
             line: Mutex::default(),
             told: Mutex::default(),
         })
+    }
+
+    /// What operators call the process: that of keys from files, or a device.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What became of operations.
+    pub fn stats(&self) -> &DeviceStats {
+        &self.stats
+    }
+
+    /// Whether there is a process, and the last operation that has ended did not fail.
+    pub fn is_up(&self) -> bool {
+        let is_connected = |channel: &Arc<Channel>| matches!(channel.lock().link, Link::Up(_));
+        !self.stats.is_failing() && self.channels.iter().any(is_connected)
     }
 
     /// Opens the channels over a line to a key process, which takes the place of the one before.
@@ -146,7 +200,7 @@ impl KeyClient {
             let (own, other) = UnixStream::pair()?;
             own.set_nonblocking(true)?;
             line::send_channel(process.as_fd(), other.as_fd())?;
-            channel.renew(own);
+            self.fail_all(channel.renew(own));
         }
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         *line = Some(process);
@@ -172,44 +226,106 @@ impl KeyClient {
 
     /// Reads a channel until nothing more has arrived, and completes jobs.
     pub fn receive(&self, channel: &Channel) -> Received {
-        channel.receive(|wanted, reason| self.refused(wanted, reason))
+        let (received, done, gone) = channel.receive();
+        for (wanted, result) in done {
+            match result {
+                Ok(result) => {
+                    self.stats.record_done(wanted.since.elapsed());
+                    wanted.job.complete(Some(result));
+                }
+                Err(reason) => {
+                    self.stats.record_failed();
+                    self.tell_of(&wanted, reason);
+                    self.fail(wanted);
+                }
+            }
+        }
+        self.fail_all(gone);
+        received
     }
 
-    /// Tells the operator of a refusal, once a second at most. Failures are counted only: a client
-    /// may send what no key decrypts.
-    fn refused(&self, wanted: &Wanted, reason: wire::Reason) {
-        if reason == wire::Reason::Failed {
-            return;
-        }
-        let now = Instant::now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = told.is_none_or(|at| now.saturating_duration_since(at) >= TOLD_EVERY);
-        if is_due {
-            *told = Some(now);
-            drop(told);
-            let (key, operation) = (wanted.key, wanted.job.operation());
-            (self.tell)(&format!(
-                "a handshake fails: {reason} (key {key:?}, {operation:?})"
-            ));
-        }
+    /// Sends what a channel has kept until now.
+    pub fn send(&self, channel: &Channel) {
+        let mut gone = Vec::new();
+        channel.lock().send(&mut gone);
+        self.fail_all(gone);
     }
-}
 
-impl KeyHolder for KeyClient {
-    fn submit(&self, key: KeyId, job: Job) {
+    /// Takes over an operation.
+    pub(crate) fn submit(&self, wanted: Wanted) {
         let own = OWN.get();
         let index = own.unwrap_or_else(|| {
             // Relaxed: it only spreads the load.
             self.next.fetch_add(1, Ordering::Relaxed)
         });
         let channel = &self.channels[index % self.channels.len()];
-        let wanted = Wanted {
-            key,
-            job,
-            attempts: 0,
-        };
-        channel.submit(wanted, own.is_some());
+        match channel.submit(wanted, own.is_some()) {
+            Ok(gone) => self.fail_all(gone),
+            Err(Refused::NoProcess(wanted)) => {
+                self.stats.record_failed();
+                self.fail(wanted);
+            }
+            Err(Refused::TooSlow(wanted)) => {
+                self.stats.refused.add(1);
+                self.tell_at_times(|| {
+                    format!(
+                        "handshakes are refused: \"{}\" has kept an operation waiting for longer \
+                         than \"max_wait=\" of \"ssl_accelerator\"",
+                        self.name
+                    )
+                });
+                self.fail(wanted);
+            }
+        }
     }
+
+    /// These were cancelled, or have failed. This wakes their connections, so no lock is held.
+    fn fail_all(&self, all: Vec<Wanted>) {
+        for wanted in all {
+            self.fail(wanted);
+        }
+    }
+
+    /// Another process computes it, or it has failed.
+    fn fail(&self, mut wanted: Wanted) {
+        let fallback = wanted.fallback.take();
+        if let Some(fallback) = fallback.filter(|_| !wanted.job.is_cancelled()) {
+            self.stats.fallbacks.add(1);
+            fallback.submit(Wanted::new(wanted.key, wanted.job));
+        }
+    }
+
+    /// Tells the operator of a refusal. Failures are counted only: a client may send what no key
+    /// decrypts.
+    fn tell_of(&self, wanted: &Wanted, reason: wire::Reason) {
+        if reason == wire::Reason::Failed {
+            return;
+        }
+        self.tell_at_times(|| {
+            let (key, operation) = (wanted.key, wanted.job.operation());
+            format!("a handshake fails: {reason} (key {key:?}, {operation:?})")
+        });
+    }
+
+    /// Once a second at most.
+    fn tell_at_times(&self, text: impl FnOnce() -> String) {
+        let now = Instant::now();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = told.is_none_or(|at| now.saturating_duration_since(at) >= TOLD_EVERY);
+        if is_due {
+            *told = Some(now);
+            drop(told);
+            (self.tell)(&text());
+        }
+    }
+}
+
+/// Why an operation is not taken over.
+enum Refused {
+    /// There has been none for a while.
+    NoProcess(Wanted),
+    /// See [`Wanted::max_wait`].
+    TooSlow(Wanted),
 }
 
 impl Channel {
@@ -248,20 +364,18 @@ impl Channel {
         input(cx).map_ok(|()| ToDo::Receive)
     }
 
-    /// Sends what was kept until now.
-    pub fn send(&self) {
-        let mut gone = Vec::new();
-        self.lock().send(&mut gone);
-        drop(gone);
-    }
-
-    fn submit(&self, wanted: Wanted, is_own_thread: bool) {
+    /// Returns operations that were cancelled or have failed.
+    fn submit(&self, wanted: Wanted, is_own_thread: bool) -> Result<Vec<Wanted>, Refused> {
         let mut state = self.lock();
         if let Link::Down(since) = state.link
-            && since.elapsed() >= PATIENCE
+            && (since.elapsed() >= PATIENCE || wanted.fallback.is_some())
         {
-            drop(state);
-            return wanted.job.complete(None);
+            return Err(Refused::NoProcess(wanted));
+        }
+        if let (Some(max_wait), Some(oldest)) = (wanted.max_wait, state.oldest())
+            && wanted.since.saturating_duration_since(oldest) > max_wait
+        {
+            return Err(Refused::TooSlow(wanted));
         }
         // Cancelled jobs must not pile up.
         let mut gone = Vec::new();
@@ -275,30 +389,32 @@ impl Channel {
             state.send(&mut gone);
         }
         drop(state);
-        drop(gone);
         if wakes_first {
             let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
             let waker = reader.clone();
             drop(reader);
             match waker {
                 Some(waker) => waker.wake(),
-                None => self.send(), // nobody reads yet
+                None => self.lock().send(&mut gone), // nobody reads yet
             }
         }
+        Ok(gone)
     }
 
-    fn renew(&self, socket: UnixStream) {
+    /// Returns operations that were cancelled or have failed.
+    fn renew(&self, socket: UnixStream) -> Vec<Wanted> {
         let mut state = self.lock();
         let mut gone = Vec::new();
         state.hang_up(&mut gone);
         state.link = Link::Up(Arc::new(socket));
         state.send(&mut gone);
         drop(state);
-        drop(gone);
         self.renewed.notify_one();
+        gone
     }
 
-    fn receive(&self, refused: impl Fn(&Wanted, wire::Reason)) -> Received {
+    /// Returns what has ended, and what was cancelled or has failed.
+    fn receive(&self) -> (Received, Vec<Done>, Vec<Wanted>) {
         let mut done = Vec::new();
         let mut gone = Vec::new();
         let mut state = self.lock();
@@ -307,16 +423,7 @@ impl Channel {
             Received::Nothing => state.send(&mut gone),
             Received::Closed => state.hang_up(&mut gone),
         }
-        drop(state);
-        for (wanted, result) in done {
-            if let Err(reason) = &result {
-                refused(&wanted, *reason);
-            }
-            wanted.job.complete(result.ok());
-        }
-        // Those that fail wake their connections, without the lock.
-        drop(gone);
-        received
+        (received, done, gone)
     }
 
     fn lock(&self) -> MutexGuard<'_, Operations> {
@@ -331,6 +438,14 @@ impl Channel {
 type Done = (Wanted, Result<sealane_tls::Secret, wire::Reason>);
 
 impl Operations {
+    /// Since when the oldest operation waits.
+    fn oldest(&self) -> Option<Instant> {
+        let sent = self.under_way.first_key_value();
+        let sent = sent.map(|(_, wanted)| wanted.since);
+        let kept = self.queue.front().map(|wanted| wanted.since);
+        sent.into_iter().chain(kept).min()
+    }
+
     /// Sends as many operations as may be under way. Jobs that nobody waits for go to `gone`.
     fn send(&mut self, gone: &mut Vec<Wanted>) {
         self.is_reader_woken = false;
@@ -407,10 +522,14 @@ impl Operations {
         }
         self.unsent.clear();
         self.received.clear();
-        let mut under_way: Vec<(u64, Wanted)> = self.under_way.drain().collect();
-        under_way.sort_by_key(|(number, _)| *number);
-        for (_, wanted) in under_way.into_iter().rev() {
-            if wanted.attempts < MAX_ATTEMPTS {
+        let under_way = std::mem::take(&mut self.under_way);
+        let has_another_way = |wanted: &Wanted| wanted.fallback.is_some();
+        let queue = std::mem::take(&mut self.queue);
+        let (others, kept): (VecDeque<_>, _) = queue.into_iter().partition(has_another_way);
+        self.queue = kept;
+        gone.extend(others);
+        for wanted in under_way.into_values().rev() {
+            if wanted.attempts < MAX_ATTEMPTS && !has_another_way(&wanted) {
                 self.queue.push_front(wanted);
             } else {
                 gone.push(wanted);
@@ -422,6 +541,7 @@ impl Operations {
 impl fmt::Debug for KeyClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyClient")
+            .field("name", &self.name)
             .field("channels", &self.channels.len())
             .finish_non_exhaustive()
     }

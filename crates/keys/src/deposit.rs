@@ -1,8 +1,8 @@
-//! A key on its way from the master to the key process: the bytes of its file and the passwords
-//! that may decrypt it, in memory that only the two have.
+//! A key on its way from the master to a key process: the bytes of its file and the passwords that
+//! may decrypt it, or its URI and the PIN of its device, in memory that only the two have.
 //!
 //! ```text
-//! "SLKD" | version | decrypts | accelerator | passwords (list of texts) | key (text)
+//! "SLKD" | version | decrypts | accelerator | is URI | passwords (list of texts) | key (text)
 //! ```
 //!
 //! Numbers are four bytes, little-endian; texts and lists begin with their length.
@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
 
-const MAGIC: &[u8; 5] = b"SLKD\x01";
+const MAGIC: &[u8; 5] = b"SLKD\x02";
 
 /// Largest deposit in bytes; no key file is as large.
 const MAX_BYTES: u64 = 16 << 20;
@@ -29,19 +29,29 @@ pub struct Deposit<'a> {
     pub may_decrypt: bool,
     /// `ssl_accelerator`.
     pub accelerator: AcceleratorChoice,
-    /// The lines of `ssl_password_file`.
+    /// The lines of `ssl_password_file`, or the PIN.
     pub passwords: &'a [Secret],
-    /// The key's file.
-    pub pem: &'a [u8],
+    /// Where the key is.
+    pub key: KeySource<'a>,
+}
+
+/// A key, or where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySource<'a> {
+    /// What its file says.
+    Pem(&'a [u8]),
+    /// Its name in a device.
+    Uri(&'a str),
 }
 
 /// The same, as the key process gets it.
 #[derive(Debug)]
-pub(crate) struct Deposited {
+pub struct Deposited {
     pub(crate) may_decrypt: bool,
     pub(crate) accelerator: AcceleratorChoice,
-    pub(crate) passwords: Vec<Secret>,
-    pub(crate) pem: Secret,
+    passwords: Vec<Secret>,
+    is_uri: bool,
+    key: Secret,
 }
 
 impl Deposit<'_> {
@@ -59,8 +69,13 @@ impl Deposit<'_> {
             AcceleratorChoice::Cpu => 1,
             AcceleratorChoice::Batch => 2,
         });
+        let (is_uri, key) = match self.key {
+            KeySource::Pem(pem) => (false, pem),
+            KeySource::Uri(uri) => (true, uri.as_bytes()),
+        };
+        head.push(u8::from(is_uri));
         let texts = self.passwords.iter().map(Secret::expose);
-        let texts: Vec<&[u8]> = texts.chain([self.pem]).collect();
+        let texts: Vec<&[u8]> = texts.chain([key]).collect();
         let count = u32::try_from(self.passwords.len()).map_err(|_| too_large())?;
         head.extend_from_slice(&count.to_le_bytes());
         let bytes = head.len() + texts.iter().map(|text| 4 + text.len()).sum::<usize>();
@@ -78,6 +93,20 @@ impl Deposit<'_> {
 }
 
 impl Deposited {
+    /// Where the key is. A URI that is none has no characters.
+    pub fn key(&self) -> KeySource<'_> {
+        let key = self.key.expose();
+        match self.is_uri {
+            true => KeySource::Uri(std::str::from_utf8(key).unwrap_or_default()),
+            false => KeySource::Pem(key),
+        }
+    }
+
+    /// Passwords that may decrypt its file, or its PIN.
+    pub fn passwords(&self) -> &[Secret] {
+        &self.passwords
+    }
+
     /// Reads what [`Deposit::seal`] has written.
     ///
     /// # Errors
@@ -103,12 +132,9 @@ impl Deposited {
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
-        let ([may_decrypt, accelerator], rest) = rest.split_first_chunk()?;
-        let may_decrypt = match may_decrypt {
-            0 => false,
-            1 => true,
-            _ => return None,
-        };
+        let ([may_decrypt, accelerator, is_uri], rest) = rest.split_first_chunk()?;
+        let flag = |byte: u8| (byte <= 1).then_some(byte == 1);
+        let (may_decrypt, is_uri) = (flag(*may_decrypt)?, flag(*is_uri)?);
         let accelerator = match accelerator {
             0 => AcceleratorChoice::Auto,
             1 => AcceleratorChoice::Cpu,
@@ -122,12 +148,13 @@ impl Deposited {
             passwords.push(Secret::new(text.to_vec()));
             rest = after;
         }
-        let (pem, rest) = text(rest)?;
+        let (key, rest) = text(rest)?;
         rest.is_empty().then(|| Self {
             may_decrypt,
             accelerator,
             passwords,
-            pem: Secret::new(pem.to_vec()),
+            is_uri,
+            key: Secret::new(key.to_vec()),
         })
     }
 }
@@ -146,30 +173,32 @@ fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    fn sealed() -> OwnedFd {
+    fn sealed(key: KeySource<'_>) -> OwnedFd {
         let passwords = ["one", "two"].map(|it| Secret::new(it.as_bytes().to_vec()));
         let deposit = Deposit {
             may_decrypt: true,
             accelerator: AcceleratorChoice::Batch,
             passwords: &passwords,
-            pem: b"a key",
+            key,
         };
         deposit.seal().expect("memory")
     }
 
     #[test]
     fn what_is_deposited_is_read() {
-        let read = Deposited::read(sealed().as_fd()).expect("readable");
-        assert!(read.may_decrypt);
-        assert_eq!(read.accelerator, AcceleratorChoice::Batch);
-        let passwords: Vec<_> = read.passwords.iter().map(Secret::expose).collect();
-        assert_eq!(passwords, [b"one", b"two"]);
-        assert_eq!(read.pem.expose(), b"a key");
+        for key in [KeySource::Pem(b"a key"), KeySource::Uri("pkcs11:object=a")] {
+            let read = Deposited::read(sealed(key).as_fd()).expect("readable");
+            assert!(read.may_decrypt);
+            assert_eq!(read.accelerator, AcceleratorChoice::Batch);
+            let passwords: Vec<_> = read.passwords().iter().map(Secret::expose).collect();
+            assert_eq!(passwords, [b"one", b"two"]);
+            assert_eq!(read.key(), key);
+        }
     }
 
     #[test]
     fn damage_is_found_and_never_a_panic() {
-        let memory = sealed();
+        let memory = sealed(KeySource::Pem(b"a key"));
         let mut bytes = Vec::new();
         file::read_at(memory.as_fd(), &mut bytes, 1000, 0).expect("readable");
         assert!(Deposited::parse(&bytes).is_some());

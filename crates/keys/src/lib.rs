@@ -1,7 +1,9 @@
 //! Private keys outside the process that faces the network (`ssl_key_process`).
 //!
 //! The key process has the keys, and nothing else: no network, no files, no children. The master
-//! deposits keys in it; worker threads send it the private-key operations of handshakes.
+//! deposits keys in it; worker threads send it the private-key operations of handshakes. Keys in a
+//! device have a process of their own for each module or provider, which speaks the same protocol:
+//! what computes there is an [`OpenKeys`].
 //!
 //! ```text
 //! master ──line── deposit, introduce, forget ──> key process <──channels── worker threads
@@ -34,12 +36,16 @@
 //! | `premaster.rs` | RSA decryption that tells nothing |
 //! | `keyring.rs` | the keys |
 //! | `service.rs`, `service/` | the threads of the key process |
-//! | `client.rs` | the worker's side |
+//! | `client.rs` | the worker's side of one process |
+//! | `holders.rs` | which process an operation goes to |
+//! | `device_stats.rs` | what became of operations |
 //! | `fuzz.rs` | any bytes, as a worker may send them |
 
 pub mod client;
 pub mod deposit;
+pub mod device_stats;
 pub mod fuzz;
+pub mod holders;
 pub mod keyring;
 pub mod line;
 pub mod premaster;
@@ -47,5 +53,7 @@ pub mod rules;
 pub mod service;
 pub mod wire;
 
-pub use client::{Channel, KeyClient, Received, ToDo};
+pub use client::{Channel, KeyClient, Received, Tell, ToDo};
+pub use holders::Holders;
+pub use keyring::{OpenKeys, OpenedKey, Processor};
 pub use service::{Limits, serve};

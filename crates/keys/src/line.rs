@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 const DEPOSIT: u8 = b'D';
 const INTRODUCE: u8 = b'W';
 const FORGET: u8 = b'F';
+const RENEW: u8 = b'N';
 const OPEN: u8 = b'O';
 const HELD: u8 = b'K';
 const REFUSED: u8 = b'E';
@@ -49,6 +50,8 @@ pub enum Order {
     },
     /// Wipe this key.
     Forget(KeyId),
+    /// The configuration is loaded again: its keys follow.
+    Renew,
 }
 
 /// What the key process tells the master.
@@ -97,6 +100,15 @@ pub fn send_introduction(
 /// The errno of `sendmsg`.
 pub fn send_forget(line: BorrowedFd<'_>, key: KeyId) -> io::Result<()> {
     socket::send_fds(line, &[&[FORGET][..], &key.0].concat(), &[])
+}
+
+/// Says that the configuration is loaded again.
+///
+/// # Errors
+///
+/// The errno of `sendmsg`.
+pub fn send_renew(line: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send_fds(line, &[RENEW], &[])
 }
 
 /// Opens a channel, over the line of a worker process.
@@ -157,6 +169,7 @@ pub fn receive_order(line: BorrowedFd<'_>) -> io::Result<Option<Order>> {
                 Order::Introduce { rights, line }
             })
         }
+        ([RENEW], None, 0) => Some(Order::Renew),
         ([FORGET, key @ ..], None, 0) => key.try_into().ok().map(|key| Order::Forget(KeyId(key))),
         _ => None,
     };
@@ -260,6 +273,7 @@ mod tests {
         };
         send_introduction(master.as_fd(), given, some.as_fd()).expect("room");
         send_forget(master.as_fd(), KeyId([5; 32])).expect("room");
+        send_renew(master.as_fd()).expect("room");
         let next = || receive_order(service.as_fd());
         assert!(matches!(next(), Ok(Some(Order::Deposit { number: 7, .. }))));
         match next() {
@@ -267,6 +281,7 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(next(), Ok(Some(Order::Forget(KeyId([5, ..]))))));
+        assert!(matches!(next(), Ok(Some(Order::Renew))));
         assert!(next().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
         drop(master);
         assert!(matches!(next(), Ok(None)));

@@ -15,10 +15,10 @@ mod readers;
 
 use self::queue::Queue;
 use self::readers::Readers;
-use crate::keyring::Keyring;
+use crate::keyring::{Keyring, OpenKeys};
 use crate::line::{self, Order, Report, Rights};
 use sealane_sys::{poll, process};
-use sealane_tls::HandshakeStats;
+use sealane_tls::accelerator::Report as Tell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,15 +88,20 @@ pub(crate) struct Shared {
     queue: Queue,
 }
 
-/// Serves until the master and all worker processes are gone.
+/// Serves until the master and all worker processes are gone. `opener` makes what opens keys, of
+/// what tells the operator of failures.
 ///
 /// # Errors
 ///
 /// When a thread cannot be started, or nothing can be waited for.
-pub fn serve(master: OwnedFd, limits: Limits) -> io::Result<()> {
+pub fn serve(
+    master: OwnedFd,
+    limits: Limits,
+    opener: impl FnOnce(Tell) -> Box<dyn OpenKeys>,
+) -> io::Result<()> {
     let master = Arc::new(master);
     let to_master = Arc::clone(&master);
-    let report: sealane_tls::accelerator::Report = Arc::new(move |text: &str| {
+    let report: Tell = Arc::new(move |text: &str| {
         // It is counted as well.
         let _ = line::send_report(to_master.as_fd(), &Report::Alert(text.to_owned()));
     });
@@ -105,7 +110,7 @@ pub fn serve(master: OwnedFd, limits: Limits) -> io::Result<()> {
     }
     let _whole = AbortOnPanic;
     let shared = Arc::new(Shared {
-        keyring: Keyring::new(Arc::new(HandshakeStats::default()), report),
+        keyring: Keyring::new(opener(report)),
         queue: Queue::default(),
     });
     let readers = Readers::start(&shared, limits.threads)?;
@@ -219,6 +224,7 @@ impl Process {
                 self.clients.push(Arc::new(Client::new(line, rights)));
             }
             Ok(Some(Order::Forget(key))) => self.shared.keyring.forget(key),
+            Ok(Some(Order::Renew)) => self.shared.keyring.renew(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The same binary has sent it: it is not the master any more.
             Ok(None) | Err(_) => self.master = None,

@@ -41,7 +41,7 @@ use crate::client_hello::{ClientHello, ClientOffer};
 use crate::error::{SettingsError, Warning};
 use crate::offload::HandshakeSettings;
 use crate::server::{Plan, ServerTls, join, library_error};
-use crate::server_key::{HeldKey, KeyHandle, KeyId, ServerKey};
+use crate::server_key::{HeldKey, HolderId, KeyHandle, KeyId, ServerKey};
 use crate::sessions::identity;
 use crate::sessions::opaque::OpaqueTickets;
 use crate::settings::{Identity, ServerSettings};
@@ -575,12 +575,14 @@ fn accelerator_of(
         (Some(state), ServerKey::Here(key)) => state.accelerator(choice, key),
         (None, ServerKey::Here(key)) => accelerator::build(choice, key, &Arc::default(), &silent()),
         (state, ServerKey::Held { handle, bits, .. }) => {
-            if choice == AcceleratorChoice::Batch {
+            let is_device = handle.route.holder != HolderId::PROCESSOR;
+            if choice == AcceleratorChoice::Batch && !is_device {
                 accelerator::suits_batch(key_type, *bits)?;
             }
             let holder = state.as_ref().map(|state| state.holder().clone());
             Ok(Arc::new(HeldKey {
                 id: handle.id,
+                route: handle.route,
                 holder: holder.unwrap_or_default(),
             }) as Arc<dyn Accelerator>)
         }

@@ -112,7 +112,7 @@ pub use sealane_awslc::{
     use_program_allocator,
 };
 pub use server::{CertificateReport, ServerTls};
-pub use server_key::{KeyHandle, KeyHolder, KeyId};
+pub use server_key::{HolderId, KeyHandle, KeyHolder, KeyId, Route};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
 pub use sessions::early_data::EarlyData;
 pub use sessions::identity::{ClientVerification, VerifyClient};

@@ -2,18 +2,20 @@
 //!
 //! Where a key process has a key, everybody else has a [`KeyHandle`] in place of the key's file:
 //! whoever reads a certificate and its key gets by with it, and operations go to the
-//! [`KeyHolder`] of the process.
+//! [`KeyHolder`] of the process. There may be several key processes: one for keys from files, and
+//! one for each device. The handle's [`Route`] says which of them has the key.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use sealane_awslc::{Certificate, KeyKind, PrivateKey, Secret, hkdf_sha256, sha256};
+use sealane_awslc::{Certificate, KeyKind, PrivateKey, PublicKey, Secret, hkdf_sha256, sha256};
 use zeroize::Zeroizing;
 
 use crate::accelerator::{Accelerator, Job, KeyType};
 
 /// What no key file begins with.
-const MAGIC: &[u8; 16] = b"\0sealane key 01\n";
+const MAGIC: &[u8; 16] = b"\0sealane key 02\n";
 
 /// Kinds of keys by their numbers in a handle.
 const KINDS: [KeyKind; 6] = [
@@ -61,6 +63,26 @@ impl fmt::Debug for KeyId {
     }
 }
 
+/// A process that holds keys. A master gives each of its key processes a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HolderId(pub u16);
+
+impl HolderId {
+    /// The process of keys from files, which computes with the processor.
+    pub const PROCESSOR: Self = Self(0);
+}
+
+/// Which process computes with a key, and what to do if it does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The process that has the key.
+    pub holder: HolderId,
+    /// Whether [`HolderId::PROCESSOR`] has it as well, for operations that fail in a device.
+    pub has_fallback: bool,
+    /// While the oldest operation of a device waits for longer than this, new ones fail at once.
+    pub max_wait: Option<Duration>,
+}
+
 /// Stands for a key that another process holds.
 #[derive(Clone)]
 pub struct KeyHandle {
@@ -68,9 +90,11 @@ pub struct KeyHandle {
     pub id: KeyId,
     /// Its kind.
     pub kind: KeyKind,
+    /// Where operations go.
+    pub route: Route,
     /// What the key of a session store is derived from. It is derived from the private key, which
-    /// cannot be found from it.
-    pub(crate) store_secret: Zeroizing<[u8; STORE_SECRET_BYTES]>,
+    /// cannot be found from it. `None`: nothing can be derived from a key in a device.
+    pub(crate) store_secret: Option<Zeroizing<[u8; STORE_SECRET_BYTES]>>,
 }
 
 impl KeyHandle {
@@ -80,20 +104,61 @@ impl KeyHandle {
     ///
     /// When libcrypto cannot encode the key.
     pub fn of(key: &PrivateKey) -> Result<Self, sealane_awslc::Error> {
-        let mut store_secret = Zeroizing::new([0; STORE_SECRET_BYTES]);
-        derive_store_secret(&key.to_der()?, &mut store_secret);
-        Ok(Self {
-            id: KeyId::of(key)?,
-            kind: key.kind(),
+        let id = KeyId::of(key)?;
+        Ok(Self::new(id, key.kind(), Some(&key.to_der()?)))
+    }
+
+    /// Of a key that a device has. `secret` is something that only whoever has the key can find,
+    /// the same each time; `None` if there is no such thing.
+    ///
+    /// # Errors
+    ///
+    /// When libcrypto cannot encode the key.
+    pub fn of_device(
+        key: &PublicKey,
+        secret: Option<&Secret>,
+    ) -> Result<Self, sealane_awslc::Error> {
+        let id = KeyId(sha256(&key.to_spki_der()?));
+        Ok(Self::new(id, key.kind(), secret))
+    }
+
+    fn new(id: KeyId, kind: KeyKind, secret: Option<&Secret>) -> Self {
+        let store_secret = secret.map(|secret| {
+            let mut derived = Zeroizing::new([0; STORE_SECRET_BYTES]);
+            derive_store_secret(secret, &mut derived);
+            derived
+        });
+        Self {
+            id,
+            kind,
+            route: Route::default(),
             store_secret,
-        })
+        }
     }
 
     /// As the content of a file.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let kind = KINDS.iter().position(|kind| *kind == self.kind);
-        let kind = [kind.map_or(u8::MAX, |kind| kind as u8)];
-        let parts: [&[u8]; 4] = [MAGIC, &self.id.0, &kind, &*self.store_secret];
+        let Route {
+            holder,
+            has_fallback,
+            max_wait,
+        } = self.route;
+        let wait_ms = max_wait.map(|wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
+        let flags = [
+            kind.map_or(u8::MAX, |kind| kind as u8),
+            u8::from(has_fallback),
+            u8::from(wait_ms.is_some()),
+        ];
+        let secret = self.store_secret.as_ref();
+        let parts: [&[u8]; 6] = [
+            MAGIC,
+            &self.id.0,
+            &holder.0.to_le_bytes(),
+            &wait_ms.unwrap_or_default().to_le_bytes(),
+            &flags,
+            secret.map_or(&[], |secret| &secret[..]),
+        ];
         Zeroizing::new(parts.concat())
     }
 
@@ -101,11 +166,23 @@ impl KeyHandle {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (id, rest) = rest.split_first_chunk()?;
-        let (kind, store_secret) = rest.split_first()?;
+        let (holder, rest) = rest.split_first_chunk()?;
+        let (wait_ms, rest) = rest.split_first_chunk()?;
+        let ([kind, has_fallback, has_wait], secret) = rest.split_first_chunk()?;
+        let wait = Duration::from_millis(u32::from_le_bytes(*wait_ms).into());
+        let store_secret = match secret.is_empty() {
+            true => None,
+            false => Some(Zeroizing::new(secret.try_into().ok()?)),
+        };
         Some(Self {
             id: KeyId(*id),
             kind: *KINDS.get(usize::from(*kind))?,
-            store_secret: Zeroizing::new(store_secret.try_into().ok()?),
+            route: Route {
+                holder: HolderId(u16::from_le_bytes(*holder)),
+                has_fallback: *has_fallback == 1,
+                max_wait: (*has_wait == 1).then_some(wait),
+            },
+            store_secret,
         })
     }
 }
@@ -126,11 +203,11 @@ pub(crate) fn derive_store_secret(der: &Secret, target: &mut [u8; STORE_SECRET_B
     );
 }
 
-/// Passes operations to the process that holds the keys.
+/// Passes operations to the processes that hold keys.
 pub trait KeyHolder: Send + Sync + fmt::Debug {
     /// Takes over an operation with the key that has this id, as
     /// [`Accelerator::submit`] does: it never waits, and every job ends.
-    fn submit(&self, key: KeyId, job: Job);
+    fn submit(&self, key: KeyId, route: Route, job: Job);
 }
 
 /// The holder of this process, once there is one.
@@ -139,17 +216,21 @@ pub(crate) type SharedHolder = Arc<OnceLock<Arc<dyn KeyHolder>>>;
 /// Operations of one key in another process.
 pub(crate) struct HeldKey {
     pub(crate) id: KeyId,
+    pub(crate) route: Route,
     pub(crate) holder: SharedHolder,
 }
 
 impl Accelerator for HeldKey {
     fn name(&self) -> &'static str {
-        "key_process"
+        match self.route.holder {
+            HolderId::PROCESSOR => "key_process",
+            _ => "device",
+        }
     }
 
     fn submit(&self, job: Job) {
         match self.holder.get() {
-            Some(holder) => holder.submit(self.id, job),
+            Some(holder) => holder.submit(self.id, self.route, job),
             // A master, which has no handshakes.
             None => job.complete(None),
         }
@@ -208,20 +289,39 @@ mod tests {
     #[test]
     fn a_handle_is_read_as_it_was_written() {
         let key = key();
-        let handle = KeyHandle::of(&key).expect("an EC key");
+        let mut handle = KeyHandle::of(&key).expect("an EC key");
+        handle.route = Route {
+            holder: HolderId(258),
+            has_fallback: true,
+            max_wait: Some(Duration::from_millis(1500)),
+        };
         let bytes = handle.to_bytes();
         let again = KeyHandle::from_bytes(&bytes).expect("a handle");
         assert_eq!((again.id, again.kind), (handle.id, KeyKind::EcP256));
-        assert_eq!(*again.store_secret, *handle.store_secret);
+        assert_eq!(again.route, handle.route);
+        assert!(again.store_secret.is_some() && again.store_secret == handle.store_secret);
+        // Without a secret, which a key in a device may lack, it is shorter.
+        let without_secret = bytes.len() - STORE_SECRET_BYTES;
         for length in 0..bytes.len() {
-            assert!(
-                KeyHandle::from_bytes(&bytes[..length]).is_none(),
-                "{length}"
-            );
+            let is_whole = length == without_secret;
+            let read = KeyHandle::from_bytes(&bytes[..length]);
+            assert_eq!(read.is_some(), is_whole, "{length}");
         }
         let longer = [&bytes[..], b"x"].concat();
         assert!(KeyHandle::from_bytes(&longer).is_none());
         assert!(KeyHandle::from_bytes(b"-----BEGIN PRIVATE KEY-----").is_none());
+    }
+
+    #[test]
+    fn a_key_in_a_device_may_have_no_secret() {
+        let key = key();
+        let spki = key.public_key_der().expect("an EC key");
+        let public = PublicKey::from_spki_der(&spki).expect("it is one");
+        let handle = KeyHandle::of_device(&public, None).expect("an EC key");
+        assert_eq!(handle.id, KeyId::of(&key).expect("an EC key"));
+        let again = KeyHandle::from_bytes(&handle.to_bytes()).expect("a handle");
+        assert!(again.store_secret.is_none());
+        assert_eq!(again.route, Route::default());
     }
 
     #[test]
@@ -236,6 +336,7 @@ mod tests {
     fn without_a_holder_an_operation_fails() {
         let held = HeldKey {
             id: KeyId([0; 32]),
+            route: Route::default(),
             holder: SharedHolder::default(),
         };
         let (job, mut pending) =

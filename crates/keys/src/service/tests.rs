@@ -1,12 +1,15 @@
+mod devices;
+
 use super::*;
-use crate::deposit::Deposit;
+use crate::client::Wanted;
+use crate::deposit::{Deposit, KeySource};
 use crate::line::wait_for_report;
 use crate::wire::{Reason, put_request, take_answer};
-use crate::{Channel, KeyClient, Received};
+use crate::{Channel, KeyClient, Processor, Received};
 use sealane_awslc::PrivateKey;
 use sealane_sys::socket;
 use sealane_tls::accelerator::{PendingJob, job};
-use sealane_tls::{AcceleratorChoice, KeyHolder, KeyId, KeyOperation, Secret};
+use sealane_tls::{AcceleratorChoice, KeyId, KeyOperation, Secret};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -39,6 +42,13 @@ impl TestKey {
 
 impl Service {
     fn start(threads: usize) -> Self {
+        Self::start_with(threads, |report| Box::new(Processor::new(report)))
+    }
+
+    fn start_with(
+        threads: usize,
+        opener: impl FnOnce(Tell) -> Box<dyn OpenKeys> + Send + 'static,
+    ) -> Self {
         let (line, other) = socket::seqpacket_pair().expect("descriptors");
         std::thread::spawn(move || {
             serve(
@@ -47,6 +57,7 @@ impl Service {
                     threads,
                     reports_panics: false,
                 },
+                opener,
             )
             .expect("it serves")
         });
@@ -71,7 +82,7 @@ impl Service {
             may_decrypt,
             accelerator: AcceleratorChoice::Auto,
             passwords: &[],
-            pem: key.pem.as_bytes(),
+            key: KeySource::Pem(key.pem.as_bytes()),
         });
         assert_eq!(id, Ok(key.id()));
     }
@@ -95,7 +106,7 @@ impl Service {
     }
 
     fn client(&self, threads: usize) -> (Arc<KeyClient>, Arc<Channel>) {
-        let client = KeyClient::new(threads, Box::new(|_| ()));
+        let client = KeyClient::new("keys", threads, Arc::new(|_: &str| ()));
         let line = self.introduce(u32::try_from(threads).expect("few"));
         client.connect(line).expect("it is there");
         let channel = client.own(0);
@@ -143,7 +154,7 @@ fn wait(client: &KeyClient, channel: &Channel, pending: &mut PendingJob) -> Opti
         match channel.socket() {
             Some(socket) => {
                 let patience = Some(Duration::from_millis(100));
-                channel.send();
+                client.send(channel);
                 poll::wait_readable(&[socket.as_fd()], patience).expect("a socket");
                 client.receive(channel);
             }
@@ -159,7 +170,7 @@ fn perform(
     operation: KeyOperation,
 ) -> Option<Secret> {
     let (job, mut pending) = job(operation);
-    client.submit(key, job);
+    client.submit(Wanted::new(key, job));
     wait(client, channel, &mut pending)
 }
 
@@ -228,7 +239,7 @@ fn hundreds_of_operations_come_back_in_any_order() {
     for n in 0..300 {
         let key = &keys[n % 2];
         let (job, waiting) = job(sign([0x0804, 0x0403][n % 2], n as u64));
-        client.submit(key.id(), job);
+        client.submit(Wanted::new(key.id(), job));
         pending.push(waiting);
     }
     // Those that nobody waits for are left out.
@@ -247,7 +258,7 @@ fn keys_that_cannot_be_held_are_refused_with_the_reason() {
             may_decrypt: false,
             accelerator: AcceleratorChoice::Auto,
             passwords: &[],
-            pem,
+            key: KeySource::Pem(pem),
         })
     };
     assert!(deposit(b"").is_err());
@@ -571,7 +582,7 @@ fn a_flood_of_one_worker_keeps_no_other_waiting() {
 #[test]
 fn what_was_under_way_is_done_by_the_next_process() {
     let key = TestKey::new(&rcgen::PKCS_RSA_SHA256);
-    let client = KeyClient::new(1, Box::new(|_| ()));
+    let client = KeyClient::new("keys", 1, Arc::new(|_: &str| ()));
     // A process that takes requests, and dies.
     let (line, dying) = socket::seqpacket_pair().expect("descriptors");
     client.connect(line).expect("it is there");
@@ -579,7 +590,7 @@ fn what_was_under_way_is_done_by_the_next_process() {
     let mut pending: Vec<PendingJob> = Vec::new();
     for n in 0..100 {
         let (job, waiting) = job(sign(0x0804, n));
-        client.submit(key.id(), job);
+        client.submit(Wanted::new(key.id(), job));
         pending.push(waiting);
     }
     let taken = line::receive_channel(dying.as_fd())
@@ -602,7 +613,7 @@ fn what_was_under_way_is_done_by_the_next_process() {
     let (job, mut waiting) = job(sign(0x0804, 1));
     let connect = || client.connect(line.try_clone().expect("a descriptor"));
     connect().expect("it is there");
-    client.submit(key.id(), job);
+    client.submit(Wanted::new(key.id(), job));
     for _ in 0..2 {
         drop(line::receive_channel(dying.as_fd()).expect("one"));
         assert_eq!(client.receive(&channel), Received::Closed);

@@ -9,7 +9,8 @@ use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use sealane_awslc::{KeyOperation, Secret};
@@ -132,12 +133,39 @@ impl PendingJob {
         }
     }
 
+    /// Blocks this thread until the job has ended, but no longer than `patience`: for tools, and
+    /// for keys that are being opened. `None`: it has failed, or not ended.
+    pub fn wait(mut self, patience: Duration) -> Option<Secret> {
+        let deadline = Instant::now() + patience;
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(result) = self.poll(&mut context) {
+                return result;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+
     /// How long the operation waited for its turn; counts up to now if it is still waiting.
     pub fn queue_time(&self) -> Duration {
         match self.shared.queue_time_ns.load(Ordering::Relaxed) {
             NOT_BEGUN => self.shared.submitted_at.elapsed(),
             nanoseconds => Duration::from_nanos(nanoseconds),
         }
+    }
+}
+
+/// Wakes a thread that waits by itself.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 

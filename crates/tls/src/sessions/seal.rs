@@ -69,7 +69,16 @@ impl StoreSeal {
         };
         let mut keys = Zeroizing::new([0; 64]);
         match KeyHandle::from_bytes(identity.key_pem.expose()) {
-            Some(handle) => *keys = *handle.store_secret,
+            Some(handle) => match &handle.store_secret {
+                Some(secret) => *keys = **secret,
+                None => {
+                    return Err(SettingsError::new(format!(
+                        "nothing can be derived from the key \"{}\", which is in a device: name a \
+                         file with 32 bytes or more by \"key=\" of the session store",
+                        identity.key_label
+                    )));
+                }
+            },
             None => {
                 let key = PrivateKey::from_pem(identity.key_pem.expose(), &identity.passwords)
                     .map_err(|error| failed(&error))?;
