@@ -45,6 +45,7 @@ mod site;
 pub mod takeover;
 pub mod terminal;
 mod tls_client;
+pub mod tokens;
 pub mod understanding;
 pub mod upgrade;
 pub mod wire;
@@ -61,7 +62,7 @@ pub use redis::Redis;
 pub use relay::Relay;
 pub use server::{Program, Server, nginx_binary, sealane_binary};
 pub use site::Site;
-pub use tls_client::{Handshake, client_hello, handshake};
+pub use tls_client::{Handshake, client_hello, handshake, handshake_at};
 
 use std::time::{Duration, Instant};
 

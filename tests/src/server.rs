@@ -1,6 +1,6 @@
 //! A server process under test.
 
-use crate::upgrade::{KEY_PROCESS, all_children, children, name_of};
+use crate::upgrade::{DEVICE_PROCESSES, KEY_PROCESS, all_children, children, name_of};
 use crate::{PATIENCE, Site, command, wait_for};
 use std::io::Read;
 use std::net::TcpStream;
@@ -124,6 +124,13 @@ impl<'a> Server<'a> {
             let all = all_children(self.pid());
             all.into_iter().find(|pid| name_of(*pid) == KEY_PROCESS)
         })
+    }
+
+    /// The processes of devices with keys, in the order in which they were started.
+    pub fn device_pids(&self) -> Vec<u32> {
+        let mut all = all_children(self.pid());
+        all.retain(|pid| DEVICE_PROCESSES.contains(&name_of(*pid).as_str()));
+        all
     }
 
     /// Kills the key process, and waits for the next one.

@@ -32,7 +32,13 @@ impl Handshake {
 /// until the server closes.
 #[track_caller]
 pub fn handshake(server: &Server<'_>, options: &str) -> Handshake {
-    let address = format!("127.0.0.1:{}", server.port("tls"));
+    handshake_at(server, "tls", options)
+}
+
+/// The same with another port of the configuration.
+#[track_caller]
+pub fn handshake_at(server: &Server<'_>, port: &str, options: &str) -> Handshake {
+    let address = format!("127.0.0.1:{}", server.port(port));
     let mut arguments = vec!["s_client", "-connect", &address, "-ign_eof"];
     arguments.extend(options.split_whitespace());
     let request = b"GET /tls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

@@ -213,10 +213,16 @@ pub(crate) fn name_of(pid: u32) -> String {
     name.trim_end().to_owned()
 }
 
-/// The children of a process, but for a key process.
+/// What those of devices call themselves.
+pub(crate) const DEVICE_PROCESSES: [&str; 2] = ["sealane: pkcs11", "sealane: engine"];
+
+/// The children of a process, but for key processes.
 pub fn children(pid: u32) -> Vec<u32> {
     let mut children = all_children(pid);
-    children.retain(|pid| name_of(*pid) != KEY_PROCESS);
+    children.retain(|pid| {
+        let name = name_of(*pid);
+        name != KEY_PROCESS && !DEVICE_PROCESSES.contains(&name.as_str())
+    });
     children
 }
 

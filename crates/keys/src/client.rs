@@ -52,7 +52,7 @@ thread_local! {
 /// The channels of a worker process to one key process.
 pub struct KeyClient {
     /// What operators call the process.
-    name: String,
+    name: Arc<str>,
     stats: DeviceStats,
     channels: Vec<Arc<Channel>>,
     next: AtomicUsize,
@@ -164,7 +164,7 @@ impl KeyClient {
             })
         });
         Arc::new(Self {
-            name: name.to_owned(),
+            name: name.into(),
             stats: DeviceStats::default(),
             channels: channels.collect(),
             next: AtomicUsize::new(0),
@@ -175,7 +175,7 @@ impl KeyClient {
     }
 
     /// What operators call the process: that of keys from files, or a device.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 

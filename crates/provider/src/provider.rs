@@ -16,7 +16,7 @@ const DEFAULT_PROVIDER: &str = "default";
 const MAX_NAME_BYTES: usize = 64;
 
 /// Which provider to load, and how.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderOptions {
     /// Its name: `qatprovider`, `tpm2`, `default`.
     pub name: String,

@@ -1,9 +1,10 @@
 //! What the master tells the worker process, and the worker the master: one message per
 //! datagram over a `SOCK_SEQPACKET` pair.
 
+use crate::key_process::KeyLine;
 use crate::session_store::MAX_STATE_BYTES;
 use sealane_sys::socket;
-use sealane_tls::StapleId;
+use sealane_tls::{HolderId, StapleId};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
@@ -27,8 +28,10 @@ pub(crate) enum Message {
     /// Send sessions and ticket keys to the worker at the other end of this channel, which
     /// is to take your place.
     TellSuccessor(OwnedFd),
-    /// There is another key process, at the other end of this line.
-    KeyLine(OwnedFd),
+    /// There is another process with keys.
+    KeyLine(KeyLine),
+    /// No configuration uses this process with keys any more.
+    KeyHolderGone(HolderId),
     /// End now.
     Terminate,
     /// Go on with these files in the logs at these positions.
@@ -80,6 +83,7 @@ const HAND_OVER: u8 = b'H';
 const TAKE_OVER: u8 = b'I';
 const TELL_SUCCESSOR: u8 = b'P';
 const KEY_LINE: u8 = b'E';
+const KEY_HOLDER_GONE: u8 = b'G';
 const BUNDLE: u8 = b'B';
 const LOGS: u8 = b'L';
 const SOCKETS: u8 = b'K';
@@ -95,6 +99,9 @@ const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 2 + 8;
 
 const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + 4 * FDS_PER_MESSAGE;
+
+/// Longest name of a process with keys, in bytes; the rest is cut off.
+const MAX_HOLDER_NAME_BYTES: usize = 512;
 
 /// Longest reason why a program has failed, in bytes; the rest is cut off.
 const MAX_FAILURE_BYTES: usize = 4 * FDS_PER_MESSAGE;
@@ -148,8 +155,25 @@ pub(crate) fn send_succession(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io:
 ///
 /// # Errors
 /// As [`send_end`].
-pub(crate) fn send_key_line(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::Result<()> {
-    socket::send_fds(link, &[KEY_LINE, VERSION], &[line])
+pub(crate) fn send_key_line(
+    link: BorrowedFd<'_>,
+    holder: HolderId,
+    name: &str,
+    line: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let name: Vec<u8> = name.bytes().take(MAX_HOLDER_NAME_BYTES).collect();
+    let holder = holder.0.to_le_bytes();
+    let data = [&[KEY_LINE, VERSION][..], &holder, &name].concat();
+    socket::send_fds(link, &data, &[line])
+}
+
+/// Tells a worker that no configuration uses a process with keys any more.
+///
+/// # Errors
+/// As [`send_end`].
+pub(crate) fn send_key_holder_gone(link: BorrowedFd<'_>, holder: HolderId) -> io::Result<()> {
+    let [low, high] = holder.0.to_le_bytes();
+    socket::send_fds(link, &[KEY_HOLDER_GONE, VERSION, low, high], &[])
 }
 
 /// Hands the worker newly opened log files; at most [`FDS_PER_MESSAGE`].
@@ -244,17 +268,24 @@ fn understand(data: &[u8], mut fds: Vec<OwnedFd>) -> Option<Message> {
     match data {
         [QUIT] => return Some(Message::Quit),
         [TERMINATE] => return Some(Message::Terminate),
-        [
-            tag @ (HAND_OVER | TAKE_OVER | TELL_SUCCESSOR | KEY_LINE),
-            VERSION,
-        ] => {
+        [tag @ (HAND_OVER | TAKE_OVER | TELL_SUCCESSOR), VERSION] => {
             let line = fds.pop().filter(|_| fds.is_empty())?;
             return Some(match *tag {
                 HAND_OVER => Message::HandOver(line),
                 TELL_SUCCESSOR => Message::TellSuccessor(line),
-                KEY_LINE => Message::KeyLine(line),
                 _ => Message::TakeOver(line),
             });
+        }
+        [KEY_LINE, VERSION, low, high, name @ ..] => {
+            return Some(Message::KeyLine(KeyLine {
+                holder: HolderId(u16::from_le_bytes([*low, *high])),
+                name: String::from_utf8_lossy(name).into_owned(),
+                line: fds.pop().filter(|_| fds.is_empty())?,
+            }));
+        }
+        [KEY_HOLDER_GONE, VERSION, low, high] if fds.is_empty() => {
+            let holder = HolderId(u16::from_le_bytes([*low, *high]));
+            return Some(Message::KeyHolderGone(holder));
         }
         [REOPEN, indexes @ ..] => {
             let (indexes, rest) = indexes.as_chunks::<2>();

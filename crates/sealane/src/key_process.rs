@@ -1,4 +1,8 @@
-//! `ssl_key_process`: the master's side of the process that holds private keys.
+//! Processes that hold private keys: the master's side.
+//!
+//! One has the keys from files (`ssl_key_process`), and the processor computes there. Each PKCS #11
+//! module and each provider of OpenSSL has another one (`ssl_accelerator`), so that one which hangs
+//! or crashes takes its own keys only.
 //!
 //! ```text
 //! master   read a key's file, deposit it  ──sealed memory──> key process
@@ -13,440 +17,362 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `process.rs` | one process: keys on their way, its end, the next one |
 //! | `files.rs` | which files of a configuration have keys, and what takes their place |
-//! | `confinement.rs` | what the process may do |
+//! | `computer.rs` | what computes in a process |
+//! | `tokens.rs`, `providers.rs` | keys in tokens, and of providers, in their processes |
+//! | `confinement.rs` | what a process may do |
+//! | `open_files.rs` | what a module has open, for `-t` |
 
+mod computer;
 mod confinement;
 mod files;
+mod open_files;
+mod process;
+mod providers;
+mod tokens;
 
-pub(crate) use self::files::deposit_all;
+use self::computer::Computer;
+pub(crate) use self::files::{deposit_all, has_devices};
+use self::process::{Common, KeyProcess};
 use crate::control;
+use crate::identity::Identity;
 use crate::journal::{Journal, note};
-use crate::restarts::Restarts;
 use crate::startup::Server;
-use sealane_keys::deposit::Deposit;
-use sealane_keys::line::{self, Report, Rights};
-use sealane_keys::{KeyClient, Limits, serve};
+use sealane_keys::Holders;
+use sealane_keys::line::Rights;
 use sealane_log::OsError;
-use sealane_server::metrics::ProcessCounts;
 use sealane_server::{KeyFile, Materials};
-use sealane_sys::process::{self, ExitStatus, Fork, Pid};
-use sealane_sys::signal::{self, Signal};
-use sealane_sys::socket;
-use sealane_tls::{KeyHandle, KeyId};
+use sealane_sys::process::{ExitStatus, Pid};
+use sealane_tls::{HolderId, KeyId};
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How long the master waits for an answer. A key whose password is stretched takes a second.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// How long a key stays that no configuration uses any more: as long as a handshake may take that
-/// has begun with the one before.
-const KEPT_FOR: Duration = Duration::from_secs(60);
-
-/// Exit code of a process that cannot be confined, or that has failed.
-const FATAL: i32 = 2;
-const FAILED: i32 = 1;
+use std::time::Instant;
 
 /// Channels of a worker process beyond one for each thread.
 const SPARE_CHANNELS: u32 = 1;
 
-/// The process, and what is needed to start another one.
-pub(crate) struct KeyProcess {
-    running: Option<Running>,
-    deposits: Vec<Deposited>,
-    /// Keys that no configuration uses any more, since when.
-    leaving: Vec<(KeyId, Instant)>,
-    /// Of the last message that wants an answer.
-    number: u64,
-    /// Worker threads, which is how many threads it has as well.
-    threads: u32,
-    restarts: Restarts,
-    /// When another one is started.
-    start_at: Option<Instant>,
-    /// Workers have not been introduced to it yet.
-    is_new: bool,
-    /// Processes before it, which have not been collected.
-    replaced: Vec<Pid>,
-}
-
-struct Running {
-    pid: Pid,
-    line: OwnedFd,
-    /// It has closed the line: its exit status is to come.
-    is_silent: bool,
-    started: Instant,
-}
-
-/// A key that was deposited.
-struct Deposited {
-    key: UsedKey,
-    memory: OwnedFd,
+/// The processes of a master.
+pub(crate) struct KeyProcesses {
+    /// That of keys from files first, if there is one.
+    all: Vec<KeyProcess>,
+    last_holder: HolderId,
+    common: Common,
+    /// There are workers, which must be introduced to further processes.
+    has_workers: bool,
+    /// For a test of a configuration: nothing is served.
+    is_for_tests: bool,
+    /// Of processes that ended because nobody used them.
+    ended: Vec<Pid>,
+    /// Devices that workers are to be told of, because they are gone.
+    retired: Vec<HolderId>,
 }
 
 /// A key as a configuration names it.
 pub(crate) type UsedKey = (KeyFile, KeyId);
 
-/// The keys of a configuration that the process holds.
+/// The keys of a configuration that key processes hold.
 pub(crate) fn used_keys(materials: &Materials) -> Vec<UsedKey> {
     let keys = materials.keys();
     keys.map(|(file, handle)| (file.clone(), handle.id))
         .collect()
 }
 
-/// The process, as the configurations of a master share it.
-pub(crate) type SharedKeyProcess = Arc<Mutex<KeyProcess>>;
+/// The processes, as the configurations of a master share them.
+pub(crate) type SharedKeyProcesses = Arc<Mutex<KeyProcesses>>;
 
 /// No code that may panic runs under the lock.
-pub(crate) fn lock(keys: &SharedKeyProcess) -> MutexGuard<'_, KeyProcess> {
+pub(crate) fn lock(keys: &SharedKeyProcesses) -> MutexGuard<'_, KeyProcesses> {
     keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl KeyProcess {
-    /// Starts it. This process must have one thread.
+/// A process that holds keys, as a worker process is told of it.
+#[derive(Debug)]
+pub(crate) struct KeyLine {
+    /// Its number.
+    pub(crate) holder: HolderId,
+    /// What operators call it.
+    pub(crate) name: String,
+    /// Over which channels to it are opened.
+    pub(crate) line: OwnedFd,
+}
+
+impl KeyProcesses {
+    /// None yet. `identity` is that of processes to come; `None`: this process's own.
+    pub(crate) fn new(threads: u32, identity: Option<Identity>) -> KeyProcesses {
+        KeyProcesses {
+            all: Vec::new(),
+            last_holder: HolderId::PROCESSOR,
+            common: Common { threads, identity },
+            has_workers: false,
+            is_for_tests: false,
+            ended: Vec::new(),
+            retired: Vec::new(),
+        }
+    }
+
+    /// Starts the one for keys from files. This process must have one thread.
     ///
     /// # Errors
     /// When the kernel refuses a process or descriptors.
-    pub(crate) fn start(threads: u32, journal: &Journal) -> io::Result<KeyProcess> {
-        Ok(KeyProcess {
-            running: Some(Running::start(threads, journal)?),
-            deposits: Vec::new(),
-            leaving: Vec::new(),
-            number: 0,
-            threads,
-            restarts: Restarts::default(),
-            start_at: None,
-            is_new: false,
-            replaced: Vec::new(),
-        })
+    pub(crate) fn start_processor(&mut self, journal: &Journal) -> io::Result<()> {
+        let (holder, common) = (HolderId::PROCESSOR, &self.common);
+        let process = KeyProcess::start(holder, Computer::Processor, common, false, journal)?;
+        self.all.insert(0, process);
+        Ok(())
     }
 
-    /// Has a key held.
+    /// Whether keys from files are in a process of their own.
+    pub(crate) fn has_processor(&self) -> bool {
+        self.processor().is_some()
+    }
+
+    fn processor(&self) -> Option<&KeyProcess> {
+        self.all.first().filter(|it| !it.computer.is_device())
+    }
+
+    /// Whom they run as.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.common.identity.as_ref()
+    }
+
+    /// From now on, workers are introduced to further processes.
+    pub(crate) fn set_has_workers(&mut self) {
+        self.has_workers = true;
+    }
+
+    /// Only a test of a configuration needs them.
+    pub(crate) fn for_tests(threads: u32, identity: Option<Identity>) -> KeyProcesses {
+        KeyProcesses {
+            is_for_tests: true,
+            ..KeyProcesses::new(threads, identity)
+        }
+    }
+
+    fn is_for_tests(&self) -> bool {
+        self.is_for_tests
+    }
+
+    /// What processes of devices may do and have open, for whoever tests a configuration.
+    pub(crate) fn describe_devices(&self) -> Vec<String> {
+        let devices = self.all.iter().filter(|it| it.computer.is_device());
+        let described = devices.map(|process| {
+            let who = match self.identity() {
+                Some(identity) => format!("user {}", identity.uid()),
+                None => "the master's user".to_owned(),
+            };
+            format!(
+                "keys in \"{}\" can be used; its process runs as {who}, may open files and sockets, \
+                 cannot execute programs, and has now open: {}",
+                process.computer,
+                open_files::of(process.pid())
+            )
+        });
+        described.collect()
+    }
+
+    /// The configuration is loaded again, and its keys follow.
+    fn renew(&self) {
+        self.all.iter().for_each(KeyProcess::renew);
+    }
+
+    /// The process in which this computes; it is started if there is none.
     ///
     /// # Errors
-    /// Why it is not.
-    fn deposit(
+    /// When the kernel refuses a process or descriptors.
+    fn process_of(
         &mut self,
-        file: &KeyFile,
-        deposit: &Deposit<'_>,
+        computer: &Computer,
         journal: &Journal,
-    ) -> Result<KeyHandle, Refusal> {
-        let memory = deposit.seal().map_err(Refusal::Process)?;
-        let handle = match self.hand_over(memory.as_fd()) {
-            // A reload does not fail because it has just died.
-            Err(Refusal::Process(_)) => {
-                ProcessCounts::of_server().key_processes_died.add(1);
-                self.start_again(journal).map_err(Refusal::Process)?;
-                self.is_new = true;
-                self.hand_over(memory.as_fd())?
+    ) -> io::Result<&mut KeyProcess> {
+        let known = self.all.iter().position(|it| it.computer == *computer);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                self.last_holder.0 += 1;
+                self.all.push(KeyProcess::start(
+                    self.last_holder,
+                    computer.clone(),
+                    &self.common,
+                    self.has_workers,
+                    journal,
+                )?);
+                self.all.len() - 1
             }
-            handle => handle?,
         };
-        self.leaving.retain(|(leaving, _)| *leaving != handle.id);
-        let key = (file.clone(), handle.id);
-        self.deposits.retain(|known| known.key != key);
-        self.deposits.push(Deposited { key, memory });
-        Ok(handle)
+        Ok(&mut self.all[at])
     }
 
-    fn hand_over(&mut self, memory: BorrowedFd<'_>) -> Result<KeyHandle, Refusal> {
-        let Some(running) = &self.running else {
-            let gone = io::Error::new(io::ErrorKind::NotConnected, "it has died");
-            return Err(Refusal::Process(gone));
-        };
-        self.number += 1;
-        let line = running.line.as_fd();
-        line::send_deposit(line, self.number, memory).map_err(Refusal::Process)?;
-        loop {
-            match line::wait_for_report(line, PATIENCE).map_err(Refusal::Process)? {
-                Some(Report::Deposited { number, result }) if number == self.number => {
-                    return result.map_err(|_| Refusal::Key);
-                }
-                // Late, or for the operator, who is told by the counter.
-                Some(Report::Deposited { .. } | Report::Alert(_)) => {}
-                None => {
-                    let gone = io::Error::new(io::ErrorKind::UnexpectedEof, "it has died");
-                    return Err(Refusal::Process(gone));
-                }
-            }
-        }
-    }
-
-    /// The line of another worker process for this configuration.
+    /// The lines of another worker process for this configuration.
     ///
     /// # Errors
-    /// When there are no descriptors, or the process cannot be told.
-    fn introduce(&self, server: &Server) -> io::Result<OwnedFd> {
-        let (worker, other) = socket::seqpacket_pair()?;
-        match &self.running {
-            Some(running) => {
-                let http = server.config.http.as_ref();
-                let rights = Rights {
-                    max_channels: server.threads.saturating_add(SPARE_CHANNELS),
-                    max_decryptions: http.map_or(0, |http| http.key_process.decryptions),
-                };
-                let sent = line::send_introduction(running.line.as_fd(), rights, other.as_fd());
-                match sent.as_ref().map_err(io::Error::kind) {
-                    // It has died, and nobody has noticed yet: as below.
-                    Err(io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
-                    _ => sent?,
-                }
-            }
-            // Its end is closed, which the worker sees; it is told of the next process.
-            None => drop(other),
-        }
-        Ok(worker)
-    }
-
-    /// Tells another worker process where the keys are now.
-    pub(crate) fn introduce_again(&self, link: BorrowedFd<'_>, server: &Server) {
-        let told = self.introduce(server);
-        let told = told.and_then(|line| control::send_key_line(link, line.as_fd()));
-        if let Err(error) = told {
-            note!(
-                server.journal,
-                Alert,
-                "a worker process cannot be told of the new key process ({}): its handshakes fail, \
-                 reload the configuration",
-                OsError(&error)
-            );
-        }
+    /// When there are no descriptors, or a process cannot be told.
+    fn introduce(&self, server: &Server) -> io::Result<Vec<KeyLine>> {
+        let lines = self.all.iter().map(|process| line_of(process, server));
+        lines.collect()
     }
 
     /// In a worker, which was forked from the master: closes what is the master's.
     pub(crate) fn let_go(&mut self) {
-        self.running = None;
-        self.deposits.clear();
+        self.all.iter_mut().for_each(KeyProcess::let_go);
     }
 
     /// What the master waits for.
-    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        let running = self.running.as_ref().filter(|running| !running.is_silent);
-        running.map(|running| running.line.as_fd())
+    pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.all.iter().filter_map(KeyProcess::fd).collect()
     }
 
-    /// Reads a report.
+    /// Reads reports.
     pub(crate) fn read(&mut self, journal: &Journal) {
-        let Some(running) = &mut self.running else {
-            return;
-        };
-        match line::receive_report(running.line.as_fd()) {
-            Ok(Some(Report::Alert(text))) => note!(journal, Alert, "key process: {text}"),
-            Ok(Some(Report::Deposited { .. })) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Ok(None) | Err(_) => running.is_silent = true,
+        for process in &mut self.all {
+            process.read(journal);
         }
     }
 
-    /// Whether this was the key process. Another one is started soon.
+    /// Whether this was one of them. Another one is started soon.
     pub(crate) fn on_exit(&mut self, pid: Pid, status: ExitStatus, journal: &Journal) -> bool {
-        let is_own = |running: &mut Running| running.pid == pid;
-        let Some(running) = self.running.take_if(is_own) else {
-            let before = self.replaced.len();
-            self.replaced.retain(|replaced| *replaced != pid);
-            return self.replaced.len() < before;
-        };
-        ProcessCounts::of_server().key_processes_died.add(1);
-        let how = match status {
-            ExitStatus::Signal { signal, .. } => format!("on signal {signal}"),
-            ExitStatus::Code(code) => format!("with code {code}"),
-        };
-        let wait = self.restarts.short_wait_after(running.started.elapsed());
-        note!(
-            journal,
-            Alert,
-            "key process {pid} exited {how}; handshakes wait for another one, which is started in \
-             {} ms",
-            wait.as_millis()
-        );
-        self.start_at = Some(Instant::now() + wait);
-        true
+        let before = self.ended.len();
+        self.ended.retain(|ended| *ended != pid);
+        let mut all = self.all.iter_mut();
+        self.ended.len() < before || all.any(|process| process.on_exit(pid, status, journal))
     }
 
     /// When the master has something to do here.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let leaving = self.leaving.iter();
-        let forgotten = leaving.map(|(_, since)| *since + KEPT_FOR);
-        let introduced = self.is_new.then(Instant::now);
-        self.start_at
-            .into_iter()
-            .chain(introduced)
-            .chain(forgotten)
-            .min()
+        let told = (!self.retired.is_empty()).then(Instant::now);
+        let all = self.all.iter().filter_map(KeyProcess::due);
+        all.chain(told).min()
     }
 
-    /// Does what is due. Whether there is another process, to which workers must be introduced.
-    pub(crate) fn go_on(&mut self, journal: &Journal) -> bool {
-        let now = Instant::now();
-        self.forget(now);
-        if self.start_at.is_none_or(|at| now < at) {
-            return std::mem::take(&mut self.is_new);
+    /// Does what is due, and tells these workers of it.
+    pub(crate) fn go_on(&mut self, workers: &[BorrowedFd<'_>], server: &Server) {
+        let journal = &server.journal;
+        let is_over = |process: &mut KeyProcess| process.is_over();
+        let over: Vec<_> = self.all.extract_if(.., is_over).collect();
+        self.end(over, journal);
+        for holder in self.retired.drain(..) {
+            for worker in workers {
+                // A worker that cannot be told shows a device that is down.
+                let _ = control::send_key_holder_gone(*worker, holder);
+            }
         }
-        self.start_at = None;
-        match self.start_again(journal) {
-            Ok(()) => true,
-            Err(error) => {
-                let wait = self.restarts.short_wait_after(Duration::ZERO);
-                self.start_at = Some(now + wait);
-                note!(
-                    journal,
-                    Alert,
-                    "another key process cannot be started ({}): handshakes fail; tried again in {} \
-                     ms",
-                    OsError(&error),
-                    wait.as_millis()
-                );
-                false
+        for process in &mut self.all {
+            if !process.go_on(journal) {
+                continue;
+            }
+            for worker in workers {
+                introduce_again(process, *worker, server);
             }
         }
     }
 
-    /// Starts a process in the place of the one before, and gives it all keys.
-    ///
-    /// # Errors
-    /// When the kernel refuses a process or descriptors, or it dies at once.
-    pub(crate) fn start_again(&mut self, journal: &Journal) -> io::Result<()> {
-        // Without its master it ends, once it has no workers.
-        if let Some(before) = self.running.take() {
-            self.replaced.push(before.pid);
-        }
-        self.start_at = None;
-        self.running = Some(Running::start(self.threads, journal)?);
-        let deposits = std::mem::take(&mut self.deposits);
-        let mut failed = None;
-        for deposited in &deposits {
-            match self.hand_over(deposited.memory.as_fd()) {
-                Ok(_) => {}
-                // It was held before.
-                Err(Refusal::Key) => failed = Some(io::ErrorKind::InvalidData.into()),
-                Err(Refusal::Process(error)) => failed = Some(error),
-            }
-        }
-        self.deposits = deposits;
-        match failed {
-            Some(error) => {
-                self.stop(journal);
-                Err(error)
-            }
-            None => {
-                let (pid, keys) = (self.pid(), self.deposits.len());
-                note!(journal, Notice, "start key process {pid} with {keys} keys");
-                Ok(())
-            }
-        }
-    }
-
-    /// Its number; 0 when there is none.
-    pub(crate) fn pid(&self) -> Pid {
-        self.running.as_ref().map_or(0, |running| running.pid)
-    }
-
-    fn stop(&mut self, journal: &Journal) {
-        if let Some(running) = self.running.take()
-            && let Err(error) = signal::send(running.pid, Signal::Kill)
-        {
-            let pid = running.pid;
+    /// Ends processes that nobody needs.
+    fn end(&mut self, processes: Vec<KeyProcess>, journal: &Journal) {
+        for mut process in processes {
+            let (computer, pid) = (&process.computer, process.pid());
             note!(
                 journal,
-                Alert,
-                "kill({pid}, 9) failed ({})",
-                OsError(&error)
+                Notice,
+                "no key is left in \"{computer}\": key process {pid} is ended"
             );
+            process.stop(journal);
+            self.retired.push(process.holder);
+            self.ended.extend(process.into_replaced());
         }
     }
 
-    /// A configuration with these keys is in use: others are wiped after a while, and not given to
-    /// another process from now on.
+    /// Starts processes in the place of those before, and gives them all keys.
+    ///
+    /// # Errors
+    /// When the kernel refuses a process or descriptors, or one dies at once.
+    pub(crate) fn start_again(&mut self, journal: &Journal) -> io::Result<()> {
+        let mut all = self.all.iter_mut();
+        all.try_for_each(|process| process.start_again(journal))
+    }
+
+    /// Their numbers.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = Pid> {
+        let running = self.all.iter().map(KeyProcess::pid).filter(|pid| *pid != 0);
+        running.chain(self.ended.iter().copied())
+    }
+
+    /// A configuration with these keys is in use.
     pub(crate) fn retain<'a>(&mut self, used: impl Iterator<Item = &'a UsedKey>) {
-        let now = Instant::now();
-        let gone = self.take_all_but(used);
-        self.leaving.extend(gone.into_iter().map(|id| (id, now)));
+        let used: HashSet<&UsedKey> = used.collect();
+        self.all.iter_mut().for_each(|it| it.retain(&used));
     }
 
     /// A configuration was refused, and this is in use: what only that one has named is wiped.
-    pub(crate) fn forget_refused<'a>(&mut self, used: impl Iterator<Item = &'a UsedKey>) {
-        for id in self.take_all_but(used) {
-            self.send_forget(id);
-        }
-    }
-
-    /// Gives up all deposits but these. Returns the keys that are deposited no more.
-    fn take_all_but<'a>(&mut self, used: impl Iterator<Item = &'a UsedKey>) -> HashSet<KeyId> {
+    pub(crate) fn forget_refused<'a>(
+        &mut self,
+        used: impl Iterator<Item = &'a UsedKey>,
+        journal: &Journal,
+    ) {
         let used: HashSet<&UsedKey> = used.collect();
-        let (kept, gone) = std::mem::take(&mut self.deposits)
-            .into_iter()
-            .partition(|it| used.contains(&it.key));
-        self.deposits = kept;
-        let gone: Vec<Deposited> = gone;
-        // The same key may be in several files.
-        let is_held = |id: &KeyId| self.deposits.iter().any(|it| it.key.1 == *id);
-        let ids = gone.into_iter().map(|it| it.key.1);
-        ids.filter(|id| !is_held(id)).collect()
+        self.all.iter_mut().for_each(|it| it.forget_refused(&used));
+        let is_idle = |process: &mut KeyProcess| process.is_idle();
+        let idle: Vec<_> = self.all.extract_if(.., is_idle).collect();
+        self.end(idle, journal);
     }
 
-    fn forget(&mut self, now: Instant) {
-        let is_over = |leaving: &mut (KeyId, Instant)| now >= leaving.1 + KEPT_FOR;
-        let over: Vec<_> = self.leaving.extract_if(.., is_over).collect();
-        for (id, _) in over {
-            self.send_forget(id);
+    /// Channels of this process to all of them, for tools.
+    ///
+    /// # Errors
+    /// When there are no descriptors, or a process cannot be told.
+    pub(crate) fn connect_tool(&self) -> io::Result<Arc<Holders>> {
+        let holders = Holders::new(1, Arc::new(|_: &str| ()));
+        for process in &self.all {
+            let rights = Rights {
+                max_channels: 1,
+                max_decryptions: 0,
+            };
+            let name = process.computer.to_string();
+            holders.connect(process.holder, &name, process.introduce(rights)?)?;
         }
-    }
-
-    /// If it cannot be told, it is about to be replaced by one without this key.
-    fn send_forget(&self, id: KeyId) {
-        if let Some(running) = &self.running {
-            let _ = line::send_forget(running.line.as_fd(), id);
-        }
+        Ok(holders)
     }
 }
 
-impl Running {
-    fn start(threads: u32, journal: &Journal) -> io::Result<Running> {
-        let (line, other) = socket::seqpacket_pair()?;
-        // What it tells has no descriptors. Older kernels cannot enforce that.
-        let _ = socket::refuse_fds(line.as_fd());
-        match process::fork()? {
-            Fork::Child => run(other, threads, journal),
-            Fork::Parent(pid) => {
-                ProcessCounts::of_server().key_processes_started.add(1);
-                Ok(Running {
-                    pid,
-                    line,
-                    is_silent: false,
-                    started: Instant::now(),
-                })
-            }
-        }
-    }
-}
-
-/// In the forked process: serves, and ends it.
-fn run(line: OwnedFd, threads: u32, journal: &Journal) -> ! {
-    if let Err(message) = confinement::enter(line.as_fd(), journal) {
-        note!(journal, Emerg, "{message}");
-        process::exit_now(FATAL);
-    }
-    let limits = Limits {
-        threads: threads.max(1) as usize,
-        reports_panics: true,
+fn line_of(process: &KeyProcess, server: &Server) -> io::Result<KeyLine> {
+    let http = server.config.http.as_ref();
+    let rights = Rights {
+        max_channels: server.threads.saturating_add(SPARE_CHANNELS),
+        max_decryptions: http.map_or(0, |http| http.key_process.decryptions),
     };
-    process::exit_now(match serve(line, limits) {
-        Ok(()) => 0,
-        Err(_) => FAILED,
+    Ok(KeyLine {
+        holder: process.holder,
+        name: process.computer.to_string(),
+        line: process.introduce(rights)?,
     })
 }
 
-/// Makes the line of the worker that is forked next.
+/// Tells another worker process where the keys are now.
+fn introduce_again(process: &KeyProcess, worker: BorrowedFd<'_>, server: &Server) {
+    let told = line_of(process, server);
+    let told = told.and_then(|told| {
+        control::send_key_line(worker, told.holder, &told.name, told.line.as_fd())
+    });
+    if let Err(error) = told {
+        note!(
+            server.journal,
+            Alert,
+            "a worker process cannot be told of the new key process ({}): its handshakes fail, \
+             reload the configuration",
+            OsError(&error)
+        );
+    }
+}
+
+/// Makes the lines of the worker that is forked next.
 pub(crate) fn introduce_next_worker(server: &mut Server) {
     let Some(keys) = &server.keys else {
         return;
     };
     let introduced = lock(keys).introduce(server);
     match introduced {
-        Ok(line) => server.key_line = Some(line),
+        Ok(lines) => server.key_lines = lines,
         Err(error) => note!(
             server.journal,
             Alert,
@@ -457,33 +383,24 @@ pub(crate) fn introduce_next_worker(server: &mut Server) {
     }
 }
 
-/// In a worker process: its channels to the key process, if that holds the keys.
+/// In a worker process: its channels to key processes. There may be none yet.
 ///
 /// # Errors
 /// When there are no descriptors.
-pub(crate) fn connect(server: &mut Server) -> io::Result<Option<Arc<KeyClient>>> {
-    if server.keys.take().is_none() {
-        return Ok(None);
-    }
+pub(crate) fn connect(server: &mut Server) -> io::Result<Arc<Holders>> {
+    server.keys = None;
     let journal = server.journal.clone();
     let tell = move |text: &str| note!(journal, Error, "{text}");
-    let client = KeyClient::new(server.threads as usize, Box::new(tell));
-    server.handshakes.set_key_holder(Arc::clone(&client) as _);
-    if let Some(line) = server.key_line.take() {
-        client.connect(line).or_else(|error| match error.kind() {
-            // It has died meanwhile; there will be another line.
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
-            _ => Err(error),
-        })?;
+    let holders = Holders::new(server.threads as usize, Arc::new(tell));
+    server.handshakes.set_key_holder(Arc::clone(&holders) as _);
+    for told in std::mem::take(&mut server.key_lines) {
+        holders
+            .connect(told.holder, &told.name, told.line)
+            .or_else(|error| match error.kind() {
+                // It has died meanwhile; there will be another line.
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+                _ => Err(error),
+            })?;
     }
-    Ok(Some(client))
-}
-
-/// Why a key is not held.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    /// Something is wrong with the key, which is for whoever builds the configuration to say.
-    Key,
-    /// The process cannot be reached.
-    Process(io::Error),
+    Ok(holders)
 }

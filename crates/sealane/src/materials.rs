@@ -3,10 +3,11 @@
 
 use sealane_conf::Diagnostic;
 use sealane_conf::model::{
-    CertificateFiles, CertificateSource, ClientCertificates, Http, LogLevel, Pass, SessionStore,
-    Tls, UpstreamCertificate, UpstreamTls, VerifyClient,
+    Accelerator, CertificateFiles, CertificateSource, ClientCertificates, Http, KeyFallback,
+    LogLevel, Pass, SessionStore, Tls, UpstreamCertificate, UpstreamTls, VerifyClient,
 };
 use sealane_log::OsError;
+use sealane_pkcs11::Uri;
 use sealane_server::Materials;
 use sealane_sys::guard::{Guard, Open};
 use sealane_sys::poll;
@@ -101,6 +102,18 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
         })?;
         require_pem(materials, path, &DH_LABELS)?;
     }
+    if let Accelerator::Device(device) = &tls.accelerator {
+        for fallback in &device.fallbacks {
+            if let KeyFallback::File(path) = fallback {
+                add(materials, path, |error| {
+                    format!(
+                        "cannot load certificate key \"{}\": {error}",
+                        path.display()
+                    )
+                })?;
+            }
+        }
+    }
     for path in tls.password_file.iter().chain(&tls.session_ticket_keys) {
         add(materials, path, |error| {
             format!("cannot read \"{}\": {error}", path.display())
@@ -179,13 +192,34 @@ fn read_certificate(
         ("certificate", &files.certificate),
         ("certificate key", &files.key),
     ] {
-        if let CertificateSource::File(path) = source {
-            add(materials, path, |error| {
+        match source {
+            CertificateSource::File(path) => add(materials, path, |error| {
                 format!("cannot load {what} \"{}\": {error}", path.display())
-            })?;
+            })?,
+            CertificateSource::Uri(uri) => read_pin(uri, materials)?,
+            CertificateSource::Inline(_) => {}
         }
     }
     Ok(())
+}
+
+/// The PIN of a token, if the key's URI names its file.
+fn read_pin(uri: &str, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
+    if !sealane_pkcs11::is_uri(uri) {
+        return Ok(()); // a provider's own
+    }
+    let parsed = Uri::parse(uri).map_err(|error| {
+        // What follows may be a PIN.
+        let shown = uri.split('?').next().unwrap_or_default();
+        refusal(format!("cannot load certificate key \"{shown}\": {error}"))
+    })?;
+    match parsed.pin_source() {
+        None => Ok(()),
+        Some(path) => add(materials, path, |error| {
+            let path = path.display();
+            format!("cannot load certificate key \"{parsed}\": its PIN in \"{path}\": {error}")
+        }),
+    }
 }
 
 /// Blocks that `openssl dhparam` writes; the second one with `-dsaparam`.

@@ -17,7 +17,7 @@ use sealane_conf::Config;
 use sealane_conf::model::{
     CertificateFiles, CertificateSource, GeoDatabase, Http, Pass, UpstreamCertificate,
 };
-use sealane_server::{Materials, check_database};
+use sealane_server::{KeyFile, Materials, check_database};
 use sealane_sys::guard::Guard;
 use sealane_tls::{CertificatePair, Identity, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +43,8 @@ pub(crate) struct Rotation {
 struct WatchedPair {
     files: CertificateFiles,
     password_file: Option<PathBuf>,
+    /// Of a server.
+    key: Option<KeyFile>,
 }
 
 /// What is known about a file.
@@ -266,22 +268,25 @@ fn pairs(http: &Http) -> Vec<WatchedPair> {
     let servers = http.servers.iter().filter_map(|it| it.tls.as_deref());
     let of_servers = servers.flat_map(|tls| {
         let files = tls.certificates.files().unwrap_or_default();
-        files.iter().map(|files| (files, &tls.password_file))
+        files
+            .iter()
+            .map(|files| (files, &tls.password_file, KeyFile::of_server(tls, files)))
     });
     let passes = http.passes().filter_map(Pass::tls);
     let of_passes = passes.filter_map(|tls| match &tls.certificate {
-        Some(UpstreamCertificate::Files(files)) => Some((files, &tls.password_file)),
+        Some(UpstreamCertificate::Files(files)) => Some((files, &tls.password_file, None)),
         _ => None,
     });
     let mut known = BTreeSet::new();
-    for (files, password_file) in of_servers.chain(of_passes) {
+    for (files, password_file, key) in of_servers.chain(of_passes) {
         let names = [file(&files.certificate), file(&files.key)];
-        if names == [None, None] || !known.insert((names, password_file)) {
+        if names == [None, None] || !known.insert((names, password_file, key.clone())) {
             continue;
         }
         pairs.push(WatchedPair {
             files: files.clone(),
             password_file: password_file.clone(),
+            key,
         });
     }
     pairs
@@ -300,22 +305,32 @@ impl WatchedPair {
         read: &BTreeMap<PathBuf, Result<Zeroizing<Vec<u8>>, String>>,
         materials: &Materials,
     ) -> Result<(), String> {
-        let is_key = |what: &str| what == "certificate key";
-        let passwords = self.password_file.as_deref();
-        let pem = |source: &CertificateSource, what: &str| match source {
-            CertificateSource::Inline(pem) => Ok(Zeroizing::new(pem.as_bytes().to_vec())),
-            CertificateSource::File(path) => match read.get(path) {
-                Some(Ok(content)) => Ok(content.clone()),
-                Some(Err(why)) => Err(format!("cannot load {what} \"{}\": {why}", path.display())),
+        let has_new_key = file(&self.files.key).is_some_and(|path| read.contains_key(path));
+        if self.key.as_ref().is_some_and(|key| key.device.is_some()) && has_new_key {
+            return Ok(()); // the device says what it makes of it
+        }
+        let pem = |source: &CertificateSource, what: &str, held: Option<&KeyFile>| {
+            let path = match source {
+                CertificateSource::Inline(pem) => {
+                    return Ok(Zeroizing::new(pem.as_bytes().to_vec()));
+                }
+                CertificateSource::File(path) => path,
+                CertificateSource::Uri(uri) => Path::new(uri),
+            };
+            match (read.get(path), held) {
+                (Some(Ok(content)), _) => Ok(content.clone()),
+                (Some(Err(why)), _) => {
+                    Err(format!("cannot load {what} \"{}\": {why}", path.display()))
+                }
                 // Perhaps the handle of one that is held.
-                None if is_key(what) => Ok(materials.key(path, passwords).unwrap_or_default()),
-                None => Ok(Zeroizing::new(
+                (None, Some(key)) => Ok(materials.key(key).unwrap_or_default()),
+                (None, None) => Ok(Zeroizing::new(
                     materials.get(path).unwrap_or_default().to_vec(),
                 )),
-            },
+            }
         };
-        let certificate = pem(&self.files.certificate, "certificate")?;
-        let key = pem(&self.files.key, "certificate key")?;
+        let certificate = pem(&self.files.certificate, "certificate", None)?;
+        let key = pem(&self.files.key, "certificate key", self.key.as_ref())?;
         let passwords = self.password_file.as_ref();
         let passwords = passwords.and_then(|path| materials.get(path));
         let identity = Identity {
@@ -345,13 +360,14 @@ impl WatchedPair {
 fn file(source: &CertificateSource) -> Option<&Path> {
     match source {
         CertificateSource::File(path) => Some(path),
-        CertificateSource::Inline(_) => None,
+        CertificateSource::Inline(_) | CertificateSource::Uri(_) => None,
     }
 }
 
 fn label(source: &CertificateSource) -> String {
-    match file(source) {
-        Some(path) => path.display().to_string(),
-        None => "data:...".to_owned(),
+    match source {
+        CertificateSource::File(path) => path.display().to_string(),
+        CertificateSource::Inline(_) => "data:...".to_owned(),
+        CertificateSource::Uri(uri) => uri.split('?').next().unwrap_or_default().to_owned(),
     }
 }

@@ -7,6 +7,7 @@
 //! calls that no server needs.
 
 mod calls;
+mod devices;
 mod files;
 mod keys;
 
@@ -179,7 +180,21 @@ fn install_all(programs: &[BpfProgram]) -> io::Result<()> {
 /// needs. What the kernel cannot do is reported.
 pub(crate) fn enter_key_process(journal: &Journal) {
     keys::confine(journal);
-    let entered = keys::programs(process::pid())
+    enter_filters(keys::programs(process::pid()), journal);
+}
+
+/// Confines the process of a device with keys: no other programs or processes. What the kernel
+/// cannot do is reported.
+pub(crate) fn enter_device_process(journal: &Journal) {
+    devices::confine(journal);
+    enter_filters(devices::programs(), journal);
+}
+
+/// The filters of a process with keys, or why there are none.
+type Filters = Result<[BpfProgram; 2], Box<dyn std::error::Error + Send + Sync>>;
+
+fn enter_filters(programs: Filters, journal: &Journal) {
+    let entered = programs
         .map_err(io::Error::other)
         .and_then(|programs| install_all(&programs));
     if let Err(error) = entered {
@@ -211,14 +226,6 @@ fn compile<'a>(
     refusal: SeccompAction,
 ) -> Result<[BpfProgram; 2], Box<dyn std::error::Error + Send + Sync>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    // The arguments of clone3 are in memory, which a filter cannot read. The C
-    // library uses clone when there is no clone3.
-    let no_clone3 = SeccompFilter::new(
-        BTreeMap::from([(calls::CLONE3, Vec::new())]),
-        SeccompAction::Allow,
-        SeccompAction::Errno(calls::ENOSYS),
-        arch,
-    )?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         allowed.map(|&call| (call, Vec::new())).collect();
     for (call, conditions) in conditional {
@@ -231,7 +238,19 @@ fn compile<'a>(
         rules.entry(call).or_default().push(rule);
     }
     let allowed = SeccompFilter::new(rules, refusal, SeccompAction::Allow, arch)?;
-    Ok([no_clone3.try_into()?, allowed.try_into()?])
+    Ok([no_clone3(arch)?, allowed.try_into()?])
+}
+
+/// The arguments of clone3 are in memory, which a filter cannot read. The C library uses clone when
+/// there is no clone3.
+fn no_clone3(arch: TargetArch) -> Result<BpfProgram, seccompiler::BackendError> {
+    SeccompFilter::new(
+        BTreeMap::from([(calls::CLONE3, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(calls::ENOSYS),
+        arch,
+    )?
+    .try_into()
 }
 
 impl calls::Condition {

@@ -5,7 +5,7 @@ use crate::certificates::{self, KeptStaples};
 use crate::daemon::Ready;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
-use crate::key_process::{KeyProcess, SharedKeyProcess, UsedKey};
+use crate::key_process::{KeyLine, KeyProcesses, SharedKeyProcesses, UsedKey};
 use crate::loader::FileSystemLoader;
 use crate::paths::Places;
 use crate::pid_file::PidFile;
@@ -19,7 +19,7 @@ use crate::terminal::say;
 use crate::{
     activation, dns_command, kernel_tls, key_process, materials, programs, temp_paths, traces,
 };
-use sealane_conf::model::LogTarget;
+use sealane_conf::model::{Http, LogTarget};
 use sealane_conf::{Config, Options};
 use sealane_log::{LogSet, OsError};
 use sealane_server::metrics::{ProcessCounts, unix_s};
@@ -31,7 +31,6 @@ use sealane_sys::process;
 use sealane_sys::signal::{self, Signal};
 use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState, StapleState};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use zeroize::Zeroizing;
@@ -60,11 +59,11 @@ pub(crate) struct Server {
     /// What outlives snapshots of handshakes.
     pub(crate) handshakes: Arc<HandshakeState>,
     /// The process that holds private keys, if not the worker does.
-    pub(crate) keys: Option<SharedKeyProcess>,
+    pub(crate) keys: Option<SharedKeyProcesses>,
     /// Those that it holds for this configuration.
     pub(crate) used_keys: Vec<UsedKey>,
     /// The line to it of the worker that is forked next.
-    pub(crate) key_line: Option<OwnedFd>,
+    pub(crate) key_lines: Vec<KeyLine>,
     /// What outlives snapshots of staples.
     pub(crate) staples: Arc<StapleState>,
     /// Where issuers of clients' certificates are asked.
@@ -235,9 +234,9 @@ pub(crate) fn prepare(
     check_working_directory(&config).map_err(|message| refuse(&message))?;
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
     share_counters(&config, goal, first);
-    let keys = key_process(&config, goal, first).map_err(|message| refuse(&message))?;
+    let keys = key_processes(&config, goal, first).map_err(|message| refuse(&message))?;
     let mut materials = materials_of(&config, files, goal, &guard, first)?;
-    deposit_keys(&config, &mut materials, keys.as_ref(), first)
+    deposit_keys(&config, &mut materials, keys.as_ref(), goal, first)
         .map_err(|message| refuse(&message))?;
     if let Goal::Test { quiet: false } = goal {
         say_syntax_is_ok(places);
@@ -306,7 +305,7 @@ pub(crate) fn prepare(
         sessions: Arc::clone(materials.sessions()),
         handshakes: Arc::clone(materials.handshakes()),
         keys,
-        key_line: None,
+        key_lines: Vec::new(),
         used_keys: key_process::used_keys(&materials),
         staples: Arc::clone(materials.staples()),
         statuses: Arc::clone(materials.statuses()),
@@ -336,51 +335,103 @@ pub(crate) fn prepare(
     Ok(server)
 }
 
-/// The process that is to hold the keys of a configuration that is served: the one that runs, or
-/// another one.
-fn key_process(
+/// The processes that are to hold the keys of a configuration: those that run, or others.
+fn key_processes(
     config: &Config,
     goal: &Goal<'_>,
     journal: &Journal,
-) -> Result<Option<SharedKeyProcess>, String> {
+) -> Result<Option<SharedKeyProcesses>, String> {
     let running = match goal {
-        Goal::Test { .. } | Goal::Check => return Ok(None),
-        Goal::Serve { .. } => None,
         Goal::Reload { running, .. } => running.keys.as_ref(),
+        Goal::Test { .. } | Goal::Check | Goal::Serve { .. } => None,
     };
-    let http = config.http.as_ref();
-    let has_keys = http.is_some_and(|http| http.servers.iter().any(|it| it.tls.is_some()));
-    let is_wanted = http.is_some_and(|http| http.key_process.is_on) && config.main.master_process;
-    if !is_wanted || (!has_keys && running.is_none()) {
+    let Some(http) = &config.http else {
+        return Ok(running.cloned());
+    };
+    let is_test = matches!(goal, Goal::Test { .. } | Goal::Check);
+    let has_devices = key_process::has_devices(http);
+    if has_devices && !config.main.master_process {
+        return Err(
+            "keys in devices (\"ssl_certificate_key\", \"ssl_accelerator\") need \"master_process \
+             on\": they have processes of their own"
+                .to_owned(),
+        );
+    }
+    let has_keys = http.servers.iter().any(|it| it.tls.is_some());
+    let is_wanted = http.key_process.is_on && config.main.master_process && !is_test;
+    let wants_processor = is_wanted && (has_keys || running.is_some());
+    if !wants_processor && !has_devices && running.is_none() {
         return Ok(None);
     }
+    let identity = key_identity(http, config)?;
     if let Some(running) = running {
-        return Ok(Some(Arc::clone(running)));
+        let keys = key_process::lock(running);
+        if keys.has_processor() == wants_processor && keys.identity() == identity.as_ref() {
+            drop(keys);
+            return Ok(Some(Arc::clone(running)));
+        }
     }
     let threads = worker::thread_count(config.main.worker_processes);
-    match KeyProcess::start(threads, journal) {
-        Ok(started) => Ok(Some(Arc::new(Mutex::new(started)))),
-        Err(error) => Err(format!(
-            "the key process cannot be started ({}); \"ssl_key_process off\" keeps keys in worker \
-             processes",
-            OsError(&error)
-        )),
+    if is_test {
+        let processes = KeyProcesses::for_tests(threads, identity);
+        return Ok(Some(Arc::new(Mutex::new(processes))));
     }
+    let mut processes = KeyProcesses::new(threads, identity);
+    if wants_processor {
+        processes.start_processor(journal).map_err(|error| {
+            format!(
+                "the key process cannot be started ({}); \"ssl_key_process off\" keeps keys in \
+                 worker processes",
+                OsError(&error)
+            )
+        })?;
+    }
+    Ok(Some(Arc::new(Mutex::new(processes))))
+}
+
+/// Whom processes with keys run as, if not as this one.
+fn key_identity(http: &Http, config: &Config) -> Result<Option<Identity>, String> {
+    let Some(user) = &http.key_process.user else {
+        return Ok(None);
+    };
+    if process::effective_uid() != 0 {
+        return Err(format!(
+            "\"user={user}\" of \"ssl_key_process\" needs a master that runs as root"
+        ));
+    }
+    let identity = Identity::named(user)?;
+    let of_workers = Identity::find(&config.main)?;
+    if of_workers.is_some_and(|workers| workers.uid() == identity.uid()) {
+        return Err(format!(
+            "\"user={user}\" of \"ssl_key_process\" is the user of worker processes: whoever took \
+             over a worker could reach for keys; name another one"
+        ));
+    }
+    Ok(Some(identity))
 }
 
 /// Puts handles in the place of keys.
 fn deposit_keys(
     config: &Config,
     materials: &mut Materials,
-    keys: Option<&SharedKeyProcess>,
+    keys: Option<&SharedKeyProcesses>,
+    goal: &Goal<'_>,
     journal: &Journal,
 ) -> Result<(), String> {
-    match (keys, &config.http) {
-        (Some(keys), Some(http)) => {
-            key_process::deposit_all(http, materials, &mut key_process::lock(keys), journal)
-        }
-        _ => Ok(()),
+    let (Some(keys), Some(http)) = (keys, &config.http) else {
+        return Ok(());
+    };
+    let mut keys = key_process::lock(keys);
+    if let Goal::Reload { .. } = goal {
+        keys.set_has_workers();
     }
+    key_process::deposit_all(http, materials, &mut keys, journal)?;
+    if let Goal::Test { quiet: false } = goal {
+        for line in keys.describe_devices() {
+            say(&format!("sealane: {line}\n"));
+        }
+    }
+    Ok(())
 }
 
 /// nginx's first line of `-t`.

@@ -3,6 +3,7 @@
 use crate::certificates::CertificateThread;
 use crate::control::{self, Message, Report};
 use crate::journal::{Journal, note};
+use crate::key_process::KeyLine;
 use crate::name_server::NameServerThread;
 use crate::reload::{Carried, Incoming};
 use crate::resolver::{self, ResolverThread};
@@ -14,7 +15,7 @@ use crate::traces::TraceThread;
 use crate::{cpus, crash, key_process, limits, sandbox};
 use sealane_conf::Config;
 use sealane_conf::model::{EnvVar, Http, Main};
-use sealane_keys::KeyClient;
+use sealane_keys::Holders;
 use sealane_log::{LogSet, OsError};
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::{self, BoundListener, Command, Event, RunArgs, Update};
@@ -133,7 +134,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         snapshot,
         listeners,
         threads: thread_count,
-        keys: keys.clone(),
+        keys: Some(keys.clone()),
         logs: Arc::clone(&logs),
         events: reporting(link.clone(), events, journal.clone()),
         on_thread: cpus::binding(config.main.worker_cpu_affinity, thread_count, &journal),
@@ -174,10 +175,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
 }
 
 /// What this process begins with: its rights, its signals, and its channels to the key process.
-fn begin(
-    server: &mut Server,
-    single: bool,
-) -> Result<(SignalQueue, Option<Arc<KeyClient>>), String> {
+fn begin(server: &mut Server, single: bool) -> Result<(SignalQueue, Arc<Holders>), String> {
     let signals = prepare(server, single)?;
     let keys = key_process::connect(server);
     let keys = keys.map_err(|error| format!("no channel to the key process ({})", OsError(&error)));
@@ -420,7 +418,7 @@ struct Orders {
     carried: Carried,
     threads: Threads,
     /// Where private keys are, if not in this process.
-    keys: Option<Arc<KeyClient>>,
+    keys: Arc<Holders>,
     /// Threads that send other processes what this one has.
     telling: Vec<Telling>,
     /// What is being put to use, with its number.
@@ -529,6 +527,7 @@ impl Orders {
                 ));
             }
             Ok(Some(Message::KeyLine(line))) => self.follow_keys(line),
+            Ok(Some(Message::KeyHolderGone(holder))) => self.keys.retire(holder),
             Ok(Some(Message::Terminate)) => self.end(Command::Terminate),
             Ok(Some(Message::Reopen(files))) => {
                 note!(self.journal, Notice, "reopening logs");
@@ -563,10 +562,9 @@ impl Orders {
         Ok(())
     }
 
-    /// There is another key process.
-    fn follow_keys(&self, line: OwnedFd) {
-        let Some(keys) = &self.keys else { return };
-        if let Err(error) = keys.connect(line) {
+    /// There is another process with keys.
+    fn follow_keys(&self, told: KeyLine) {
+        if let Err(error) = self.keys.connect(told.holder, &told.name, told.line) {
             note!(
                 self.journal,
                 Error,

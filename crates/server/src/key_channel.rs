@@ -1,7 +1,7 @@
-//! A worker thread's channel to the key process (`ssl_key_process`), read in its event loop.
+//! A worker thread's channels to key processes (`ssl_key_process`, devices), read in its event loop.
 
 use sealane_io::runtime::{self, Direction, Registration, Watch};
-use sealane_keys::{KeyClient, Received, ToDo};
+use sealane_keys::{Holders, KeyClient, Received, ToDo};
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -11,8 +11,17 @@ use std::time::Duration;
 /// Before a channel that cannot be waited for is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Completes operations for as long as the thread runs.
-pub(crate) async fn read(keys: Arc<KeyClient>, thread: u32) {
+/// Completes operations for as long as the thread runs. A reload may bring further processes.
+pub(crate) async fn read_all(holders: Arc<Holders>, thread: u32) {
+    let mut known = 0;
+    loop {
+        let keys = holders.next(known).await;
+        runtime::spawn(read(keys, thread));
+        known += 1;
+    }
+}
+
+async fn read(keys: Arc<KeyClient>, thread: u32) {
     let channel = keys.own(thread as usize);
     loop {
         let Some(socket) = channel.socket() else {
@@ -32,7 +41,7 @@ pub(crate) async fn read(keys: Arc<KeyClient>, thread: u32) {
                 registration.poll_ready(socket.as_fd(), Direction::Input, cx)
             };
             match poll_fn(|cx| channel.poll(cx, input)).await {
-                Ok(ToDo::Send) => channel.send(),
+                Ok(ToDo::Send) => keys.send(&channel),
                 Ok(ToDo::Receive) if is_current() => {
                     // Before it is read: what arrives from now on is another event.
                     registration.clear_ready(Direction::Input);

@@ -9,7 +9,7 @@ use crate::client_status::StatusDesk;
 use crate::snapshot::Snapshot;
 use crate::traces::SpanQueue;
 use sealane_conf::Config;
-use sealane_conf::model::{Resolver, SessionStore};
+use sealane_conf::model::{CertificateFiles, CertificateSource, Resolver, SessionStore, Tls};
 use sealane_tls::{
     Capabilities, HandshakeState, KeyHandle, SessionState, SharedStore, StapleState, sha256,
 };
@@ -41,13 +41,33 @@ pub struct Materials {
     built_before: Option<Arc<Snapshot>>,
 }
 
-/// A file with a server's key, and the one with its passwords.
+/// A server's key, as a configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyFile {
-    /// `ssl_certificate_key`.
+    /// `ssl_certificate_key`: a file, or the URI of a key in a device.
     pub path: PathBuf,
     /// `ssl_password_file`.
     pub passwords: Option<PathBuf>,
+    /// The device that computes with it, as `ssl_accelerator` has it.
+    pub device: Option<String>,
+}
+
+impl KeyFile {
+    /// The key of one of a server's certificates; `None` for one that is written into the
+    /// configuration.
+    pub fn of_server(tls: &Tls, files: &CertificateFiles) -> Option<KeyFile> {
+        let path = match &files.key {
+            CertificateSource::File(path) => path.clone(),
+            CertificateSource::Uri(uri) => uri.into(),
+            CertificateSource::Inline(_) => return None,
+        };
+        let device = tls.key_device(&files.key);
+        Some(KeyFile {
+            path,
+            passwords: tls.password_file.clone(),
+            device: device.map(|device| device.to_string()),
+        })
+    }
 }
 
 /// A `resolver` with its `resolver_timeout`, and what resolves names for it.
@@ -98,14 +118,15 @@ impl Materials {
 
     /// What a server loads as its key: the handle of one that another process holds, or the bytes
     /// of the file.
-    pub fn key(&self, path: &Path, passwords: Option<&Path>) -> Option<Zeroizing<Vec<u8>>> {
-        let file = KeyFile {
-            path: path.to_owned(),
-            passwords: passwords.map(Path::to_owned),
-        };
-        match self.keys.get(&file) {
+    pub fn key(&self, file: &KeyFile) -> Option<Zeroizing<Vec<u8>>> {
+        match self.keys.get(file) {
             Some(handle) => Some(handle.to_bytes()),
-            None => self.get(path).map(|bytes| Zeroizing::new(bytes.to_vec())),
+            // What a device computes with, nothing else does.
+            None if file.device.is_some() => None,
+            None => {
+                let bytes = self.get(&file.path);
+                bytes.map(|bytes| Zeroizing::new(bytes.to_vec()))
+            }
         }
     }
 

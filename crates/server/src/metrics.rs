@@ -24,6 +24,7 @@ mod certificates;
 mod families;
 mod fill;
 mod handshakes;
+mod key_devices;
 mod limits;
 mod process;
 mod sessions;
@@ -64,6 +65,7 @@ fn collect<'a>(
 ) {
     threads::collect(families, process);
     handshakes::collect(families, process, &snapshot.handshakes);
+    key_devices::collect(families, process);
     sessions::collect(families, snapshot.session_stats());
     zones::collect(families, snapshot);
     upstreams::collect(families, groups);

@@ -17,13 +17,13 @@ pub use self::threads::HandshakeThreads;
 use crate::acme::{AcmeBuilder, AcmeId, AcmeState, AcmeTask};
 use crate::certificate_files::{CertificateReader, KeptCertificates};
 use crate::evaluated_certificates::EvaluatedCertificates;
-use crate::materials::Materials;
+use crate::materials::{KeyFile, Materials};
 use crate::names::ServerNames;
 use crate::snapshot::{ServerId, Snapshot};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::{Diagnostic, SourceLocation};
 use sealane_conf::model::{
-    self, CertificateCache, CertificateSource, Http, Listener, LogLevel, Server,
+    self, CertificateCache, CertificateFiles, CertificateSource, Http, Listener, LogLevel, Server,
     ServerCertificates, Tls,
 };
 use sealane_tls::{
@@ -271,7 +271,7 @@ impl<'a> TlsBuilder<'a> {
             .map(|files| {
                 Ok(Identity {
                     chain_pem: pem(self.materials, &files.certificate, "certificate")?.to_vec(),
-                    key_pem: Secret::new(self.key(&files.key, tls.password_file.as_deref())?),
+                    key_pem: Secret::new(self.key(tls, files)?),
                     passwords: passwords.clone(),
                     chain_label: label(&files.certificate),
                     key_label: label(&files.key),
@@ -322,18 +322,11 @@ impl<'a> TlsBuilder<'a> {
     }
 
     /// A key, or the handle of one that another process holds.
-    fn key(
-        &self,
-        source: &CertificateSource,
-        passwords: Option<&Path>,
-    ) -> Result<Vec<u8>, Diagnostic> {
-        let what = "certificate key";
-        match source {
-            CertificateSource::File(path) => match self.materials.key(path, passwords) {
-                Some(mut bytes) => Ok(std::mem::take(&mut *bytes)),
-                None => file(self.materials, path, what).map(<[u8]>::to_vec),
-            },
-            CertificateSource::Inline(_) => pem(self.materials, source, what).map(<[u8]>::to_vec),
+    fn key(&self, tls: &Tls, files: &CertificateFiles) -> Result<Vec<u8>, Diagnostic> {
+        let named = KeyFile::of_server(tls, files);
+        match named.and_then(|named| self.materials.key(&named)) {
+            Some(mut bytes) => Ok(std::mem::take(&mut *bytes)),
+            None => pem(self.materials, &files.key, "certificate key").map(<[u8]>::to_vec),
         }
     }
 
@@ -364,7 +357,8 @@ impl<'a> TlsBuilder<'a> {
                 model::AsyncMode::Auto => AsyncMode::Auto,
             },
             accelerator: match tls.accelerator {
-                model::Accelerator::Auto => AcceleratorChoice::Auto,
+                // What a device does not compute.
+                model::Accelerator::Auto | model::Accelerator::Device(_) => AcceleratorChoice::Auto,
                 model::Accelerator::Cpu => AcceleratorChoice::Cpu,
                 model::Accelerator::Batch => AcceleratorChoice::Batch,
             },
@@ -500,6 +494,9 @@ pub(crate) fn pem<'m>(
     match source {
         CertificateSource::File(path) => file(materials, path, what),
         CertificateSource::Inline(pem) => Ok(pem.as_bytes()),
+        CertificateSource::Uri(uri) => Err(emerg(format!(
+            "cannot load {what} \"{uri}\": its device was not opened"
+        ))),
     }
 }
 
@@ -581,6 +578,7 @@ pub(crate) fn label(source: &CertificateSource) -> String {
     match source {
         CertificateSource::File(path) => path.display().to_string(),
         CertificateSource::Inline(_) => "data:...".to_owned(),
+        CertificateSource::Uri(uri) => uri.split('?').next().unwrap_or_default().to_owned(),
     }
 }
 

@@ -14,7 +14,7 @@ use sealane_conf::model::{LogLevel, WorkerCount};
 use sealane_counters::Placed;
 use sealane_io::registry::{Asked, Registry};
 use sealane_io::turns::Turns;
-use sealane_keys::KeyClient;
+use sealane_keys::Holders;
 use sealane_log::{self, LogSet, LostLines};
 use sealane_tls::HandshakeState;
 use sealane_tls::client::SessionCache;
@@ -58,7 +58,7 @@ pub struct Process {
     pub(crate) lost_lines: OnceLock<LostLines>,
     connections: AtomicU64,
     /// Where private keys are, if not in this process.
-    pub(crate) keys: OnceLock<Arc<KeyClient>>,
+    pub(crate) keys: OnceLock<Arc<Holders>>,
     /// Where idle connections are sent when another process takes over.
     outbound_channel: Mutex<Option<Arc<Channel>>>,
     /// Connections that belong to no thread at the moment.
@@ -188,7 +188,7 @@ pub struct RunArgs {
     /// The log destinations, flushed when the worker ends.
     pub logs: Arc<LogSet>,
     /// Where private keys are, if not in this process.
-    pub keys: Option<Arc<KeyClient>>,
+    pub keys: Option<Arc<Holders>>,
     /// Receives the results of commands, from any thread.
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// Runs first in each worker thread, with its number.

@@ -45,6 +45,11 @@ impl KeyId {
         Ok(Self(sha256(&key.public_key_der()?)))
     }
 
+    /// Of the private key in a PEM file; `None` if there is none that can be read.
+    pub fn of_pem(pem: &[u8], passwords: &[Secret]) -> Option<Self> {
+        Self::of(&PrivateKey::from_pem(pem, passwords).ok()?).ok()
+    }
+
     /// Of the key that belongs to a certificate.
     ///
     /// # Errors

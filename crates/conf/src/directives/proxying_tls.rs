@@ -1,8 +1,8 @@
 //! TLS to other servers: `proxy_ssl_*`, `uwsgi_ssl_*` and `grpc_ssl_*`.
 
+use super::key_devices::is_key_uri;
 use super::proxying::upstream;
 use super::ssl;
-use super::ssl::key_elsewhere;
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::UpstreamTlsDraft;
@@ -214,8 +214,11 @@ pub(super) fn file(b: &Build<'_>, c: &Call<'_>) -> PathBuf {
 
 pub(super) fn certificate(b: &mut Build<'_>, c: &Call<'_>) -> Result<Template, Fault> {
     let written = c.text(1)?;
-    if let Some(fault) = key_elsewhere(written) {
-        return Err(fault);
+    if c.row.name.ends_with("_key") && is_key_uri(written.as_bytes()) {
+        let message = format!("cannot load certificate key \"{written}\": it is not in a file");
+        return Err(Fault::at(1, message)
+            .help("keys in devices are for servers (\"ssl_certificate_key\") only so far")
+            .not_yet());
     }
     template::compile(&mut b.names, c.arg(1), 1, &c.origin)
 }

@@ -1,5 +1,6 @@
 //! ngx_http_ssl_module, first part: certificates, protocols, ciphers, records.
 
+use super::key_devices::{check_key_uri, is_key_uri};
 use super::{Arity, HS, HTTP, Module, ONE, Row, files};
 use crate::build::Build;
 use crate::call::{Call, Fault};
@@ -65,7 +66,9 @@ const ROWS: &[Row] = &[
         ONE,
         "",
         "PEM file with the private key of the certificate at the same position, or `data:` and the \
-         PEM text. May contain variables.",
+         PEM text; both may contain variables. Or a key in a device: `pkcs11:` and the rest of a \
+         URI (RFC 7512), also as `store:pkcs11:` or `engine:pkcs11:` ([PKCS #11](pkcs11.md)); \
+         `store:` and a URI of the provider that `ssl_accelerator` names.",
         |b, c| {
             let key = certificate(b, c)?;
             b.server()
@@ -327,11 +330,13 @@ const ROWS: &[Row] = &[
     Row::new(
         "ssl_key_process",
         HTTP,
-        Arity::Between(1, 2),
+        Arity::Between(1, 3),
         "on",
         "Private keys of servers are in a process of their own, which has no network, no files and \
          no children; worker processes have it compute signatures, and decrypt premaster secrets of \
          the RSA key exchange, `decryptions=` of them in a second for each worker process (10000). \
+         It runs as `user=`, by default as the master. Each device that has keys, or computes with \
+         them, has such a process as well, whatever this says (`ssl_accelerator`). \
          `off`: keys are in the memory of worker processes. Keys whose file names contain variables, \
          those written as `data:`, those of `acme_certificate` and those of \
          `proxy_ssl_certificate_key` are there in any case.",
@@ -380,32 +385,17 @@ fn certificate(b: &mut Build<'_>, c: &Call<'_>) -> Result<WrittenFile, Fault> {
             acme_variable(name)
         )));
     }
-    if let Some(fault) = key_elsewhere(written) {
-        return Err(fault);
+    if name == "ssl_certificate_key" && is_key_uri(written.as_bytes()) {
+        check_key_uri(written)?;
+        return Ok(WrittenFile {
+            name: Template::literal(written),
+            text: written.to_owned(),
+        });
     }
     Ok(WrittenFile {
         name: template::compile(&mut b.names, c.arg(1), 1, &c.origin)?,
         text: written.to_owned(),
     })
-}
-
-/// A key that OpenSSL would fetch from an engine or a provider's store.
-pub(super) fn key_elsewhere(written: &str) -> Option<Fault> {
-    let kinds = ["engine", "store"];
-    let is_of = |kind: &&str| {
-        let rest = written.strip_prefix(*kind);
-        rest.is_some_and(|rest| rest.starts_with(':'))
-    };
-    let kind = kinds.into_iter().find(|kind| is_of(kind))?;
-    let message = format!(
-        "cannot load certificate key \"{written}\": loading \"{kind}:...\" certificate keys is \
-         not supported"
-    );
-    Some(
-        Fault::at(1, message)
-            .help("keys are read from files so far")
-            .not_yet(),
-    )
 }
 
 fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
@@ -451,15 +441,20 @@ fn key_process(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         is_on: c.on_off()?,
         ..KeyProcessSetting::default()
     };
-    if c.count() > 1 {
-        let number = c.arg(2).strip_prefix(b"decryptions=");
-        let number = number
-            .and_then(values::number)
-            .and_then(|it| u32::try_from(it).ok());
-        process.decryptions = number.ok_or_else(|| {
-            let message = format!("invalid parameter \"{}\"", c.shown(2));
-            Fault::at(2, message).help("it is \"decryptions=\" and a number")
-        })?;
+    for (index, word) in c.args().skip(1) {
+        let invalid = || {
+            let help = "it can be \"decryptions=\" and a number, or \"user=\" and a name";
+            c.invalid_parameter(index).help(help)
+        };
+        match word.strip_prefix(b"user=") {
+            Some(b"") => return Err(invalid()),
+            Some(user) => process.user = Some(c.utf8(index, user)?.to_owned()),
+            None => {
+                let number = word.strip_prefix(b"decryptions=").and_then(values::number);
+                let number = number.and_then(|it| u32::try_from(it).ok());
+                process.decryptions = number.ok_or_else(invalid)?;
+            }
+        }
     }
     b.server().tls.key_process = Some(process);
     Ok(())

@@ -1,8 +1,8 @@
 //! Where and when handshakes are processed: `ssl_async` and related directives.
 
-use super::{HS, HTTP, Module, ONE, Row};
+use super::{Arity, HS, HTTP, Module, ONE, Row, key_devices};
 use crate::call::{Call, Fault};
-use crate::model::{Accelerator, AsyncMode};
+use crate::model::AsyncMode;
 use crate::values;
 use std::time::Duration;
 
@@ -57,21 +57,22 @@ const ROWS: &[Row] = &[
     Row::new(
         "ssl_accelerator",
         HS,
-        ONE,
+        Arity::Between(1, 16),
         "auto",
         "What performs private key operations. `cpu`: AWS-LC, one operation at a time. `batch`: up \
          to eight pending operations of one RSA key are computed together with AVX-512 IFMA, at a \
          quarter of the cost each; it is an error if the processor lacks AVX-512 IFMA, and \
          certificates with other keys give a warning and use `cpu`. `auto`: `batch` where \
-         possible, otherwise `cpu`. `sealane doctor` shows what each certificate uses.",
-        |b, c| {
-            let choices = [
-                ("auto", Accelerator::Auto),
-                ("cpu", Accelerator::Cpu),
-                ("batch", Accelerator::Batch),
-            ];
-            c.choice(&mut b.server().tls.accelerator, &choices)
-        },
+         possible, otherwise `cpu`. `pkcs11`: settings for keys that `ssl_certificate_key` names by \
+         a URI; others are as with `auto`. `module=FILE`: the module where the URI names none; \
+         `sessions=` (4). `provider:NAME[,conf=FILE]`: a provider of OpenSSL computes, with keys in \
+         files and with those that `store:` names; `threads=` (1), `in_flight=` (1000), \
+         `verify_ecdsa`. Both: `timeout=` (5s) of an operation; `max_wait=` (2s): while an \
+         operation has waited for longer, handshakes that need the device are refused; \
+         `fallback=FILE`: the same key in a file, for operations that the device does not do, \
+         `fallback=cpu` for a provider with the key's own file. See [PKCS #11](pkcs11.md) and \
+         [providers](openssl-providers.md). `sealane doctor` shows what each certificate uses.",
+        key_devices::accelerator,
     )
     .own(),
     Row::new(

@@ -667,7 +667,7 @@ fn wrong_values_for_handshakes_are_refused() {
         ("ssl_async_threads 1; ssl_async_threads 2", "is duplicate"),
         (
             "ssl_accelerator qat",
-            "it can be \"auto\", \"cpu\", \"batch\"",
+            "it can be \"auto\", \"cpu\", \"batch\", \"pkcs11\" with parameters, or",
         ),
         ("ssl_handshake_queue 0", "between 1 and"),
         ("ssl_handshake_queue -1", "invalid number"),

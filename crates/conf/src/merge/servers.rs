@@ -7,7 +7,7 @@ use super::passes;
 use crate::build::Build;
 use crate::call::{Fault, shown};
 use crate::directives::{
-    ACME_CERTIFICATE, ACME_CERTIFICATE_KEY, check_identifiers, identifiers_of_names,
+    ACME_CERTIFICATE, ACME_CERTIFICATE_KEY, check_identifiers, identifiers_of_names, is_key_uri,
 };
 use crate::draft::{
     BuiltinCache, Http2Draft, LocationDraft, OcspScope, ServerBlock, ServerDraft, TlsDraft,
@@ -15,7 +15,7 @@ use crate::draft::{
 };
 use crate::input::Options;
 use crate::model::{
-    Accelerator, AcmeCertificate, AcmeIssuer, AsyncMode, CertificateFiles, CertificateSource,
+    AcmeCertificate, AcmeIssuer, AsyncMode, CertificateFiles, CertificateSource,
     ClientCertificates, ClientOcsp, DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES,
     EarlyData, EvaluatedCertificates, EvaluatedPair, Http2, Http2Limits, Ktls, ListenAddress,
     LocationConf, Locations, MIN_TICKET_ROTATION, Server, ServerCertificates, ServerName,
@@ -295,7 +295,7 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
         client_certificates: client_certificates(draft)?,
         reject_handshake,
         async_mode: draft.async_mode.unwrap_or(AsyncMode::Auto),
-        accelerator: draft.accelerator.unwrap_or(Accelerator::Auto),
+        accelerator: draft.accelerator.clone().unwrap_or_default(),
         handshake_timeout: draft.handshake_timeout.unwrap_or(Duration::from_secs(60)),
     }))
 }
@@ -386,7 +386,7 @@ fn named_certificates(options: &Options, draft: &TlsDraft) -> Result<ServerCerti
         }
         Some(CertificateFiles {
             certificate: certificate_source(options, certificate.name.as_literal()?),
-            key: certificate_source(options, key.name.as_literal()?),
+            key: key_source(options, key.name.as_literal()?),
         })
     });
     Ok(match literals.collect() {
@@ -413,6 +413,14 @@ pub(super) fn certificate_source(options: &Options, literal: &[u8]) -> Certifica
     match literal.strip_prefix(b"data:") {
         Some(pem) => CertificateSource::Inline(shown(pem)),
         None => CertificateSource::File(options.beside_conf(path_of(literal))),
+    }
+}
+
+/// Where a key without variables comes from.
+fn key_source(options: &Options, literal: &[u8]) -> CertificateSource {
+    match is_key_uri(literal) {
+        true => CertificateSource::Uri(shown(literal)),
+        false => certificate_source(options, literal),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The `ssl_*` directives of one server.
 
-use super::{CertificateCache, Origin, SessionStore, Template};
+use super::{Accelerator, CertificateCache, DeviceKind, KeyDevice, Origin, SessionStore, Template};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +75,33 @@ pub struct Tls {
     pub handshake_timeout: Duration,
 }
 
+impl Tls {
+    /// The device that computes with a key of this server, if one does.
+    pub fn key_device(&self, key: &CertificateSource) -> Option<Arc<KeyDevice>> {
+        let configured = match &self.accelerator {
+            Accelerator::Device(device) => Some(device),
+            _ => None,
+        };
+        let is_provider = |device: &KeyDevice| matches!(device.kind, DeviceKind::Provider { .. });
+        let provider = configured.filter(|device| is_provider(device));
+        match key {
+            CertificateSource::Inline(_) => None,
+            CertificateSource::File(_) => provider.cloned(),
+            CertificateSource::Uri(uri) => match provider {
+                Some(provider) if uri.starts_with("store:") => Some(Arc::clone(provider)),
+                _ => {
+                    let tokens = configured.filter(|device| !is_provider(device));
+                    Some(
+                        tokens
+                            .cloned()
+                            .unwrap_or_else(|| KeyDevice::pkcs11().into()),
+                    )
+                }
+            },
+        }
+    }
+}
+
 /// The certificates of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerCertificates {
@@ -129,7 +156,7 @@ pub enum EvaluatedPair {
 pub struct CertificateFiles {
     /// PEM file: certificate first, then intermediates.
     pub certificate: CertificateSource,
-    /// PEM file of the key.
+    /// PEM file of the key, or its URI.
     pub key: CertificateSource,
 }
 
@@ -140,6 +167,8 @@ pub enum CertificateSource {
     File(PathBuf),
     /// `data:PEM` written into the configuration.
     Inline(String),
+    /// A key in a device: `pkcs11:`, `store:` or `engine:pkcs11:`, as written.
+    Uri(String),
 }
 
 /// `ssl_protocols` as a set.
@@ -264,12 +293,14 @@ pub enum AsyncMode {
 }
 
 /// `ssl_key_process`: whether private keys of servers are in a process of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyProcessSetting {
     /// Default on.
     pub is_on: bool,
     /// `decryptions=`: how many a worker process may have in a second; default 10000.
     pub decryptions: u32,
+    /// `user=`: whom processes with keys run as; default: the master's user.
+    pub user: Option<String>,
 }
 
 impl Default for KeyProcessSetting {
@@ -277,19 +308,9 @@ impl Default for KeyProcessSetting {
         KeyProcessSetting {
             is_on: true,
             decryptions: 10_000,
+            user: None,
         }
     }
-}
-
-/// `ssl_accelerator`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accelerator {
-    /// `batch` where processor and key allow it, else `cpu`.
-    Auto,
-    /// AWS-LC, one operation at a time.
-    Cpu,
-    /// Eight operations at a time in vector registers.
-    Batch,
 }
 
 /// Limits on handshakes that hold for the whole process.

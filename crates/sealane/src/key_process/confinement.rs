@@ -1,5 +1,8 @@
-//! What the key process may do: compute, and talk over sockets that it is given.
+//! What a key process may do: compute, and talk over sockets that it is given. Modules of PKCS #11
+//! and providers of OpenSSL need files and sockets as well; nobody but them knows which.
 
+use super::computer::Computer;
+use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use crate::sandbox;
 use sealane_log::OsError;
@@ -23,28 +26,41 @@ const HELD: [Signal; 7] = [
     Signal::Winch,
 ];
 
-/// Confines this process, whose only thread must be the calling one. Of its descriptors it keeps
-/// `line` and the standard ones.
+/// Confines this process, whose only thread must be the calling one, and which becomes `identity`.
+/// Of its descriptors it keeps `line` and the standard ones.
 ///
 /// # Errors
 /// The step that failed, in words: keys must not be held by a process that can do more.
-pub(super) fn enter(line: BorrowedFd<'_>, journal: &Journal) -> Result<(), String> {
-    let _ = process::set_thread_name("sealane: keys"); // for ps, if it works
+pub(super) fn enter(
+    line: BorrowedFd<'_>,
+    computer: &Computer,
+    identity: Option<&Identity>,
+    journal: &Journal,
+) -> Result<(), String> {
+    let _ = process::set_thread_name(computer.thread_name()); // for ps, if it works
     let failed = |call: &str, error: &io::Error| format!("{call} failed ({})", OsError(error));
     signal::block(&HELD).map_err(|error| failed("sigprocmask()", &error))?;
-    stay_in_memory(journal);
+    if !computer.is_device() {
+        stay_in_memory(journal); // a device keeps its keys to itself
+    }
     // A terminal, or whoever waits for the end of what a command prints, is not kept waiting.
     leave_standard().map_err(|error| failed("dup2()", &error))?;
     let nothing = Limit { soft: 0, hard: 0 };
     limits::set(Resource::CoreBytes, nothing)
         .map_err(|error| failed("setrlimit(RLIMIT_CORE)", &error))?;
+    if let Some(identity) = identity {
+        identity.assume()?;
+    }
     process::set_dumpable(false).map_err(|error| failed("prctl(PR_SET_DUMPABLE)", &error))?;
     // What the bounding set would prevent, no_new_privs prevents; see `sandbox.rs`.
     let _ = privileges::limit_bounding_set(&[]);
     privileges::limit_capabilities(&[]).map_err(|error| failed("capset()", &error))?;
     privileges::forbid_new_privileges()
         .map_err(|error| failed("prctl(PR_SET_NO_NEW_PRIVS)", &error))?;
-    sandbox::enter_key_process(journal);
+    match computer.is_device() {
+        true => sandbox::enter_device_process(journal),
+        false => sandbox::enter_key_process(journal),
+    }
     // Last: the journal may have a file.
     process::close_all_but(&[line]).map_err(|error| failed("close_range()", &error))
 }

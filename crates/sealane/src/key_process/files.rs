@@ -1,17 +1,21 @@
 //! Which files of a configuration have keys of servers, and handles in their place.
 
-use super::{KeyProcess, Refusal};
+use super::KeyProcesses;
+use super::computer::{Computer, token_uri};
+use super::process::Refusal;
 use crate::journal::Journal;
 use sealane_conf::model::{
-    Accelerator, CertificateSource, Http, Tls, UpstreamCertificate, UpstreamTls,
+    Accelerator, CertificateSource, Http, KeyDevice, KeyFallback, Tls, UpstreamCertificate,
+    UpstreamTls,
 };
-use sealane_keys::deposit::Deposit;
+use sealane_keys::deposit::{Deposit, KeySource};
 use sealane_log::OsError;
 use sealane_server::{KeyFile, Materials, secrets};
-use sealane_tls::AcceleratorChoice;
 use sealane_tls::ciphers::offer_rsa_key_exchange;
+use sealane_tls::{AcceleratorChoice, KeyHandle, KeyId, Secret};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What is to be known about a key.
 #[derive(Default)]
@@ -19,51 +23,45 @@ struct Use {
     /// A server may offer the RSA key exchange.
     may_decrypt: bool,
     accelerator: AcceleratorChoice,
+    /// What computes with it, if not the processor.
+    device: Option<Arc<KeyDevice>>,
+    /// Its file's name is a URI.
+    is_uri: bool,
 }
 
-/// Deposits the keys of all servers that were read from files, and puts handles in their place. A
-/// key that cannot be loaded stays where it is: whoever builds the configuration says why.
+/// Whether a configuration has keys that devices compute with.
+pub(crate) fn has_devices(http: &Http) -> bool {
+    servers(http).any(|tls| {
+        let files = tls.certificates.files().unwrap_or_default();
+        files.iter().any(|it| tls.key_device(&it.key).is_some())
+    })
+}
+
+/// Deposits the keys of all servers, and puts handles in their place. A key in a file that cannot
+/// be loaded stays where it is: whoever builds the configuration says why.
 ///
 /// # Errors
-/// When the key process cannot be reached.
+/// When a key process cannot be reached, or a device does not have the key.
 pub(crate) fn deposit_all(
     http: &Http,
     materials: &mut Materials,
-    process: &mut KeyProcess,
+    processes: &mut KeyProcesses,
     journal: &Journal,
 ) -> Result<(), String> {
-    let mut deposited = BTreeSet::new();
+    processes.renew();
+    let mut depositing = Depositing {
+        materials,
+        processes,
+        journal,
+        deposited: BTreeSet::new(),
+    };
     for (file, wanted) in keys_of_servers(http) {
-        let Some(pem) = materials.get(&file.path) else {
-            continue; // its handle is there from before
-        };
-        if !has_private_key(pem) {
-            continue;
-        }
-        let passwords = file.passwords.as_ref();
-        let passwords = passwords.and_then(|path| materials.get(path));
-        let deposit = Deposit {
-            may_decrypt: wanted.may_decrypt,
-            accelerator: wanted.accelerator,
-            passwords: &secrets(passwords.unwrap_or_default()),
-            pem,
-        };
-        match process.deposit(&file, &deposit, journal) {
-            Ok(handle) => {
-                deposited.insert(file.path.clone());
-                materials.insert_key(file, handle);
-            }
-            Err(Refusal::Key) => {}
-            Err(Refusal::Process(error)) => {
-                return Err(format!(
-                    "the key \"{}\" cannot be given to the key process ({}); \"ssl_key_process \
-                     off\" keeps keys in worker processes",
-                    file.path.display(),
-                    OsError(&error)
-                ));
-            }
+        match &wanted.device {
+            None => depositing.add_file(&file, &wanted).map(drop)?,
+            Some(device) => depositing.add_to_device(&file, &wanted, device)?,
         }
     }
+    let deposited = depositing.deposited;
     let certificates: BTreeSet<&Path> = certificates(http).collect();
     let of_passes: BTreeSet<&Path> = keys_of_passes(http).collect();
     for path in deposited {
@@ -73,6 +71,187 @@ pub(crate) fn deposit_all(
         }
     }
     Ok(())
+}
+
+struct Depositing<'a> {
+    materials: &'a mut Materials,
+    processes: &'a mut KeyProcesses,
+    journal: &'a Journal,
+    /// Files that nobody needs any more.
+    deposited: BTreeSet<PathBuf>,
+}
+
+impl Depositing<'_> {
+    /// Has the processor's process hold the key in a file. `None`: there is no such process, or
+    /// the key cannot be loaded, or its handle is there from before.
+    fn add_file(&mut self, file: &KeyFile, wanted: &Use) -> Result<Option<KeyHandle>, String> {
+        let Some(pem) = self.materials.get(&file.path) else {
+            return Ok(None);
+        };
+        if !has_private_key(pem) || !self.processes.has_processor() {
+            return Ok(None);
+        }
+        let deposit = Deposit {
+            may_decrypt: wanted.may_decrypt,
+            accelerator: wanted.accelerator,
+            passwords: &self.passwords(file),
+            key: KeySource::Pem(pem),
+        };
+        let process = self
+            .processes
+            .process_of(&Computer::Processor, self.journal);
+        let handle = process
+            .map_err(Refusal::Process)
+            .and_then(|process| process.deposit(file, &deposit, self.journal));
+        match handle {
+            Ok(handle) => {
+                self.deposited.insert(file.path.clone());
+                self.materials.insert_key(file.clone(), handle.clone());
+                Ok(Some(handle))
+            }
+            Err(Refusal::Key(_)) => Ok(None),
+            Err(Refusal::Process(error)) => Err(format!(
+                "the key \"{}\" cannot be given to the key process ({}); \"ssl_key_process off\" \
+                 keeps keys in worker processes",
+                file.path.display(),
+                OsError(&error)
+            )),
+        }
+    }
+
+    /// Has a device's process open a key.
+    fn add_to_device(
+        &mut self,
+        file: &KeyFile,
+        wanted: &Use,
+        device: &KeyDevice,
+    ) -> Result<(), String> {
+        let is_known = self.materials.keys().any(|(known, _)| known == file);
+        let is_new_file = !wanted.is_uri && self.materials.get(&file.path).is_some();
+        if is_known && !is_new_file {
+            return Ok(()); // from before
+        }
+        let name = shown(&file.path);
+        let failed = |why: &str| format!("cannot load certificate key \"{name}\": {why}");
+        let computer = Computer::of(device, &file.path).map_err(|why| failed(&why))?;
+        let (uri, passwords) = (
+            file.path.to_string_lossy(),
+            self.secrets_of(file, &computer)?,
+        );
+        let deposit = Deposit {
+            may_decrypt: wanted.may_decrypt,
+            accelerator: AcceleratorChoice::Auto,
+            passwords: &passwords,
+            key: match wanted.is_uri {
+                true => KeySource::Uri(&uri),
+                false => KeySource::Pem(self.materials.get(&file.path).unwrap_or_default()),
+            },
+        };
+        let process = self.processes.process_of(&computer, self.journal);
+        let handle = process
+            .map_err(Refusal::Process)
+            .and_then(|process| process.deposit(file, &deposit, self.journal));
+        let mut handle = handle.map_err(|refusal| match refusal {
+            Refusal::Key(why) => failed(&why),
+            Refusal::Process(error) => failed(&format!(
+                "the process of \"{computer}\" does not answer ({}): it has crashed or hangs; see \
+                 whether another program can use the device",
+                OsError(&error)
+            )),
+        })?;
+        handle.route.max_wait = Some(device.max_wait);
+        handle.route.has_fallback = self.add_fallback(file, wanted, device, handle.id)?;
+        if !wanted.is_uri {
+            self.deposited.insert(file.path.clone());
+        }
+        self.materials.insert_key(file.clone(), handle);
+        Ok(())
+    }
+
+    /// Has the processor's process hold the same key, if it is to. Whether it does.
+    fn add_fallback(
+        &mut self,
+        file: &KeyFile,
+        wanted: &Use,
+        device: &KeyDevice,
+        id: KeyId,
+    ) -> Result<bool, String> {
+        if device.fallbacks.is_empty() {
+            return Ok(false);
+        }
+        let paths = device
+            .fallbacks
+            .iter()
+            .filter_map(|fallback| match fallback {
+                KeyFallback::OwnFile => (!wanted.is_uri).then_some(&file.path),
+                KeyFallback::File(path) => Some(path),
+            });
+        let paths: BTreeSet<&PathBuf> = paths.collect();
+        let mut found = false;
+        for path in paths {
+            let fallback = KeyFile {
+                path: path.clone(),
+                passwords: file.passwords.clone(),
+                device: None,
+            };
+            found |= self.id_of_file(&fallback, wanted)? == Some(id);
+        }
+        match found {
+            true => Ok(true),
+            false => Err(format!(
+                "no \"fallback=\" of \"ssl_accelerator\" is the key \"{}\": each must be a file with \
+                 the same private key",
+                shown(&file.path)
+            )),
+        }
+    }
+
+    /// Which key is in a file. It is held, where there is a process for that.
+    fn id_of_file(&mut self, file: &KeyFile, wanted: &Use) -> Result<Option<KeyId>, String> {
+        let known = self.materials.keys().find(|(known, _)| *known == file);
+        if let Some((_, handle)) = known {
+            return Ok(Some(handle.id));
+        }
+        if self.processes.has_processor() {
+            return Ok(self.add_file(file, wanted)?.map(|handle| handle.id));
+        }
+        if self.processes.is_for_tests() {
+            let pem = self.materials.get(&file.path).unwrap_or_default();
+            return Ok(KeyId::of_pem(pem, &self.passwords(file)));
+        }
+        Err(
+            "\"fallback=\" of \"ssl_accelerator\" needs \"ssl_key_process on\", which holds the key"
+                .to_owned(),
+        )
+    }
+
+    fn passwords(&self, file: &KeyFile) -> Vec<Secret> {
+        let passwords = file.passwords.as_ref();
+        let passwords = passwords.and_then(|path| self.materials.get(path));
+        secrets(passwords.unwrap_or_default())
+    }
+
+    /// The PIN of a token, or passwords for a provider.
+    fn secrets_of(&mut self, file: &KeyFile, computer: &Computer) -> Result<Vec<Secret>, String> {
+        let Computer::Module { .. } = computer else {
+            return Ok(self.passwords(file));
+        };
+        let uri = token_uri(&file.path)?;
+        let Some(pin_file) = uri.pin_source() else {
+            return Ok(Vec::new());
+        };
+        let pin = self.materials.get(pin_file).unwrap_or_default();
+        let pin = Secret::new(pin.to_vec());
+        self.deposited.insert(pin_file.to_owned());
+        Ok(vec![pin])
+    }
+}
+
+/// A key's name in messages: without the query of a URI, which is about where things are.
+pub(super) fn shown(key: &Path) -> String {
+    let text = key.to_string_lossy();
+    let name = text.split('?').next().unwrap_or_default();
+    name.to_owned()
 }
 
 fn has_private_key(pem: &[u8]) -> bool {
@@ -96,19 +275,17 @@ fn keys_of_servers(http: &Http) -> BTreeMap<KeyFile, Use> {
     let mut all: BTreeMap<KeyFile, Use> = BTreeMap::new();
     for tls in servers(http) {
         for files in tls.certificates.files().unwrap_or_default() {
-            let CertificateSource::File(path) = &files.key else {
+            let Some(file) = KeyFile::of_server(tls, files) else {
                 continue;
             };
-            let file = KeyFile {
-                path: path.clone(),
-                passwords: tls.password_file.clone(),
-            };
             let wanted = all.entry(file).or_default();
+            wanted.device = tls.key_device(&files.key);
+            wanted.is_uri = matches!(files.key, CertificateSource::Uri(_));
             // What `ssl_conf_command` makes of it is not looked into.
             wanted.may_decrypt |=
                 !tls.conf_commands.is_empty() || offer_rsa_key_exchange(&tls.ciphers);
             wanted.accelerator = match tls.accelerator {
-                Accelerator::Auto => wanted.accelerator,
+                Accelerator::Auto | Accelerator::Device(_) => wanted.accelerator,
                 Accelerator::Cpu => AcceleratorChoice::Cpu,
                 Accelerator::Batch => AcceleratorChoice::Batch,
             };
@@ -120,7 +297,7 @@ fn keys_of_servers(http: &Http) -> BTreeMap<KeyFile, Use> {
 fn file(source: &CertificateSource) -> Option<&Path> {
     match source {
         CertificateSource::File(path) => Some(path),
-        CertificateSource::Inline(_) => None,
+        CertificateSource::Inline(_) | CertificateSource::Uri(_) => None,
     }
 }
 

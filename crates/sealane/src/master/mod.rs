@@ -302,7 +302,7 @@ impl Master {
         key_process::introduce_next_worker(&mut self.server);
         let forked = Worker::fork(&self.server.logs);
         if !matches!(forked, Ok(Forked::Worker(_))) {
-            self.server.key_line = None; // the worker has it
+            self.server.key_lines.clear(); // the worker has them
         }
         match forked {
             Ok(Forked::Worker(link)) => return Role::Worker(link, before),
@@ -366,15 +366,15 @@ impl Master {
         fds.extend(program);
         let keys = self.server.keys.clone();
         let keys = keys.as_ref().map(key_process::lock);
-        let key_line = keys.as_ref().and_then(|keys| keys.fd());
-        let keys_at = key_line.map(|_| fds.len());
-        fds.extend(key_line);
+        let key_lines = keys.as_ref().map(|keys| keys.fds()).unwrap_or_default();
+        let keys_at = fds.len()..fds.len() + key_lines.len();
+        fds.extend(key_lines);
         let (writers, pipes): (Vec<Pid>, Vec<_>) = self.programs.fds().unzip();
         let pipes_at = fds.len();
         fds.extend(pipes);
         let readable = poll::wait_readable(&fds, timeout)?;
         drop(keys);
-        if keys_at.is_some_and(|at| readable[at]) {
+        if readable[keys_at].contains(&true) {
             self.read_keys();
         }
         let other_speaks = other_at.is_some_and(|at| readable[at]);

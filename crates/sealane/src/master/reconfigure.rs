@@ -328,6 +328,10 @@ impl Master {
             return Ok(ReloadStep::Starting);
         };
         limits::examine(&next.config, next.threads, &self.server.journal);
+        if let Some(keys) = &next.keys {
+            // Before the configuration that needs them.
+            key_process::lock(keys).go_on(&[worker.link.as_fd()], &self.server);
+        }
         let memory = reload::seal(
             next.threads,
             &handover.options,
@@ -369,7 +373,7 @@ impl Master {
         key_process::introduce_next_worker(&mut reload.next);
         let forked = Worker::fork(&reload.next.logs);
         if !matches!(forked, Ok(Forked::Worker(_))) {
-            reload.next.key_line = None; // the worker has it
+            reload.next.key_lines.clear(); // the worker has them
         }
         match forked {
             // Its own end alone, or it would never see the other one close.

@@ -2,7 +2,7 @@
 //! content of the files that it names, in memory that only the master can write.
 //!
 //! ```text
-//! "SLRB" | version 4 | threads | options | records | files | handles of keys
+//! "SLRB" | version 5 | threads | options | records | files | handles of keys
 //! ```
 //!
 //! Numbers are four bytes, little-endian; texts and lists begin with their length. Both
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 const MAGIC: &[u8; 4] = b"SLRB";
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 /// Largest bundle, in bytes: ten thousand servers with certificates of their own take 100 MiB.
 const MAX_BUNDLE_BYTES: u64 = 1 << 30;
@@ -171,6 +171,10 @@ fn write(
         if let Some(passwords) = &file.passwords {
             to.path(passwords);
         }
+        to.put(&[u8::from(file.device.is_some())]);
+        if let Some(device) = &file.device {
+            to.text(device.as_bytes());
+        }
         to.text(&handle.to_bytes());
     }
 }
@@ -255,8 +259,17 @@ fn parse(bytes: &[u8]) -> Option<Bundle> {
             true => Some(from.path()?),
             false => None,
         };
+        let device = match from.flag()? {
+            true => Some(from.string()?),
+            false => None,
+        };
         let handle = KeyHandle::from_bytes(from.text()?)?;
-        Some((KeyFile { path, passwords }, handle))
+        let file = KeyFile {
+            path,
+            passwords,
+            device,
+        };
+        Some((file, handle))
     };
     let keys = from.list(key)?;
     from.0.is_empty().then_some(Bundle {

@@ -1,10 +1,11 @@
 //! What a process cannot change about itself.
 
 use crate::startup::Server;
-use crate::{limits, sandbox};
+use crate::{key_process, limits, sandbox};
 use sealane_conf::model::Main;
 use sealane_server::HandshakeThreads;
 use sealane_sys::process;
+use std::sync::Arc;
 
 /// Why `after` needs another worker process than the one that serves `before`: the directive
 /// that differs. `None` when that one can continue.
@@ -20,8 +21,14 @@ pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'sta
     if pool(before) != pool(after) {
         return Some("ssl_async_threads");
     }
-    // Keys that a worker has had in its memory may stay there.
-    if before.keys.is_some() != after.keys.is_some() {
+    // Keys that a worker has had in its memory may stay there; and other processes have the
+    // numbers of those that it knows.
+    let are_others = match (&before.keys, &after.keys) {
+        (Some(before), Some(after)) => !Arc::ptr_eq(before, after),
+        (None, Some(after)) => key_process::lock(after).has_processor(),
+        (_, None) => before.keys.is_some(),
+    };
+    if are_others {
         return Some("ssl_key_process");
     }
     // What the kernel can do was not known when the worker gave its privileges up.

@@ -282,7 +282,7 @@ async fn serve(
     accepting.add(&worker, sockets);
     runtime::spawn(sweep(worker.clone()));
     if let Some(keys) = worker.process.keys.get() {
-        runtime::spawn(key_channel::read(keys.clone(), worker.index));
+        runtime::spawn(key_channel::read_all(keys.clone(), worker.index));
     }
     let asked = loop {
         // A closed channel means that the control thread is gone: stop as well.
