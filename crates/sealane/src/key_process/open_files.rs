@@ -23,7 +23,10 @@ pub(super) fn of(pid: Pid) -> String {
 fn in_words<'a>(targets: impl Iterator<Item = &'a str> + Clone) -> String {
     let is_socket = |target: &&str| target.starts_with("socket:");
     let sockets = targets.clone().filter(is_socket).count();
-    let is_file = |target: &&str| target.starts_with('/') && *target != "/dev/null";
+    let is_file = |target: &&str| {
+        let is_own = *target == "/dev/null" || target.starts_with("/memfd:");
+        target.starts_with('/') && !is_own
+    };
     let files: BTreeSet<&str> = targets.filter(is_file).collect();
     let files: Vec<&str> = files.into_iter().collect();
     let files = match files.is_empty() {
@@ -46,7 +49,7 @@ mod tests {
         let words = |targets: &[&'static str]| in_words(targets.iter().copied());
         let own = [
             "/dev/null",
-            "/dev/null",
+            "/memfd:sealane (deleted)",
             "socket:[1]",
             "anon_inode:[eventfd]",
         ];
