@@ -220,14 +220,19 @@ impl<'a> Tpm<'a> {
         let process = Command::new("swtpm")
             .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear"])
             .args(["--tpmstate", &format!("dir={}", site.path("tpm").display())])
-            .args(["--server", &at("tpm/server"), "--ctrl", &at("tpm/ctrl")])
+            .args([
+                "--server",
+                &at("tpm/server"),
+                "--ctrl",
+                &at("tpm/server.ctrl"),
+            ])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("swtpm starts");
         let tpm = Tpm { site, process };
         wait_for("swtpm", || {
-            std::os::unix::net::UnixStream::connect(site.path("tpm/ctrl")).ok()
+            std::os::unix::net::UnixStream::connect(site.path("tpm/server.ctrl")).ok()
         });
         Some(tpm)
     }

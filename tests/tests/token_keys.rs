@@ -176,7 +176,7 @@ fn a_test_of_the_configuration_opens_each_key() {
         ("pkcs11:object".to_owned(), "cannot load certificate key"),
         (
             "store:handle:0x81000001".to_owned(),
-            "needs \"ssl_accelerator provider:NAME\"",
+            "name it by \"ssl_accelerator provider:NAME\"",
         ),
         (
             "engine:other:key".to_owned(),
@@ -197,6 +197,37 @@ fn a_test_of_the_configuration_opens_each_key() {
     assert!(!is_good && said.contains("PIN"), "{said}");
     site.write("pin", PIN);
     assert!(test(&uri("rsa")).0);
+}
+
+/// Each key signs once, and then as fast as it can.
+#[test]
+fn the_doctor_tests_each_key() {
+    let site = site();
+    let Some(tokens) = tokens(&site) else { return };
+    let uri = tokens.uri(tokens.module(), "web", "rsa");
+    let written = configuration(
+        "",
+        &[server("tls", &[("rsa", &uri)]), FILE.to_owned()].concat(),
+    );
+    configure(&site, &written);
+    let file = site.path("sealane.conf").display().to_string();
+    let binary = sealane_tests::sealane_binary().display().to_string();
+    let variables = tokens.variables();
+    let words = variables.iter().map(String::as_str);
+    let doctor = [&*binary, "doctor", "-c", &file, "--json"];
+    let words: Vec<&str> = words.chain(doctor).collect();
+    let outcome = command("env", &words, b"");
+    let report: serde_json::Value = serde_json::from_str(&outcome.text()).expect("JSON");
+    let keys = report["configuration"]["keys"].as_array().expect("keys");
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    for (key, kind, in_device) in [(&keys[0], "rsa2048", true), (&keys[1], "p256", false)] {
+        assert_eq!(key["key"], kind);
+        assert_eq!(key["device"].is_string(), in_device, "{key}");
+        assert!(key["signatures_per_second"].as_f64() > Some(1.0), "{key}");
+        assert!(key["problem"].is_null(), "{key}");
+    }
+    let name = keys[0]["name"].as_str().expect("a name");
+    assert_eq!(name, "pkcs11:token=web;object=rsa");
 }
 
 /// A module that ends its process, or hangs, takes nobody along.

@@ -6,6 +6,7 @@
 //! | `report.rs` | the findings as data, which is also the JSON schema |
 //! | `kernel.rs`, `kernel_tls.rs` | the module, the self-test's matrix, what follows from them |
 //! | `interfaces.rs`, `cpu.rs`, `limits.rs` | the rest of the machine |
+//! | `keys.rs` | whether each private key signs, and how fast |
 //! | `servers.rs` | which servers of a configuration use kernel TLS |
 //! | `render.rs` | the report as text |
 
@@ -13,6 +14,7 @@ mod cpu;
 mod interfaces;
 mod kernel;
 mod kernel_tls;
+mod keys;
 mod limits;
 mod render;
 mod report;
@@ -24,11 +26,12 @@ use crate::paths::Places;
 use crate::terminal::{self, say};
 use crate::{materials, startup, version};
 use clap::{CommandFactory, Parser};
+use keys::Devices;
 use report::{Report, Use};
 use sealane_conf::Config;
 use sealane_log::Logger;
-use sealane_server::TlsOfServers;
 use sealane_server::worker;
+use sealane_server::{Materials, TlsOfServers};
 use sealane_sys::guard::Guard;
 use sealane_tls::Capabilities;
 use std::ffi::OsString;
@@ -103,6 +106,8 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
 struct Subject {
     file: PathBuf,
     config: Config,
+    materials: Materials,
+    devices: Devices,
     tls: TlsOfServers,
     workers: u32,
 }
@@ -133,8 +138,13 @@ impl Subject {
         };
         let config = startup::read_configuration(&arguments, &places, &journal)
             .map_err(|_refused| Unreadable)?;
-        let materials = materials::read(config.http.as_ref(), &Guard::default())
+        let mut materials = materials::read(config.http.as_ref(), &Guard::default())
             .map_err(|error| refuse(&error))?;
+        let devices = Devices::open(config.http.as_ref(), &mut materials, &journal);
+        let devices = devices.map_err(|message| {
+            say(&format!("sealane doctor: {message}\n"));
+            Unreadable
+        })?;
         let tls = TlsOfServers::build(&config, &materials).map_err(|error| refuse(&error))?;
         for warning in &tls.warnings {
             journal.diagnostic(warning);
@@ -143,6 +153,8 @@ impl Subject {
             file: places.conf_file,
             workers: worker::thread_count(config.main.worker_processes),
             config,
+            materials,
+            devices,
             tls,
         }))
     }
@@ -162,13 +174,17 @@ fn examine(subject: Option<&Subject>) -> Report {
     problems.extend(cpu_problem);
     problems.extend(limits_problem);
     let configuration = subject.map(|subject| {
-        let (configuration, found) = servers::examine(
+        let (mut configuration, found) = servers::examine(
             &subject.file,
             &subject.config,
             subject.workers,
             &subject.tls,
             &capabilities,
         );
+        problems.extend(found);
+        let http = subject.config.http.as_ref();
+        let (keys, found) = subject.devices.test_keys(http, &subject.materials);
+        configuration.keys = keys;
         problems.extend(found);
         configuration
     });

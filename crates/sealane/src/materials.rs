@@ -3,8 +3,9 @@
 
 use sealane_conf::Diagnostic;
 use sealane_conf::model::{
-    Accelerator, CertificateFiles, CertificateSource, ClientCertificates, Http, KeyFallback,
-    LogLevel, Pass, SessionStore, Tls, UpstreamCertificate, UpstreamTls, VerifyClient,
+    Accelerator, CertificateFiles, CertificateSource, ClientCertificates, DeviceKind, Http,
+    KeyDevice, KeyFallback, LogLevel, Pass, SessionStore, Tls, UpstreamCertificate, UpstreamTls,
+    VerifyClient,
 };
 use sealane_log::OsError;
 use sealane_pkcs11::Uri;
@@ -80,6 +81,13 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
     // The worker reads the others.
     for files in tls.certificates.files().unwrap_or_default() {
         read_certificate(files, materials)?;
+        let device = tls.key_device(&files.key);
+        let is_token = |device: &KeyDevice| matches!(device.kind, DeviceKind::Pkcs11 { .. });
+        if let (CertificateSource::Uri(uri), Some(device)) = (&files.key, device)
+            && is_token(&device)
+        {
+            read_pin(uri, materials)?;
+        }
     }
     read_client_certificates(&tls.client_certificates, materials)?;
     if let Some(path) = tls
@@ -196,8 +204,7 @@ fn read_certificate(
             CertificateSource::File(path) => add(materials, path, |error| {
                 format!("cannot load {what} \"{}\": {error}", path.display())
             })?,
-            CertificateSource::Uri(uri) => read_pin(uri, materials)?,
-            CertificateSource::Inline(_) => {}
+            CertificateSource::Uri(_) | CertificateSource::Inline(_) => {}
         }
     }
     Ok(())
@@ -205,9 +212,6 @@ fn read_certificate(
 
 /// The PIN of a token, if the key's URI names its file.
 fn read_pin(uri: &str, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
-    if !sealane_pkcs11::is_uri(uri) {
-        return Ok(()); // a provider's own
-    }
     let parsed = Uri::parse(uri).map_err(|error| {
         // What follows may be a PIN.
         let shown = uri.split('?').next().unwrap_or_default();

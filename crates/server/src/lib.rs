@@ -110,7 +110,9 @@ pub use materials::{KeyFile, Materials};
 pub use proxying::{CacheDirectories, HealthChecks, KnownVerdict};
 pub use snapshot::Snapshot;
 pub use sysguard::LoadWatch;
-pub use tls_build::{HandshakeThreads, SharedRing, StapleTask, TlsOfServers, secrets};
+pub use tls_build::{
+    HandshakeThreads, SharedRing, StapleTask, TlsOfServers, certificate_identity, secrets,
+};
 pub use traces::{
     Attribute, AttributeValue, MAX_VALUE_BYTES, Span, SpanCounts, SpanLoss, SpanQueue, TraceTarget,
 };

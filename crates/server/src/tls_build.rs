@@ -201,7 +201,7 @@ impl<'a> TlsBuilder<'a> {
             return Ok(None);
         };
         let cache = evaluated.cache.as_ref().map(|cache| self.kept(cache));
-        let passwords = self.passwords(tls)?;
+        let passwords = passwords(tls, self.materials)?;
         let reader = CertificateReader::new(self.conf_directory.clone(), passwords, cache);
         let pairs = Arc::clone(&evaluated.pairs);
         let acme = server.acme_certificate.as_ref();
@@ -263,20 +263,11 @@ impl<'a> TlsBuilder<'a> {
         tls: &Tls,
         http2: bool,
     ) -> Result<ServerSettings, Diagnostic> {
-        let passwords = self.passwords(tls)?;
         let files = tls.certificates.files();
         let identities = files
             .unwrap_or_default()
             .iter()
-            .map(|files| {
-                Ok(Identity {
-                    chain_pem: pem(self.materials, &files.certificate, "certificate")?.to_vec(),
-                    key_pem: Secret::new(self.key(tls, files)?),
-                    passwords: passwords.clone(),
-                    chain_label: label(&files.certificate),
-                    key_label: label(&files.key),
-                })
-            })
+            .map(|files| certificate_identity(tls, files, self.materials))
             .collect::<Result<Vec<_>, Diagnostic>>()?;
         let sessions = self.sessions.server(tls, &identities)?;
         Ok(ServerSettings {
@@ -319,15 +310,6 @@ impl<'a> TlsBuilder<'a> {
             ktls: self.ktls(tls.ktls),
             handshakes: self.handshakes(tls),
         })
-    }
-
-    /// A key, or the handle of one that another process holds.
-    fn key(&self, tls: &Tls, files: &CertificateFiles) -> Result<Vec<u8>, Diagnostic> {
-        let named = KeyFile::of_server(tls, files);
-        match named.and_then(|named| self.materials.key(&named)) {
-            Some(mut bytes) => Ok(std::mem::take(&mut *bytes)),
-            None => pem(self.materials, &files.key, "certificate key").map(<[u8]>::to_vec),
-        }
     }
 
     fn ktls(&self, ktls: model::Ktls) -> KtlsSettings {
@@ -415,14 +397,6 @@ impl<'a> TlsBuilder<'a> {
         }))
     }
 
-    /// The lines of `ssl_password_file`.
-    fn passwords(&self, tls: &Tls) -> Result<Vec<Secret>, Diagnostic> {
-        let Some(path) = &tls.password_file else {
-            return Ok(Vec::new());
-        };
-        Ok(secrets(file(self.materials, path, "password file")?))
-    }
-
     fn warn(&mut self, message: String) {
         if !self.warnings.iter().any(|known| known.message == message) {
             self.warnings.push(Diagnostic {
@@ -471,6 +445,37 @@ fn place_of(message: &str, tls: &Tls) -> Option<SourceLocation> {
 pub(crate) fn conf_directory(config: &Config) -> &Path {
     let conf_file = config.sources.first().map(|source| &*source.path);
     conf_file.and_then(Path::parent).unwrap_or(&config.prefix)
+}
+
+/// A certificate of a server, with its key, or the handle of one that another process holds.
+///
+/// # Errors
+/// When a file was not read, or a device not opened.
+pub fn certificate_identity(
+    tls: &Tls,
+    files: &CertificateFiles,
+    materials: &Materials,
+) -> Result<Identity, Diagnostic> {
+    let named = KeyFile::of_server(tls, files);
+    let key = match named.and_then(|named| materials.key(&named)) {
+        Some(mut bytes) => std::mem::take(&mut *bytes),
+        None => pem(materials, &files.key, "certificate key")?.to_vec(),
+    };
+    Ok(Identity {
+        chain_pem: pem(materials, &files.certificate, "certificate")?.to_vec(),
+        key_pem: Secret::new(key),
+        passwords: passwords(tls, materials)?,
+        chain_label: label(&files.certificate),
+        key_label: label(&files.key),
+    })
+}
+
+/// The lines of `ssl_password_file`.
+fn passwords(tls: &Tls, materials: &Materials) -> Result<Vec<Secret>, Diagnostic> {
+    match &tls.password_file {
+        None => Ok(Vec::new()),
+        Some(path) => Ok(secrets(file(materials, path, "password file")?)),
+    }
 }
 
 /// The lines of a file with passwords.

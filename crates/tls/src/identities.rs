@@ -565,7 +565,7 @@ fn silent() -> Report {
 }
 
 /// The accelerator for the identity's key.
-fn accelerator_of(
+pub(crate) fn accelerator_of(
     settings: &HandshakeSettings,
     identity: &LoadedIdentity,
     warnings: &mut Vec<Warning>,

@@ -65,6 +65,7 @@ mod hello_records;
 mod identities;
 mod info;
 mod ja4;
+mod key_test;
 mod ktls;
 mod offload;
 mod packed;
@@ -97,6 +98,7 @@ pub use identities::{
     CertificatePair, Fingerprint, HelloFacts, Identities, IdentityAnswer, IdentityResult,
 };
 pub use info::Info;
+pub use key_test::{KeyTest, test_key};
 pub use ktls::{
     Capabilities, DEFAULT_MAX_KEY_RECORDS, DEFAULT_MAX_KEY_UPDATES, DEFAULT_MIN_BODY_BYTES, Flaw,
     KTLS_REFUSALS, KeysEnded, Ktls, KtlsMode, KtlsSettings, OfferedSuite, Refusal, Unavailable,

@@ -594,6 +594,74 @@ fn handshakes_are_placed_and_limited() {
 }
 
 #[test]
+fn devices_compute_with_keys() {
+    use crate::model::{CertificateSource, KeyDevice};
+    let devices = |lines: &str| {
+        let text =
+            format!("events {{}} http {{ server {{ listen 1 ssl; ssl_certificate a; {lines} }} }}");
+        let http = read(&text).http.expect("there is one");
+        let tls = http.servers[0].tls.as_ref().expect("TLS").clone();
+        let files = tls.certificates.files().expect("no variables")[0].clone();
+        let device = tls.key_device(&files.key);
+        (files.key, device.map(|device| device.to_string()))
+    };
+    let uri = |text: &str| CertificateSource::Uri(text.to_owned());
+    let file = CertificateSource::File("/etc/k".into());
+    let tokens = KeyDevice::pkcs11().to_string();
+    assert_eq!(tokens, "pkcs11 sessions=4 timeout=5000ms max_wait=2000ms");
+    let set = "ssl_accelerator pkcs11 module=m.so sessions=2 timeout=1s max_wait=50ms fallback=f;";
+    let set_text =
+        "pkcs11 module=/etc/m.so sessions=2 timeout=1000ms max_wait=50ms fallback=/etc/f";
+    let provider = "ssl_accelerator provider:p,conf=c.cnf threads=2 in_flight=9 verify_ecdsa \
+                    fallback=cpu;";
+    let provider_text = "provider:p,conf=/etc/c.cnf threads=2 in_flight=9 verify_ecdsa \
+                         timeout=5000ms max_wait=2000ms fallback=cpu";
+    let key = |key: &str| format!("ssl_certificate_key \"{key}\";");
+    for (lines, source, device) in [
+        (key("k"), file.clone(), None),
+        (
+            key("pkcs11:object=a"),
+            uri("pkcs11:object=a"),
+            Some(&*tokens),
+        ),
+        (
+            key("store:pkcs11:id=%01"),
+            uri("store:pkcs11:id=%01"),
+            Some(&*tokens),
+        ),
+        (
+            key("engine:pkcs11:id_1"),
+            uri("engine:pkcs11:id_1"),
+            Some(&*tokens),
+        ),
+        (key("k") + set, file.clone(), None),
+        (
+            key("pkcs11:object=a") + set,
+            uri("pkcs11:object=a"),
+            Some(set_text),
+        ),
+        (key("k") + provider, file, Some(provider_text)),
+        (
+            key("store:handle:1") + provider,
+            uri("store:handle:1"),
+            Some(provider_text),
+        ),
+        // A provider has no say in tokens that are named as such.
+        (
+            key("pkcs11:object=a") + provider,
+            uri("pkcs11:object=a"),
+            Some(&*tokens),
+        ),
+    ] {
+        assert_eq!(
+            devices(&lines),
+            (source, device.map(str::to_owned)),
+            "{lines}"
+        );
+    }
+}
+
+#[test]
 fn certificates_are_looked_at_as_often_as_it_says() {
     let reload = |line: &str| {
         let config = read(&format!("events {{}} http {{ {line} }}"));
@@ -668,6 +736,31 @@ fn wrong_values_for_handshakes_are_refused() {
         (
             "ssl_accelerator qat",
             "it can be \"auto\", \"cpu\", \"batch\", \"pkcs11\" with parameters, or",
+        ),
+        ("ssl_accelerator cpu sessions=4", "have parameters"),
+        (
+            "ssl_accelerator pkcs11 sessions=0",
+            "a number from 1 to 256",
+        ),
+        ("ssl_accelerator pkcs11 threads=1", "it can be \"module=\""),
+        ("ssl_accelerator pkcs11 fallback=cpu", "\"fallback=FILE\""),
+        ("ssl_accelerator pkcs11 module=", "name a file"),
+        ("ssl_accelerator provider:", "the name of a provider"),
+        ("ssl_accelerator provider:a,b", "\",conf=FILE\""),
+        ("ssl_accelerator provider:a timeout=0", "1ms or more"),
+        (
+            "ssl_accelerator provider:a module=m",
+            "it can be \"threads=\"",
+        ),
+        ("ssl_key_process on user=", "\"user=\" and a name"),
+        (
+            "ssl_key_process on decryptions=x",
+            "\"decryptions=\" and a number",
+        ),
+        ("ssl_certificate_key engine:e:k", "no engine is"),
+        (
+            "ssl_certificate_key pkcs11:object=$a",
+            "cannot contain variables",
         ),
         ("ssl_handshake_queue 0", "between 1 and"),
         ("ssl_handshake_queue -1", "invalid number"),

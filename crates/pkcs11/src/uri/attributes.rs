@@ -208,8 +208,8 @@ impl fmt::Display for UriError {
             ),
             Self::OtherStore(scheme) => write!(
                 f,
-                "stores of the scheme \"{scheme}\" are not supported; keys in PKCS #11 tokens are \
-                 reached by \"pkcs11:\""
+                "stores of the scheme \"{scheme}\" are a provider's: name it by \"ssl_accelerator \
+                 provider:NAME\"; keys in PKCS #11 tokens are reached by \"pkcs11:\""
             ),
             Self::NotOfEngine(rest) => write!(
                 f,

@@ -3,7 +3,7 @@
 
 use super::report::{
     Accelerators, Answer, Configuration, Cpu, Finding, Installed, Interface, Kernel, KernelTls,
-    Limits, Loadable, Report, Server, Switch, Use,
+    Limits, Loadable, Report, Server, Switch, TestedKey, Use,
 };
 use std::fmt::Display;
 
@@ -290,6 +290,7 @@ impl Page {
             self.private_keys(server, configuration.handshake_threads);
             self.certificates(server);
         }
+        self.tested_keys(&configuration.keys);
     }
 
     /// What computes with the keys of a server, and where.
@@ -307,6 +308,26 @@ impl Page {
             (mode, threads) => format!("ssl_async {mode} with {threads} handshake threads"),
         };
         self.line(format!("    private keys: {}, {threads}", keys.join(", ")));
+    }
+
+    /// Whether each key signs, and how fast.
+    fn tested_keys(&mut self, keys: &[TestedKey]) {
+        for tested in keys {
+            let name = harmless(&tested.name);
+            let device = match &tested.device {
+                None => String::new(),
+                Some(device) => format!(" ({})", harmless(device)),
+            };
+            let speed = tested.signatures_per_second.unwrap_or_default();
+            let result = match (&tested.problem, tested.key) {
+                (Some(why), _) => harmless(why),
+                (None, key) => {
+                    let key = key.unwrap_or_default();
+                    format!("{key}, signs, {speed:.0} signatures a second")
+                }
+            };
+            self.line(format!("  key {name}{device}: {result}"));
+        }
     }
 
     /// When certificates end, and where their staples come from.

@@ -223,6 +223,22 @@ pub(super) struct Configuration {
     pub(super) handshake_threads: usize,
     /// Servers with TLS.
     pub(super) servers: Vec<Server>,
+    /// The private keys of their certificates, each once.
+    pub(super) keys: Vec<TestedKey>,
+}
+
+/// What a private key has done when it was tested.
+#[derive(Debug, Serialize)]
+pub(super) struct TestedKey {
+    /// Its file, or its URI without the query.
+    pub(super) name: String,
+    /// The device that computes with it, as in `ssl_accelerator`.
+    pub(super) device: Option<String>,
+    /// `rsa2048`, `p256` and so on; `None` if it cannot be used.
+    pub(super) key: Option<&'static str>,
+    pub(super) signatures_per_second: Option<f64>,
+    /// Why it cannot be used.
+    pub(super) problem: Option<String>,
 }
 
 /// A server with TLS.

@@ -25,6 +25,7 @@ pub(super) fn examine(
         worker_connections: config.events.worker_connections,
         handshake_threads: HandshakeThreads::of(config).on(process::available_cpus()),
         servers: Vec::new(),
+        keys: Vec::new(),
     };
     let mut problems = Vec::new();
     let Some(http) = &config.http else {

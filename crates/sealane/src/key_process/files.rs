@@ -248,7 +248,7 @@ impl Depositing<'_> {
 }
 
 /// A key's name in messages: without the query of a URI, which is about where things are.
-pub(super) fn shown(key: &Path) -> String {
+pub(crate) fn shown(key: &Path) -> String {
     let text = key.to_string_lossy();
     let name = text.split('?').next().unwrap_or_default();
     name.to_owned()

@@ -134,6 +134,22 @@ fn report() -> Report {
             granted: Some(1024),
         },
         configuration: Some(Configuration {
+            keys: vec![
+                TestedKey {
+                    name: "/etc/a.key".to_owned(),
+                    device: None,
+                    key: Some("rsa2048"),
+                    signatures_per_second: Some(15_800.0),
+                    problem: None,
+                },
+                TestedKey {
+                    name: "pkcs11:object=b".to_owned(),
+                    device: Some("pkcs11 sessions=4".to_owned()),
+                    key: None,
+                    signatures_per_second: None,
+                    problem: Some("it does not sign".to_owned()),
+                },
+            ],
             file: "/etc/nginx/nginx.conf".into(),
             workers: 4,
             worker_connections: 512,
