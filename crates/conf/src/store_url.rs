@@ -220,9 +220,29 @@ fn decode(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "the text encoded with \"%\" is not UTF-8".into())
 }
 
-/// `text` with stars in place of the user and password of every URL of a store.
-/// Lengths do not change, so a caret still points to the right place.
+/// `text` with stars in place of the user and password of every URL of a store, and of PINs in URIs
+/// of keys (RFC 7512). Lengths do not change, so a caret still points to the right place.
 pub(crate) fn masked(text: &str) -> String {
+    without_pins(&without_users(text))
+}
+
+fn without_pins(text: &str) -> String {
+    const PIN: &str = "pin-value=";
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(PIN) {
+        let (before, after) = rest.split_at(at + PIN.len());
+        result.push_str(before);
+        let ends = |letter: char| letter.is_whitespace() || "&;\"'".contains(letter);
+        let (pin, after) = after.split_at(after.find(ends).unwrap_or(after.len()));
+        result.extend(pin.chars().map(|_| '*'));
+        rest = after;
+    }
+    result.push_str(rest);
+    result
+}
+
+fn without_users(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("//") {
@@ -252,6 +272,27 @@ mod tests {
         StoreAddress::Tcp {
             host: host.into(),
             port,
+        }
+    }
+
+    #[test]
+    fn pins_are_not_shown() {
+        for (text, shown) in [
+            (
+                "a pkcs11:object=b?pin-value=1234; c",
+                "a pkcs11:object=b?pin-value=****; c",
+            ),
+            (
+                "?pin-value=12&pin-value=\u{e4}",
+                "?pin-value=**&pin-value=*",
+            ),
+            ("pin-value=", "pin-value="),
+            (
+                "\"pin-value=1\" pin-source=2",
+                "\"pin-value=*\" pin-source=2",
+            ),
+        ] {
+            assert_eq!(masked(text), shown);
         }
     }
 
