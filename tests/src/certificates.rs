@@ -62,7 +62,7 @@ pub(crate) fn create(directory: &Path, certificate: &Certificate<'_>) -> PathBuf
     );
     let extensions = path(&format!("{name}.ext"));
     let text = format!(
-        "subjectAltName={}\nextendedKeyUsage=serverAuth\n",
+        "subjectAltName={}\nextendedKeyUsage=serverAuth,clientAuth\n",
         certificate.names
     );
     std::fs::write(&extensions, text).expect("the site is writable");

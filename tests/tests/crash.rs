@@ -247,7 +247,31 @@ const KEYS: &str = "
         access_log off;
         ssl_certificate_reload RELOAD;
         ssl_key_process PROCESS;
-        server { listen 127.0.0.1:%plain%; root html; }
+        server {
+            listen 127.0.0.1:%plain%;
+            root html;
+            proxy_ssl_session_reuse off;
+            location /rsa/ {
+                proxy_ssl_certificate certificates/SET-client-rsa.pem;
+                proxy_ssl_certificate_key certificates/SET-client-rsa.key;
+                location /rsa/1.2/ { proxy_ssl_protocols TLSv1.2; proxy_pass https://127.0.0.1:%origin%/; }
+                location /rsa/1.3/ { proxy_ssl_protocols TLSv1.3; proxy_pass https://127.0.0.1:%origin%/; }
+            }
+            location /ec/ {
+                proxy_ssl_certificate certificates/SET-client-ec.pem;
+                proxy_ssl_certificate_key certificates/SET-client-ec.key;
+                location /ec/1.2/ { proxy_ssl_protocols TLSv1.2; proxy_pass https://127.0.0.1:%origin%/; }
+                location /ec/1.3/ { proxy_ssl_protocols TLSv1.3; proxy_pass https://127.0.0.1:%origin%/; }
+            }
+        }
+        server {
+            listen 127.0.0.1:%origin% ssl;
+            ssl_certificate certificates/SET-ec.pem;
+            ssl_certificate_key certificates/SET-ec.key;
+            ssl_session_ticket_key SET-tickets.key;
+            ssl_verify_client optional_no_ca;
+            location / { return 200 $ssl_client_s_dn; }
+        }
         server {
             listen 127.0.0.1:%tls% ssl;
             ssl_certificate certificates/SET-rsa.pem;
@@ -259,14 +283,29 @@ const KEYS: &str = "
         }
     }";
 
+/// Certificates of servers, and those that other servers are shown.
+const FIRST: [&str; 4] = [
+    "first-rsa",
+    "first-ec",
+    "first-client-rsa",
+    "first-client-ec",
+];
+const SECOND: [&str; 4] = [
+    "second-rsa",
+    "second-ec",
+    "second-client-rsa",
+    "second-client-ec",
+];
+
 /// Two sets of keys: what is in use, and what takes its place.
 #[track_caller]
-fn set_of_keys(site: &Site, set: &str, names: [&'static str; 2], fill: u8) -> Vec<Secret> {
+fn set_of_keys(site: &Site, set: &str, names: [&'static str; 4], fill: u8) -> Vec<Secret> {
     let mut secrets = Vec::new();
-    for (name, key) in names
-        .into_iter()
-        .zip([CertificateKey::Rsa, CertificateKey::P256])
-    {
+    for name in names {
+        let key = match name.ends_with("rsa") {
+            true => CertificateKey::Rsa,
+            false => CertificateKey::P256,
+        };
         site.certificate(&Certificate::localhost(name, key));
         let file = site.path(format!("certificates/{name}.key"));
         secrets.extend(Secret::of_key_file(name, &file));
@@ -278,7 +317,13 @@ fn set_of_keys(site: &Site, set: &str, names: [&'static str; 2], fill: u8) -> Ve
     secrets
 }
 
+/// As a server with both keys, and as a client of another server.
+#[track_caller]
 fn shake_hands(server: &Server<'_>) {
+    for target in ["/rsa/1.2/", "/rsa/1.3/", "/ec/1.2/", "/ec/1.3/"] {
+        let seen = wire::get(server.port("plain"), target);
+        assert!(seen.text().contains("client"), "{target}: {seen:?}");
+    }
     let address = format!("https://localhost:{}/a.txt", server.port("tls"));
     for choice in [
         &[
@@ -340,7 +385,7 @@ fn keys_are_where_they_belong(
     let is_number = |name: &str| name.ends_with(AS_IN_MEMORY);
     let is_ticket_key = |name: &str| name.contains("ticket key");
     let numbers = expected(&is_number);
-    assert_eq!(numbers.len(), 6 + 1, "{numbers:?}");
+    assert_eq!(numbers.len(), 2 * (6 + 1), "{numbers:?}");
     let expected = match keys {
         Keys::Apart => expected(&is_ticket_key),
         Keys::Here => expected(&|name| is_number(name) || is_ticket_key(name)),
@@ -387,7 +432,7 @@ fn with_ssl_certificate_reload_and_without_a_key_process_the_master_has_key_file
  {
     let site = Site::new();
     site.write("html/a.txt", b"hello");
-    let keys = set_of_keys(&site, "first", ["first-rsa", "first-ec"], 0);
+    let keys = set_of_keys(&site, "first", FIRST, 0);
     let text = configuration("first", "2", "on", "off");
     let server = Server::start(&site, Program::Sealane, &text);
     assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
@@ -422,8 +467,8 @@ fn keys_are_in_master_and_worker_without_a_key_process() {
 fn keys_stay_where_they_belong(keys: Keys, process: &str) {
     let site = Site::new();
     site.write("html/a.txt", b"hello");
-    let first = set_of_keys(&site, "first", ["first-rsa", "first-ec"], 0);
-    let second = set_of_keys(&site, "second", ["second-rsa", "second-ec"], 0x80);
+    let first = set_of_keys(&site, "first", FIRST, 0);
+    let second = set_of_keys(&site, "second", SECOND, 0x80);
     let text = |set: &str, threads: &str| configuration(set, threads, reload_of(keys), process);
     let server = Server::start(&site, Program::Sealane, &text("first", "2"));
     server.expect_alert("crashed: signal");
@@ -459,7 +504,7 @@ fn keys_stay_where_they_belong(keys: Keys, process: &str) {
 fn keys_are_in_key_processes_alone_over_an_upgrade() {
     let site = Site::new();
     site.write("html/a.txt", b"hello");
-    let secrets = set_of_keys(&site, "first", ["first-rsa", "first-ec"], 0);
+    let secrets = set_of_keys(&site, "first", FIRST, 0);
     let text =
         configuration("first", "2", "on", "on").replace("error_log", "pid logs/pid; error_log");
     let server = Daemon::start(&site, Program::Sealane, &text);
@@ -480,6 +525,9 @@ fn keys_are_in_key_processes_alone_over_an_upgrade() {
         for version in ["1.2", "1.3"] {
             let arguments = ["-sk", "--tls-max", version, &address];
             assert_eq!(command("curl", &arguments, b"").success().text(), "hello");
+            let target = format!("/rsa/{version}/");
+            let seen = wire::get(site.port("plain"), &target);
+            assert!(seen.text().contains("client"), "{target}: {seen:?}");
         }
     };
     get();

@@ -1,6 +1,9 @@
 //! `ssl_key_process`: what the process that holds the keys may do, and what becomes of handshakes
 //! when it dies, hangs, or is replaced.
 
+#[path = "key_process/upstreams.rs"]
+mod upstreams;
+
 use sealane_tests::reload::{Reload, reload};
 use sealane_tests::upgrade::{Daemon, KeptTls, signal};
 use sealane_tests::{

@@ -15,6 +15,8 @@ use crate::error::Error;
 use crate::ffi::check;
 use crate::group::Group;
 use crate::key::PrivateKey;
+use crate::key_operation::KeyOperation;
+use crate::secret::Secret;
 use crate::session::Session;
 use crate::verify::{PeerName, Verifier, VerifierBuilder, VerifyFailure};
 
@@ -236,7 +238,8 @@ pub struct ClientIdentity(Arc<Identity>);
 
 struct Identity {
     chain: Vec<Buffer>,
-    key: PrivateKey,
+    /// `None`: handshakes return the operations for it.
+    key: Option<PrivateKey>,
 }
 
 impl ClientIdentity {
@@ -249,7 +252,20 @@ impl ClientIdentity {
         chain.leaf().check_key(key)?;
         Ok(Self(Arc::new(Identity {
             chain: Buffer::chain(chain)?,
-            key: key.clone(),
+            key: Some(key.clone()),
+        })))
+    }
+
+    /// A chain whose key is elsewhere. Handshakes return the operations for it:
+    /// [`ClientConnection::take_key_operation`].
+    ///
+    /// # Errors
+    ///
+    /// When libssl cannot use a certificate.
+    pub fn without_key(chain: &CertificateChain) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Identity {
+            chain: Buffer::chain(chain)?,
+            key: None,
         })))
     }
 }
@@ -342,16 +358,25 @@ impl ClientConnection {
     pub fn set_identity(&mut self, identity: &ClientIdentity) -> Result<(), Error> {
         let Identity { chain, key } = &*identity.0;
         let chain: Vec<_> = chain.iter().map(Buffer::as_ptr).collect();
-        // SAFETY: everything is valid; libssl takes references of its own.
+        let (key, method): (_, *const sys::SSL_PRIVATE_KEY_METHOD) = match key {
+            Some(key) => (key.as_ptr(), ptr::null()),
+            None => (ptr::null_mut(), &callbacks::KEY_METHOD),
+        };
+        // SAFETY: everything is valid; libssl takes references of its own, and the method is a
+        // static.
         check("SSL_set_chain_and_key", unsafe {
-            sys::SSL_set_chain_and_key(
-                self.0.as_ptr(),
-                chain.as_ptr(),
-                chain.len(),
-                key.as_ptr(),
-                ptr::null(),
-            )
+            sys::SSL_set_chain_and_key(self.0.as_ptr(), chain.as_ptr(), chain.len(), key, method)
         })
+    }
+
+    /// See [`Connection::take_key_operation`].
+    pub fn take_key_operation(&mut self) -> Option<KeyOperation> {
+        self.0.take_key_operation()
+    }
+
+    /// See [`Connection::complete_key_operation`]; call [`handshake`](Self::handshake) next.
+    pub fn complete_key_operation(&mut self, result: Option<Secret>) {
+        self.0.complete_key_operation(result);
     }
 
     pub(crate) fn connection(&self) -> &Connection {

@@ -1,9 +1,10 @@
 //! The private-key operation of a handshake, as a value.
 //!
-//! libssl does not hold a server's key. Its callbacks record the operation, and the handshake
-//! returns [`crate::HandshakeStatus::Pending`]. The driver of the connection takes the
-//! [`KeyOperation`], has it computed wherever that is best, by [`PrivateKey::perform`] or by other
-//! means, returns the result and continues the handshake, on any thread.
+//! libssl does not hold a server's key, nor that of a client whose key is elsewhere. Its callbacks
+//! record the operation, and the handshake returns [`crate::HandshakeStatus::Pending`]. The driver
+//! of the connection takes the [`KeyOperation`], has it computed wherever that is best, by
+//! [`PrivateKey::perform`] or by other means, returns the result and continues the handshake, on
+//! any thread.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -20,8 +21,8 @@ use crate::secret::Secret;
 /// One private-key operation of a handshake.
 #[derive(Clone, PartialEq, Eq)]
 pub enum KeyOperation {
-    /// A signature over `input` (CertificateVerify of RFC 8446 section 4.4.3,
-    /// ServerKeyExchange of RFC 8422 section 5.4).
+    /// A signature over `input` (CertificateVerify of RFC 8446 section 4.4.3 and, by clients, RFC
+    /// 5246 section 7.4.8; ServerKeyExchange of RFC 8422 section 5.4).
     Sign {
         /// The scheme's IANA number; 0xff01 is libssl's for MD5 with SHA-1 (TLS 1.1 and below).
         scheme: u16,

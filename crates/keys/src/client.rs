@@ -10,7 +10,7 @@
 
 use crate::device_stats::DeviceStats;
 use crate::line;
-use crate::wire::{self, MAX_UNDER_WAY};
+use crate::wire::{self, MAX_UNDER_WAY, MAX_UNDER_WAY_BYTES};
 use sealane_tls::KeyId;
 use sealane_tls::accelerator::Job;
 use std::cell::Cell;
@@ -38,8 +38,16 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// waiting for that.
 const SENT_AT_ONCE: usize = 16;
 
+/// Room for requests that is kept when they have been sent. Those of clients are longer.
+const KEPT_BYTES: usize = 8 << 10;
+
 /// Bytes that are read at a time: dozens of signatures.
 const READ_BYTES: usize = 4 << 10;
+
+/// Why a handshake fails that has come to more than [`wire::MAX_REQUEST_BYTES`].
+const TOO_LONG: &str = "the other server's certificates, and the names of authorities that it asks \
+                        for, are longer than the 128 KiB that the key process signs in TLS 1.2 and \
+                        below";
 
 /// Tells the operator, at level error.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
@@ -79,6 +87,8 @@ struct Operations {
     is_reader_woken: bool,
     /// Sent, and not answered, by their numbers: the first is the oldest.
     under_way: BTreeMap<u64, Wanted>,
+    /// What their requests have come to.
+    under_way_bytes: usize,
     /// Not sent yet. Every job belongs to a connection that has been admitted.
     queue: VecDeque<Wanted>,
     /// The part of what was sent that the socket had no room for.
@@ -155,6 +165,7 @@ impl KeyClient {
                     last_number: 0,
                     is_reader_woken: false,
                     under_way: BTreeMap::new(),
+                    under_way_bytes: 0,
                     queue: VecDeque::new(),
                     unsent: Vec::new(),
                     received: Vec::new(),
@@ -253,6 +264,11 @@ impl KeyClient {
 
     /// Takes over an operation.
     pub(crate) fn submit(&self, wanted: Wanted) {
+        if !wire::has_room_for(wanted.job.operation()) {
+            self.stats.record_failed();
+            self.tell_at_times(|| format!("a handshake fails: {TOO_LONG} (key {:?})", wanted.key));
+            return; // whoever waits for it sees that it has ended
+        }
         let own = OWN.get();
         let index = own.unwrap_or_else(|| {
             // Relaxed: it only spreads the load.
@@ -453,6 +469,7 @@ impl Operations {
             return;
         };
         while self.under_way.len() < MAX_UNDER_WAY
+            && self.under_way_bytes < MAX_UNDER_WAY_BYTES
             && let Some(mut wanted) = self.queue.pop_front()
         {
             if wanted.job.is_cancelled() {
@@ -462,6 +479,7 @@ impl Operations {
             self.last_number += 1;
             wanted.attempts += 1;
             let operation = wanted.job.operation();
+            self.under_way_bytes += wire::input_bytes(operation);
             wire::put_request(&mut self.unsent, self.last_number, wanted.key, operation);
             self.under_way.insert(self.last_number, wanted);
         }
@@ -475,6 +493,9 @@ impl Operations {
             }
         }
         self.unsent.drain(..sent);
+        if self.unsent.is_empty() {
+            self.unsent.shrink_to(KEPT_BYTES);
+        }
     }
 
     fn receive(&mut self, done: &mut Vec<Done>) -> Received {
@@ -499,6 +520,7 @@ impl Operations {
                     Ok(Some((number, result))) => {
                         let result = result.map(|bytes| sealane_tls::Secret::new(bytes.to_vec()));
                         if let Some(wanted) = self.under_way.remove(&number) {
+                            self.under_way_bytes -= wire::input_bytes(wanted.job.operation());
                             done.push((wanted, result));
                         }
                     }
@@ -522,6 +544,7 @@ impl Operations {
         }
         self.unsent.clear();
         self.received.clear();
+        self.under_way_bytes = 0;
         let under_way = std::mem::take(&mut self.under_way);
         let has_another_way = |wanted: &Wanted| wanted.fallback.is_some();
         let queue = std::mem::take(&mut self.queue);

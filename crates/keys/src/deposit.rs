@@ -2,11 +2,12 @@
 //! may decrypt it, or its URI and the PIN of its device, in memory that only the two have.
 //!
 //! ```text
-//! "SLKD" | version | decrypts | accelerator | is URI | passwords (list of texts) | key (text)
+//! "SLKD" | version | roles | decrypts | accelerator | is URI | passwords (texts) | key (text)
 //! ```
 //!
 //! Numbers are four bytes, little-endian; texts and lists begin with their length.
 
+use crate::rules::Roles;
 use sealane_sys::file;
 use sealane_sys::sealed_memory::sealed_file;
 use sealane_tls::{AcceleratorChoice, Secret};
@@ -14,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
 
-const MAGIC: &[u8; 5] = b"SLKD\x02";
+const MAGIC: &[u8; 5] = b"SLKD\x03";
 
 /// Largest deposit in bytes; no key file is as large.
 const MAX_BYTES: u64 = 16 << 20;
@@ -25,6 +26,8 @@ const MAX_PASSWORDS: usize = 4096;
 /// A key to be held.
 #[derive(Debug)]
 pub struct Deposit<'a> {
+    /// In whose place it signs.
+    pub roles: Roles,
     /// Whether it may decrypt: a server offers the RSA key exchange.
     pub may_decrypt: bool,
     /// `ssl_accelerator`.
@@ -47,6 +50,7 @@ pub enum KeySource<'a> {
 /// The same, as the key process gets it.
 #[derive(Debug)]
 pub struct Deposited {
+    pub(crate) roles: Roles,
     pub(crate) may_decrypt: bool,
     pub(crate) accelerator: AcceleratorChoice,
     passwords: Vec<Secret>,
@@ -63,6 +67,7 @@ impl Deposit<'_> {
     pub fn seal(&self) -> io::Result<OwnedFd> {
         let too_large = || io::Error::from(io::ErrorKind::FileTooLarge);
         let mut head = MAGIC.to_vec();
+        head.push(u8::from(self.roles.server) | u8::from(self.roles.client) << 1);
         head.push(u8::from(self.may_decrypt));
         head.push(match self.accelerator {
             AcceleratorChoice::Auto => 0,
@@ -132,7 +137,14 @@ impl Deposited {
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
-        let ([may_decrypt, accelerator, is_uri], rest) = rest.split_first_chunk()?;
+        let ([roles, may_decrypt, accelerator, is_uri], rest) = rest.split_first_chunk()?;
+        let roles = match roles {
+            1..=3 => Roles {
+                server: roles & 1 != 0,
+                client: roles & 2 != 0,
+            },
+            _ => return None,
+        };
         let flag = |byte: u8| (byte <= 1).then_some(byte == 1);
         let (may_decrypt, is_uri) = (flag(*may_decrypt)?, flag(*is_uri)?);
         let accelerator = match accelerator {
@@ -150,6 +162,7 @@ impl Deposited {
         }
         let (key, rest) = text(rest)?;
         rest.is_empty().then(|| Self {
+            roles,
             may_decrypt,
             accelerator,
             passwords,
@@ -176,6 +189,7 @@ mod tests {
     fn sealed(key: KeySource<'_>) -> OwnedFd {
         let passwords = ["one", "two"].map(|it| Secret::new(it.as_bytes().to_vec()));
         let deposit = Deposit {
+            roles: Roles::CLIENT,
             may_decrypt: true,
             accelerator: AcceleratorChoice::Batch,
             passwords: &passwords,
@@ -188,6 +202,7 @@ mod tests {
     fn what_is_deposited_is_read() {
         for key in [KeySource::Pem(b"a key"), KeySource::Uri("pkcs11:object=a")] {
             let read = Deposited::read(sealed(key).as_fd()).expect("readable");
+            assert_eq!(read.roles, Roles::CLIENT);
             assert!(read.may_decrypt);
             assert_eq!(read.accelerator, AcceleratorChoice::Batch);
             let passwords: Vec<_> = read.passwords().iter().map(Secret::expose).collect();

@@ -1,6 +1,6 @@
 //! The entry point for fuzzing: what a worker that was taken over may send on a channel.
 
-use crate::rules::is_permitted;
+use crate::rules::{Roles, is_permitted};
 use crate::wire::{Nonsense, Request, put_request, take_answer, take_request};
 use sealane_awslc::KeyKind;
 use sealane_tls::KeyOperation;
@@ -33,7 +33,10 @@ pub fn fuzz_channel(data: &[u8]) {
     {
         put_request(&mut written, *number, *key, operation);
         for kind in KINDS {
-            assert!(!is_permitted(kind, operation) || is_of_a_handshake(operation));
+            for roles in [Roles::SERVER, Roles::CLIENT] {
+                let is_permitted = is_permitted(kind, roles, operation);
+                assert!(!is_permitted || is_of_a_handshake(roles, operation));
+            }
         }
     }
     assert!(data.starts_with(&written), "there is one way to write it");
@@ -62,17 +65,39 @@ fn read(pieces: &[&[u8]]) -> (Vec<Request>, Result<(), Nonsense>) {
 }
 
 /// The same question, answered in another way: by the places of the parts.
-fn is_of_a_handshake(operation: &KeyOperation) -> bool {
+fn is_of_a_handshake(roles: Roles, operation: &KeyOperation) -> bool {
     let KeyOperation::Sign { input, .. } = operation else {
-        return true;
+        return roles.server;
     };
-    let context = b"TLS 1.3, server CertificateVerify";
+    let context = match roles.server {
+        true => b"TLS 1.3, server CertificateVerify",
+        false => b"TLS 1.3, client CertificateVerify",
+    };
     match input.len() {
         130 | 146 if input[..64] == [0x20; 64] => input[64..97] == *context && input[97] == 0,
+        _ if roles.client => has_messages_of_a_client(input),
         100 => input[64..68] == [3, 0, 29, 32],
         133 => input[64..68] == [3, 0, 23, 65],
         165 => input[64..68] == [3, 0, 24, 97],
         201 => input[64..68] == [3, 0, 25, 133],
         _ => false,
     }
+}
+
+/// Whether the types of the messages, by what is between their lengths, are those of a handshake
+/// with a certificate of the client.
+fn has_messages_of_a_client(mut input: &[u8]) -> bool {
+    let mut types = Vec::new();
+    while let [kind, high, middle, low, rest @ ..] = input {
+        types.push(*kind);
+        let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+        input = rest.get(length..).unwrap_or(&[0]);
+    }
+    let optional = [12, 22];
+    let required: Vec<u8> = types
+        .iter()
+        .copied()
+        .filter(|kind| !optional.contains(kind))
+        .collect();
+    input.is_empty() && types.len() <= 9 && required == [1, 2, 11, 13, 14, 11, 16]
 }

@@ -1,7 +1,8 @@
 //! The keys of a key process.
 
 use crate::deposit::{Deposited, KeySource};
-use crate::{premaster, rules};
+use crate::premaster;
+use crate::rules::{self, Roles};
 use sealane_awslc::{KeyKind, PrivateKey, PublicKey, fill_random, hkdf_sha256};
 use sealane_tls::accelerator::{self, Accelerator, Report};
 use sealane_tls::{HandshakeStats, KeyHandle, KeyId, KeyOperation, KeyType, Secret};
@@ -132,6 +133,7 @@ pub struct Key {
     accelerator: Arc<dyn Accelerator>,
     kind: KeyKind,
     is_expensive: bool,
+    roles: Roles,
     may_decrypt: bool,
     /// From which answers to wrong ciphertexts are derived.
     rejection: Zeroizing<[u8; 32]>,
@@ -172,14 +174,18 @@ impl Keyring {
             None => fill_random(&mut *rejection),
         }
         let handle = opened.handle;
-        let new = Key {
+        let mut new = Key {
             accelerator: opened.accelerator,
             kind: handle.kind,
             is_expensive: opened.is_expensive,
+            roles: deposited.roles,
             may_decrypt: deposited.may_decrypt,
             rejection,
         };
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = keys.get(&handle.id) {
+            new.join(before);
+        }
         let before = keys.insert(handle.id, Arc::new(new));
         drop(keys);
         drop(before);
@@ -212,10 +218,21 @@ impl Key {
         self.is_expensive
     }
 
-    /// Whether a server computes this in a handshake with this key.
+    /// Takes over what another deposit of this key says. The files of a server and of a client may
+    /// have the same one, so each keeps what it needs until the key is forgotten.
+    fn join(&mut self, before: &Self) {
+        if !self.roles.server {
+            self.may_decrypt = before.may_decrypt;
+            self.accelerator = Arc::clone(&before.accelerator);
+        }
+        self.roles = self.roles.and(before.roles);
+    }
+
+    /// Whether its owner computes this in a handshake.
     pub fn permits(&self, operation: &KeyOperation) -> bool {
         let is_decryption = matches!(operation, KeyOperation::Decrypt { .. });
-        (self.may_decrypt || !is_decryption) && rules::is_permitted(self.kind, operation)
+        (self.may_decrypt || !is_decryption)
+            && rules::is_permitted(self.kind, self.roles, operation)
     }
 
     /// What a worker gets of a result.
@@ -240,6 +257,7 @@ impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key")
             .field("accelerator", &self.accelerator)
+            .field("roles", &self.roles)
             .field("may_decrypt", &self.may_decrypt)
             .finish_non_exhaustive()
     }

@@ -20,7 +20,8 @@
 //!
 //! - no message of a worker yields a key, or names a file;
 //! - a key signs what a handshake signs, and nothing else ([`rules`]): the transcript hash of TLS
-//!   1.3 behind its context string, or the key exchange of TLS 1.2 behind both random values;
+//!   1.3 behind its context string, or the key exchange of TLS 1.2 behind both random values; with
+//!   a key for other servers, what clients sign;
 //! - RSA decryption, for the key exchange of TLS 1.2, is no oracle: the result is a premaster
 //!   secret of 48 bytes, and for ciphertexts with wrong padding one that looks the same
 //!   ([`premaster`]); a worker process may have so many in a second;
@@ -32,7 +33,7 @@
 //! | `wire.rs` | frames on channels |
 //! | `line.rs` | messages on lines |
 //! | `deposit.rs` | a key on its way from the master, in sealed memory |
-//! | `rules.rs` | what may be signed |
+//! | `rules.rs`, `rules/` | what may be signed |
 //! | `premaster.rs` | RSA decryption that tells nothing |
 //! | `keyring.rs` | the keys |
 //! | `service.rs`, `service/` | the threads of the key process |

@@ -1,21 +1,64 @@
-//! What may be signed: what a server signs in a handshake, and nothing else.
+//! What may be signed: what its owner signs in a handshake, and nothing else.
 //!
-//! | protocol | what is signed | |
+//! | protocol | what a server signs | |
 //! |---|---|---|
 //! | TLS 1.3 | 64 spaces, `TLS 1.3, server CertificateVerify`, a zero byte, the hash of the transcript | RFC 8446 section 4.4.3 |
 //! | TLS 1.2 and below | both random values, then a curve and a point on it | RFC 8422 section 5.4 |
+//!
+//! | protocol | what a client signs | |
+//! |---|---|---|
+//! | TLS 1.3 | the same with `TLS 1.3, client CertificateVerify` | RFC 8446 section 4.4.3 |
+//! | TLS 1.2 and below | the messages of the handshake, from ClientHello to ClientKeyExchange (`rules/transcript.rs`) | RFC 5246 section 7.4.8 |
+//!
+//! A key signs what servers sign if it was deposited as that of a server, and what clients sign if
+//! it was deposited as that of a client.
 //!
 //! A worker that was taken over can have anything of this form signed, as it can in a handshake of
 //! its own. It cannot have a certificate, a token or a message of another protocol signed: none of
 //! them has this form.
 
+pub(crate) mod transcript;
+
 use sealane_awslc::KeyKind;
 use sealane_tls::KeyOperation;
+
+/// In whose place a key signs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// A server's (`ssl_certificate_key`).
+    pub server: bool,
+    /// A client's (`proxy_ssl_certificate_key`).
+    pub client: bool,
+}
+
+impl Roles {
+    /// A server alone.
+    pub const SERVER: Self = Self {
+        server: true,
+        client: false,
+    };
+
+    /// A client alone.
+    pub const CLIENT: Self = Self {
+        server: false,
+        client: true,
+    };
+
+    /// Both of two uses of a key.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            server: self.server || other.server,
+            client: self.client || other.client,
+        }
+    }
+}
 
 /// What RFC 8446 puts in front, so that nothing of an earlier version has this form.
 const SPACES: usize = 64;
 
-const CONTEXT: &[u8] = b"TLS 1.3, server CertificateVerify\0";
+const CONTEXT_OF_SERVER: &[u8] = b"TLS 1.3, server CertificateVerify\0";
+const CONTEXT_OF_CLIENT: &[u8] = b"TLS 1.3, client CertificateVerify\0";
 
 /// The hashes of the suites of TLS 1.3.
 const TRANSCRIPT_HASH_BYTES: [usize; 2] = [32, 48];
@@ -54,25 +97,34 @@ fn earlier_schemes(kind: KeyKind) -> &'static [u16] {
     }
 }
 
-/// Whether a server with such a key computes this in a handshake. Whether the key may decrypt is
-/// for its holder to know.
-pub fn is_permitted(kind: KeyKind, operation: &KeyOperation) -> bool {
+/// Whether the owner of such a key computes this in a handshake. Whether the key of a server may
+/// decrypt is for its holder to know.
+pub fn is_permitted(kind: KeyKind, roles: Roles, operation: &KeyOperation) -> bool {
     match operation {
         KeyOperation::Sign { scheme, input } => {
-            let is_of_tls13 = tls13_schemes(kind).contains(scheme) && is_transcript(input);
-            is_of_tls13 || (earlier_schemes(kind).contains(scheme) && is_key_exchange(input))
+            let is_of_tls13 = || tls13_schemes(kind).contains(scheme);
+            let is_earlier = || earlier_schemes(kind).contains(scheme);
+            let of_server = || {
+                (is_of_tls13() && is_transcript(input, CONTEXT_OF_SERVER))
+                    || (is_earlier() && is_key_exchange(input))
+            };
+            let of_client = || {
+                (is_of_tls13() && is_transcript(input, CONTEXT_OF_CLIENT))
+                    || (is_earlier() && transcript::is_of_client(input))
+            };
+            (roles.server && of_server()) || (roles.client && of_client())
         }
-        KeyOperation::Decrypt { .. } => kind == KeyKind::Rsa,
+        KeyOperation::Decrypt { .. } => roles.server && kind == KeyKind::Rsa,
     }
 }
 
-/// The input of CertificateVerify.
-fn is_transcript(input: &[u8]) -> bool {
+/// The input of CertificateVerify in TLS 1.3.
+fn is_transcript(input: &[u8], context: &[u8]) -> bool {
     let Some((spaces, rest)) = input.split_at_checked(SPACES) else {
         return false;
     };
     let is_spaces = spaces.iter().all(|byte| *byte == b' ');
-    let hash = rest.strip_prefix(CONTEXT);
+    let hash = rest.strip_prefix(context);
     is_spaces && hash.is_some_and(|hash| TRANSCRIPT_HASH_BYTES.contains(&hash.len()))
 }
 
@@ -96,14 +148,31 @@ mod tests {
         KeyOperation::Sign { scheme, input }
     }
 
-    fn transcript(hash_bytes: usize) -> Vec<u8> {
+    fn transcript_with(context: &[u8], hash_bytes: usize) -> Vec<u8> {
         let hash = vec![0xab; hash_bytes];
-        [
-            &[b' '; 64][..],
-            b"TLS 1.3, server CertificateVerify\0",
-            &hash,
-        ]
-        .concat()
+        [&[b' '; 64][..], context, &hash].concat()
+    }
+
+    fn transcript(hash_bytes: usize) -> Vec<u8> {
+        transcript_with(b"TLS 1.3, server CertificateVerify\0", hash_bytes)
+    }
+
+    fn of_client(hash_bytes: usize) -> Vec<u8> {
+        transcript_with(b"TLS 1.3, client CertificateVerify\0", hash_bytes)
+    }
+
+    const BOTH: Roles = Roles {
+        server: true,
+        client: true,
+    };
+
+    #[track_caller]
+    fn is_for(kind: KeyKind, roles: Roles, operation: &KeyOperation) {
+        for other in [Roles::default(), Roles::SERVER, Roles::CLIENT, BOTH] {
+            let is_one = (other.server && roles.server) || (other.client && roles.client);
+            let permitted = is_permitted(kind, other, operation);
+            assert_eq!(permitted, is_one, "{operation:?}, {other:?}");
+        }
     }
 
     fn key_exchange(group: u16, point_bytes: u8) -> Vec<u8> {
@@ -130,23 +199,24 @@ mod tests {
             for scheme in tls13_schemes(kind) {
                 for hash_bytes in TRANSCRIPT_HASH_BYTES {
                     let operation = sign(*scheme, transcript(hash_bytes));
-                    assert!(is_permitted(kind, &operation), "{scheme:#x}");
+                    is_for(kind, Roles::SERVER, &operation);
+                    let operation = sign(*scheme, of_client(hash_bytes));
+                    is_for(kind, Roles::CLIENT, &operation);
                 }
             }
             for scheme in earlier_schemes(kind) {
                 for (group, point_bytes) in CURVES {
                     let operation = sign(*scheme, key_exchange(group, point_bytes));
-                    assert!(is_permitted(kind, &operation), "{scheme:#x} {group}");
+                    is_for(kind, Roles::SERVER, &operation);
                 }
+                let operation = sign(*scheme, super::transcript::tests::handshake());
+                is_for(kind, Roles::CLIENT, &operation);
             }
         }
     }
 
     #[test]
     fn nothing_else_is() {
-        let client = b"TLS 1.3, client CertificateVerify\0";
-        let mut of_client = transcript(32);
-        of_client[64..64 + client.len()].copy_from_slice(client);
         let mut with_a_tab = transcript(32);
         with_a_tab[63] = b'\t';
         for input in [
@@ -158,7 +228,8 @@ mod tests {
             transcript(31),
             transcript(33),
             transcript(64),
-            of_client,
+            of_client(31),
+            of_client(64),
             with_a_tab,
             key_exchange(23, 64),
             key_exchange(29, 65),
@@ -168,7 +239,7 @@ mod tests {
             key_exchange(29, 32)[1..].to_vec(),
         ] {
             let operation = sign(0x0403, input);
-            assert!(!is_permitted(KeyKind::EcP256, &operation), "{operation:?}");
+            is_for(KeyKind::EcP256, Roles::default(), &operation);
         }
     }
 
@@ -176,27 +247,38 @@ mod tests {
     fn schemes_are_those_of_the_key_and_the_version() {
         for kind in KINDS {
             for scheme in 0..=u16::MAX {
-                let of_tls13 = is_permitted(kind, &sign(scheme, transcript(32)));
-                assert_eq!(of_tls13, tls13_schemes(kind).contains(&scheme));
-                let earlier = is_permitted(kind, &sign(scheme, key_exchange(29, 32)));
-                assert_eq!(earlier, earlier_schemes(kind).contains(&scheme));
+                let is_permitted = |input| is_permitted(kind, BOTH, &sign(scheme, input));
+                for input in [transcript(32), of_client(32)] {
+                    let is_of_tls13 = tls13_schemes(kind).contains(&scheme);
+                    assert_eq!(is_permitted(input), is_of_tls13);
+                }
+                for input in [key_exchange(29, 32), super::transcript::tests::handshake()] {
+                    let is_earlier = earlier_schemes(kind).contains(&scheme);
+                    assert_eq!(is_permitted(input), is_earlier);
+                }
             }
             let decryption = KeyOperation::Decrypt {
                 input: vec![1; 256],
             };
-            assert_eq!(is_permitted(kind, &decryption), kind == KeyKind::Rsa);
+            let roles = match kind {
+                KeyKind::Rsa => Roles::SERVER,
+                _ => Roles::default(),
+            };
+            is_for(kind, roles, &decryption);
         }
     }
 
     /// Each byte of what is permitted counts, but for those that a client or a hash decides.
     #[test]
     fn a_changed_frame_of_a_transcript_is_refused() {
-        let good = transcript(48);
-        for at in 0..64 + CONTEXT.len() {
-            for flip in [1, 0x20, 0x80] {
-                let mut input = good.clone();
-                input[at] ^= flip;
-                assert!(!is_permitted(KeyKind::Rsa, &sign(0x0804, input)), "{at}");
+        for good in [transcript(48), of_client(48)] {
+            for at in 0..64 + CONTEXT_OF_SERVER.len() {
+                for flip in [1, 0x20, 0x80] {
+                    let mut input = good.clone();
+                    input[at] ^= flip;
+                    let is_permitted = is_permitted(KeyKind::Rsa, BOTH, &sign(0x0804, input));
+                    assert!(!is_permitted, "{at}");
+                }
             }
         }
     }

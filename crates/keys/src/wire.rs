@@ -15,9 +15,16 @@ use std::fmt;
 /// not, the key process stops reading.
 pub const MAX_UNDER_WAY: usize = 64;
 
-/// Longest request in bytes, without its length. Signed are at most a few hundred bytes, and
-/// decrypted as many as an RSA key of 16,384 bits has.
-pub const MAX_REQUEST_BYTES: usize = 4096;
+/// Longest request in bytes, without its length. A client of TLS 1.2 signs all messages of its
+/// handshake: the names of authorities in a server's request have 64 KiB at most, and the rest is
+/// for certificates. All other requests have a few hundred bytes.
+pub const MAX_REQUEST_BYTES: usize = 128 << 10;
+
+/// While requests under way on one channel have so many bytes, no more are sent, or read.
+pub const MAX_UNDER_WAY_BYTES: usize = 256 << 10;
+
+/// What comes before the input of a request.
+const HEAD_BYTES: usize = 1 + 8 + 32 + 2;
 
 /// Longest answer in bytes, without its length.
 pub const MAX_ANSWER_BYTES: usize = 4096;
@@ -85,6 +92,18 @@ impl fmt::Display for Nonsense {
 }
 
 impl std::error::Error for Nonsense {}
+
+/// What an operation has to be computed from, in bytes.
+pub fn input_bytes(operation: &KeyOperation) -> usize {
+    match operation {
+        KeyOperation::Sign { input, .. } | KeyOperation::Decrypt { input } => input.len(),
+    }
+}
+
+/// Whether a request for this operation is not too long to be sent.
+pub fn has_room_for(operation: &KeyOperation) -> bool {
+    HEAD_BYTES + input_bytes(operation) <= MAX_REQUEST_BYTES
+}
 
 /// Appends a request to what is to be sent.
 pub fn put_request(target: &mut Vec<u8>, number: u64, key: KeyId, operation: &KeyOperation) {
@@ -247,6 +266,22 @@ mod tests {
             assert_eq!(take_answer(&mut rest), Ok(Some((10, Err(reason)))));
         }
         assert_eq!(take_answer(&mut rest), Ok(None));
+    }
+
+    #[test]
+    fn the_longest_request_is_read() {
+        let request = |bytes| KeyOperation::Sign {
+            scheme: 0x0804,
+            input: vec![1; bytes],
+        };
+        let most = MAX_REQUEST_BYTES - HEAD_BYTES;
+        assert!(has_room_for(&request(most)));
+        assert!(!has_room_for(&request(most + 1)));
+        let mut bytes = Vec::new();
+        put_request(&mut bytes, 1, KeyId([1; 32]), &request(most));
+        assert_eq!(bytes.len(), 4 + MAX_REQUEST_BYTES);
+        let read = take_request(&mut &bytes[..]).expect("it is one");
+        assert_eq!(read.map(|it| it.operation), Some(request(most)));
     }
 
     #[test]

@@ -33,7 +33,7 @@ mod providers;
 mod tokens;
 
 use self::computer::Computer;
-pub(crate) use self::files::{deposit_all, has_devices, shown};
+pub(crate) use self::files::{deposit_all, has_devices, may_have_keys, shown};
 use self::process::{Common, KeyProcess};
 use crate::control;
 use crate::identity::Identity;

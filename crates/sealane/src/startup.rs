@@ -357,7 +357,7 @@ fn key_processes(
                 .to_owned(),
         );
     }
-    let has_keys = http.servers.iter().any(|it| it.tls.is_some());
+    let has_keys = key_process::may_have_keys(http);
     let is_wanted = http.key_process.is_on && config.main.master_process && !is_test;
     let wants_processor = is_wanted && (has_keys || running.is_some());
     if !wants_processor && !has_devices && running.is_none() {

@@ -42,7 +42,7 @@ pub(crate) trait Parsed: Clone + Send + 'static {
 
 impl Parsed for ClientIdentity {
     fn parse(identity: &Identity) -> Result<Self, SettingsError> {
-        ClientIdentity::load(identity)
+        ClientIdentity::load(identity, None) // the worker reads the key
     }
 }
 

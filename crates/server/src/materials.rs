@@ -9,7 +9,9 @@ use crate::client_status::StatusDesk;
 use crate::snapshot::Snapshot;
 use crate::traces::SpanQueue;
 use sealane_conf::Config;
-use sealane_conf::model::{CertificateFiles, CertificateSource, Resolver, SessionStore, Tls};
+use sealane_conf::model::{
+    CertificateFiles, CertificateSource, Resolver, SessionStore, Tls, UpstreamTls,
+};
 use sealane_tls::{
     Capabilities, HandshakeState, KeyHandle, SessionState, SharedStore, StapleState, sha256,
 };
@@ -66,6 +68,19 @@ impl KeyFile {
             path,
             passwords: tls.password_file.clone(),
             device: device.map(|device| device.to_string()),
+        })
+    }
+
+    /// The key of a certificate for other servers; `None` for one that is written into the
+    /// configuration. No device computes with it.
+    pub fn of_upstream(tls: &UpstreamTls, files: &CertificateFiles) -> Option<KeyFile> {
+        let CertificateSource::File(path) = &files.key else {
+            return None;
+        };
+        Some(KeyFile {
+            path: path.clone(),
+            passwords: tls.password_file.clone(),
+            device: None,
         })
     }
 }

@@ -456,14 +456,9 @@ pub fn certificate_identity(
     files: &CertificateFiles,
     materials: &Materials,
 ) -> Result<Identity, Diagnostic> {
-    let named = KeyFile::of_server(tls, files);
-    let key = match named.and_then(|named| materials.key(&named)) {
-        Some(mut bytes) => std::mem::take(&mut *bytes),
-        None => pem(materials, &files.key, "certificate key")?.to_vec(),
-    };
     Ok(Identity {
         chain_pem: pem(materials, &files.certificate, "certificate")?.to_vec(),
-        key_pem: Secret::new(key),
+        key_pem: key(materials, KeyFile::of_server(tls, files), &files.key)?,
         passwords: passwords(tls, materials)?,
         chain_label: label(&files.certificate),
         key_label: label(&files.key),
@@ -503,6 +498,20 @@ pub(crate) fn pem<'m>(
             "cannot load {what} \"{uri}\": its device was not opened"
         ))),
     }
+}
+
+/// A key, or the handle of one that another process holds.
+pub(crate) fn key(
+    materials: &Materials,
+    file: Option<KeyFile>,
+    source: &CertificateSource,
+) -> Result<Secret, Diagnostic> {
+    let held = file.and_then(|file| materials.key(&file));
+    let bytes = match held {
+        Some(mut bytes) => std::mem::take(&mut *bytes),
+        None => pem(materials, source, "certificate key")?.to_vec(),
+    };
+    Ok(Secret::new(bytes))
 }
 
 /// `ssl_trusted_certificate`, for clients and for OCSP responders.

@@ -579,12 +579,7 @@ pub(crate) fn accelerator_of(
             if choice == AcceleratorChoice::Batch && !is_device {
                 accelerator::suits_batch(key_type, *bits)?;
             }
-            let holder = state.as_ref().map(|state| state.holder().clone());
-            Ok(Arc::new(HeldKey {
-                id: handle.id,
-                route: handle.route,
-                holder: holder.unwrap_or_default(),
-            }) as Arc<dyn Accelerator>)
+            Ok(Arc::new(HeldKey::new(handle, state.as_deref())) as Arc<dyn Accelerator>)
         }
     };
     let error = match build(settings.accelerator) {

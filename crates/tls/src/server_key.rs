@@ -1,4 +1,5 @@
-//! A server's private key: in this process, or in the one that holds the keys (`ssl_key_process`).
+//! A private key, of a server or of our certificate for other servers: in this process, or in the
+//! one that holds the keys (`ssl_key_process`).
 //!
 //! Where a key process has a key, everybody else has a [`KeyHandle`] in place of the key's file:
 //! whoever reads a certificate and its key gets by with it, and operations go to the
@@ -13,6 +14,7 @@ use sealane_awslc::{Certificate, KeyKind, PrivateKey, PublicKey, Secret, hkdf_sh
 use zeroize::Zeroizing;
 
 use crate::accelerator::{Accelerator, Job, KeyType};
+use crate::offload::HandshakeState;
 
 /// What no key file begins with.
 const MAGIC: &[u8; 16] = b"\0sealane key 02\n";
@@ -220,9 +222,21 @@ pub(crate) type SharedHolder = Arc<OnceLock<Arc<dyn KeyHolder>>>;
 
 /// Operations of one key in another process.
 pub(crate) struct HeldKey {
-    pub(crate) id: KeyId,
-    pub(crate) route: Route,
-    pub(crate) holder: SharedHolder,
+    id: KeyId,
+    route: Route,
+    holder: SharedHolder,
+}
+
+impl HeldKey {
+    /// Operations go to the holder of `state`. Without a state they fail.
+    pub(crate) fn new(handle: &KeyHandle, state: Option<&HandshakeState>) -> Self {
+        let holder = state.map(|state| state.holder().clone());
+        Self {
+            id: handle.id,
+            route: handle.route,
+            holder: holder.unwrap_or_default(),
+        }
+    }
 }
 
 impl Accelerator for HeldKey {

@@ -332,14 +332,14 @@ const ROWS: &[Row] = &[
         HTTP,
         Arity::Between(1, 3),
         "on",
-        "Private keys of servers are in a process of their own, which has no network, no files and \
-         no children; worker processes have it compute signatures, and decrypt premaster secrets of \
-         the RSA key exchange, `decryptions=` of them in a second for each worker process (10000). \
-         It runs as `user=`, by default as the master. Each device that has keys, or computes with \
-         them, has such a process as well, whatever this says (`ssl_accelerator`). \
-         `off`: keys are in the memory of worker processes. Keys whose file names contain variables, \
-         those written as `data:`, those of `acme_certificate` and those of \
-         `proxy_ssl_certificate_key` are there in any case.",
+        "Private keys of servers, and those of `proxy_ssl_certificate_key` and its relatives, are \
+         in a process of their own, which has no network, no files and no children; worker processes \
+         have it compute signatures, and decrypt premaster secrets of the RSA key exchange, \
+         `decryptions=` of them in a second for each worker process (10000). It runs as `user=`, by \
+         default as the master. Each device that has keys, or computes with them, has such a process \
+         as well, whatever this says (`ssl_accelerator`). `off`: keys are in the memory of worker \
+         processes. Keys whose file names contain variables, those written as `data:` and those of \
+         `acme_certificate` are there in any case.",
         key_process,
     )
     .own(),

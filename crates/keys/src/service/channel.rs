@@ -1,8 +1,9 @@
 //! A channel, as the key process sees it.
 
 use super::{Client, lock};
-use crate::wire::{self, MAX_UNDER_WAY, Reason};
+use crate::wire::{self, MAX_UNDER_WAY, MAX_UNDER_WAY_BYTES, Reason};
 use sealane_sys::socket;
+use sealane_tls::KeyOperation;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -23,6 +24,8 @@ pub(crate) struct Channel {
     client: Arc<Client>,
     /// Operations that wait, or are computed by another thread.
     under_way: AtomicUsize,
+    /// What their requests have come to.
+    under_way_bytes: AtomicUsize,
     /// It has more under way than it may; the thread that reads it goes on when that ends.
     is_held: AtomicBool,
     /// The other end is gone: nothing has to be computed for it.
@@ -47,6 +50,7 @@ impl Channel {
             socket,
             client: Arc::clone(client),
             under_way: AtomicUsize::new(0),
+            under_way_bytes: AtomicUsize::new(0),
             is_held: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             unsent: Mutex::default(),
@@ -84,12 +88,16 @@ impl Channel {
     }
 
     /// Another operation waits for another thread.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, operation: &KeyOperation) {
+        let bytes = wire::input_bytes(operation);
+        self.under_way_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.under_way.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It has ended. Whether the thread that reads the channel waits for that.
-    fn end(&self) -> bool {
+    fn end(&self, operation: &KeyOperation) -> bool {
+        let bytes = wire::input_bytes(operation);
+        self.under_way_bytes.fetch_sub(bytes, Ordering::SeqCst);
         self.under_way.fetch_sub(1, Ordering::SeqCst);
         self.is_held.load(Ordering::SeqCst) && !self.has_too_much()
     }
@@ -97,6 +105,7 @@ impl Channel {
     /// Whether its worker has more under way, or unread, than it may.
     fn has_too_much(&self) -> bool {
         self.under_way.load(Ordering::SeqCst) >= MAX_UNDER_WAY
+            || self.under_way_bytes.load(Ordering::SeqCst) >= MAX_UNDER_WAY_BYTES
             || lock(&self.unsent).len() >= MAX_UNSENT_BYTES
     }
 
@@ -118,9 +127,14 @@ impl Channel {
     /// The answer to an operation that another thread has computed. Whether the thread that reads
     /// the channel is to go on.
     #[must_use]
-    pub(super) fn answer_later(&self, number: u64, result: Result<&[u8], Reason>) -> bool {
+    pub(super) fn answer_later(
+        &self,
+        number: u64,
+        operation: &KeyOperation,
+        result: Result<&[u8], Reason>,
+    ) -> bool {
         self.answer(number, result);
-        self.end()
+        self.end(operation)
     }
 
     /// Sends what can be sent.

@@ -80,7 +80,7 @@ impl Turns {
 
 impl Queue {
     pub(super) fn push(&self, waiting: Waiting) {
-        waiting.channel.begin();
+        waiting.channel.begin(&waiting.operation);
         lock(&self.turns).push(waiting);
         self.some.notify_one();
     }
@@ -153,7 +153,8 @@ fn flush(channel: &Arc<Channel>) {
 impl Waiting {
     /// Ends it, and has the channel read on if that was waited for.
     fn answer(&self, result: Result<&[u8], Reason>) {
-        let go_on = self.channel.answer_later(self.number, result);
+        let (number, operation) = (self.number, &self.operation);
+        let go_on = self.channel.answer_later(number, operation, result);
         flush(&self.channel);
         if go_on {
             self.wakeup.go_on();

@@ -204,6 +204,9 @@ impl Read {
         };
         let taken = self.received.len() - rest.len();
         self.received.drain(..taken);
+        if self.received.is_empty() {
+            self.received.shrink_to(READ_BYTES); // after a long one
+        }
         for request in requests {
             self.take(request, shared);
         }

@@ -1,9 +1,11 @@
+mod clients;
 mod devices;
 
 use super::*;
 use crate::client::Wanted;
 use crate::deposit::{Deposit, KeySource};
 use crate::line::wait_for_report;
+use crate::rules::Roles;
 use crate::wire::{Reason, put_request, take_answer};
 use crate::{Channel, KeyClient, Processor, Received};
 use sealane_awslc::PrivateKey;
@@ -79,6 +81,7 @@ impl Service {
 
     fn deposit(&mut self, key: &TestKey, may_decrypt: bool) {
         let id = self.try_deposit(&Deposit {
+            roles: Roles::SERVER,
             may_decrypt,
             accelerator: AcceleratorChoice::Auto,
             passwords: &[],
@@ -255,6 +258,7 @@ fn keys_that_cannot_be_held_are_refused_with_the_reason() {
     let mut service = Service::start(1);
     let mut deposit = |pem: &[u8]| {
         service.try_deposit(&Deposit {
+            roles: Roles::SERVER,
             may_decrypt: false,
             accelerator: AcceleratorChoice::Auto,
             passwords: &[],

@@ -1,4 +1,5 @@
-//! Which files of a configuration have keys of servers, and handles in their place.
+//! Which files of a configuration have keys, of servers and for other servers, and handles in their
+//! place.
 
 use super::KeyProcesses;
 use super::computer::{Computer, token_uri};
@@ -9,6 +10,7 @@ use sealane_conf::model::{
     UpstreamTls,
 };
 use sealane_keys::deposit::{Deposit, KeySource};
+use sealane_keys::rules::Roles;
 use sealane_log::OsError;
 use sealane_server::{KeyFile, Materials, secrets};
 use sealane_tls::ciphers::offer_rsa_key_exchange;
@@ -20,6 +22,8 @@ use std::sync::Arc;
 /// What is to be known about a key.
 #[derive(Default)]
 struct Use {
+    /// Who signs with it: a server, or we towards another server.
+    roles: Roles,
     /// A server may offer the RSA key exchange.
     may_decrypt: bool,
     accelerator: AcceleratorChoice,
@@ -37,8 +41,8 @@ pub(crate) fn has_devices(http: &Http) -> bool {
     })
 }
 
-/// Deposits the keys of all servers, and puts handles in their place. A key in a file that cannot
-/// be loaded stays where it is: whoever builds the configuration says why.
+/// Deposits all keys, and puts handles in their place. A key in a file that cannot be loaded stays
+/// where it is: whoever builds the configuration says why.
 ///
 /// # Errors
 /// When a key process cannot be reached, or a device does not have the key.
@@ -54,21 +58,21 @@ pub(crate) fn deposit_all(
         processes,
         journal,
         deposited: BTreeSet::new(),
+        needed: BTreeSet::new(),
     };
-    for (file, wanted) in keys_of_servers(http) {
+    for (file, wanted) in keys(http) {
         match &wanted.device {
             None => depositing.add_file(&file, &wanted).map(drop)?,
             Some(device) => depositing.add_to_device(&file, &wanted, device)?,
         }
     }
-    let deposited = depositing.deposited;
+    let Depositing {
+        deposited, needed, ..
+    } = depositing;
     let certificates: BTreeSet<&Path> = certificates(http).collect();
-    let of_passes: BTreeSet<&Path> = keys_of_passes(http).collect();
-    for path in deposited {
+    for path in deposited.difference(&needed) {
         let path = path.as_path();
-        if !of_passes.contains(path) {
-            materials.remove_keys(path, certificates.contains(path));
-        }
+        materials.remove_keys(path, certificates.contains(path));
     }
     Ok(())
 }
@@ -77,8 +81,10 @@ struct Depositing<'a> {
     materials: &'a mut Materials,
     processes: &'a mut KeyProcesses,
     journal: &'a Journal,
-    /// Files that nobody needs any more.
+    /// Files that are not needed any more for a key that is deposited.
     deposited: BTreeSet<PathBuf>,
+    /// Files that are needed for one that is not: it may be the same with other passwords.
+    needed: BTreeSet<PathBuf>,
 }
 
 impl Depositing<'_> {
@@ -89,9 +95,11 @@ impl Depositing<'_> {
             return Ok(None);
         };
         if !has_private_key(pem) || !self.processes.has_processor() {
+            self.needed.insert(file.path.clone());
             return Ok(None);
         }
         let deposit = Deposit {
+            roles: wanted.roles,
             may_decrypt: wanted.may_decrypt,
             accelerator: wanted.accelerator,
             passwords: &self.passwords(file),
@@ -109,7 +117,10 @@ impl Depositing<'_> {
                 self.materials.insert_key(file.clone(), handle.clone());
                 Ok(Some(handle))
             }
-            Err(Refusal::Key(_)) => Ok(None),
+            Err(Refusal::Key(_)) => {
+                self.needed.insert(file.path.clone());
+                Ok(None)
+            }
             Err(Refusal::Process(error)) => Err(format!(
                 "the key \"{}\" cannot be given to the key process ({}); \"ssl_key_process off\" \
                  keeps keys in worker processes",
@@ -139,6 +150,7 @@ impl Depositing<'_> {
             self.secrets_of(file, &computer)?,
         );
         let deposit = Deposit {
+            roles: wanted.roles,
             may_decrypt: wanted.may_decrypt,
             accelerator: AcceleratorChoice::Auto,
             passwords: &passwords,
@@ -254,6 +266,12 @@ pub(crate) fn shown(key: &Path) -> String {
     name.to_owned()
 }
 
+/// Whether a key process is of use for such a configuration.
+pub(crate) fn may_have_keys(http: &Http) -> bool {
+    let has_certificate = |tls: &UpstreamTls| tls.certificate.is_some();
+    servers(http).next().is_some() || upstreams(http).any(has_certificate)
+}
+
 fn has_private_key(pem: &[u8]) -> bool {
     let label = b"PRIVATE KEY-----";
     pem.windows(label.len()).any(|text| text == label)
@@ -270,9 +288,16 @@ fn upstreams(http: &Http) -> impl Iterator<Item = &UpstreamTls> {
         .filter_map(|pass| pass.tls().map(|tls| &**tls))
 }
 
-/// Each file with a key once, with what all of its servers need.
-fn keys_of_servers(http: &Http) -> BTreeMap<KeyFile, Use> {
+/// Each file with a key once, with what all that use it need.
+fn keys(http: &Http) -> BTreeMap<KeyFile, Use> {
     let mut all: BTreeMap<KeyFile, Use> = BTreeMap::new();
+    for tls in upstreams(http) {
+        if let Some(UpstreamCertificate::Files(files)) = &tls.certificate
+            && let Some(file) = KeyFile::of_upstream(tls, files)
+        {
+            all.entry(file).or_default().roles.client = true;
+        }
+    }
     for tls in servers(http) {
         for files in tls.certificates.files().unwrap_or_default() {
             let Some(file) = KeyFile::of_server(tls, files) else {
@@ -281,6 +306,7 @@ fn keys_of_servers(http: &Http) -> BTreeMap<KeyFile, Use> {
             let wanted = all.entry(file).or_default();
             wanted.device = tls.key_device(&files.key);
             wanted.is_uri = matches!(files.key, CertificateSource::Uri(_));
+            wanted.roles.server = true;
             // What `ssl_conf_command` makes of it is not looked into.
             wanted.may_decrypt |=
                 !tls.conf_commands.is_empty() || offer_rsa_key_exchange(&tls.ciphers);
@@ -322,12 +348,4 @@ fn certificates(http: &Http) -> impl Iterator<Item = &Path> {
         own.into_iter().chain(tls.trusted_certificate.as_deref())
     });
     of_servers.chain(named).chain(of_passes)
-}
-
-/// Files with keys for other servers, which worker processes need.
-fn keys_of_passes(http: &Http) -> impl Iterator<Item = &Path> {
-    upstreams(http).filter_map(|tls| match &tls.certificate {
-        Some(UpstreamCertificate::Files(files)) => file(&files.key),
-        _ => None,
-    })
 }

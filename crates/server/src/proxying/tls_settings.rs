@@ -5,9 +5,9 @@ use super::failure::Failure;
 use super::{PassRuntime, Target};
 use crate::certificate_files::{CertificateReader, KeptCertificates, Names};
 use crate::exchange::Exchange;
-use crate::materials::Materials;
+use crate::materials::{KeyFile, Materials};
 use crate::template;
-use crate::tls_build::{conf_directory, emerg, file, label, pem, protocols, secrets};
+use crate::tls_build::{conf_directory, emerg, file, key, label, pem, protocols, secrets};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -157,6 +157,7 @@ impl<'m> TlsSettings<'m> {
             trusted: verifying(&conf.trusted_certificate, "certificate")?,
             revocation_lists: verifying(&conf.crl, "CRL")?,
             identity,
+            handshakes: Some(Arc::clone(self.materials.handshakes())),
             session_reuse: conf.session_reuse,
             // nginx offers nothing for HTTP/1 and uwsgi, and some peers refuse what they
             // do not know.
@@ -169,10 +170,14 @@ impl<'m> TlsSettings<'m> {
     fn fingerprint(&self, conf: &UpstreamTls, http2: bool) -> [u8; 32] {
         let mut text = Zeroizing::new(format!("{http2} {conf:?}").into_bytes());
         if let Some(UpstreamCertificate::Files(files)) = &conf.certificate {
-            for source in [&files.certificate, &files.key] {
-                let bytes = pem(self.materials, source, "certificate");
-                push_counted(&mut text, bytes.unwrap_or_default());
-            }
+            let certificate = pem(self.materials, &files.certificate, "certificate");
+            push_counted(&mut text, certificate.unwrap_or_default());
+            let key = key(
+                self.materials,
+                KeyFile::of_upstream(conf, files),
+                &files.key,
+            );
+            push_counted(&mut text, key.as_ref().map_or(&[], Secret::expose));
         }
         let files = [&conf.trusted_certificate, &conf.crl, &conf.password_file];
         for path in files.into_iter().flatten() {
@@ -189,7 +194,11 @@ impl<'m> TlsSettings<'m> {
     ) -> Result<Identity, Diagnostic> {
         Ok(Identity {
             chain_pem: pem(self.materials, &files.certificate, "certificate")?.to_vec(),
-            key_pem: Secret::new(pem(self.materials, &files.key, "certificate key")?.to_vec()),
+            key_pem: key(
+                self.materials,
+                KeyFile::of_upstream(conf, files),
+                &files.key,
+            )?,
             passwords: self.passwords(conf)?,
             chain_label: label(&files.certificate),
             key_label: label(&files.key),

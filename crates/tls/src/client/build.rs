@@ -12,6 +12,7 @@ use super::identity::ClientIdentity;
 use super::name;
 use super::sessions::{Binding, Session};
 use super::settings::ClientSettings;
+use super::signing::Signing;
 use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
 use crate::parameters::Parameters;
@@ -88,7 +89,7 @@ impl ClientTls {
             identity: settings
                 .identity
                 .as_ref()
-                .map(ClientIdentity::load)
+                .map(|identity| ClientIdentity::load(identity, settings.handshakes.as_deref()))
                 .transpose()?,
         };
         Ok((tls, warnings))
@@ -138,7 +139,9 @@ impl ClientTls {
         {
             tls.set_session(session.library())?;
         }
-        Ok(Connection::new(tls, binding))
+        let key = self.identity.as_ref().and_then(ClientIdentity::key);
+        let signing = key.map(|key| Box::new(Signing::new(Arc::clone(key))));
+        Ok(Connection::new(tls, binding, signing))
     }
 
     /// Whether sessions are reused (`proxy_ssl_session_reuse`).
@@ -205,6 +208,7 @@ fn fingerprint(settings: &ClientSettings) -> [u8; 32] {
         trusted,
         revocation_lists,
         identity: _, // it has a fingerprint of its own
+        handshakes: _,
         session_reuse: _,
         alpn,
     } = settings;

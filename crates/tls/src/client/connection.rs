@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sealane_awslc::{self as awslc, HandshakeStatus, ReadStatus, VerifyFailure};
 
 use super::error::Error;
 use super::sessions::{Binding, Session, SessionCache};
+use super::signing::Signing;
 
 /// A TLS connection to an upstream. It moves between threads by value.
 ///
@@ -21,6 +24,8 @@ pub struct Connection {
     /// The server's close_notify has been read. libssl sets its own flag after errors too.
     is_closed: bool,
     kept: Option<Kept>,
+    /// Until the handshake is done, if another process holds the key of the certificate.
+    signing: Option<Box<Signing>>,
 }
 
 /// The cache for the sessions of a connection, and the name of the server in it.
@@ -36,16 +41,24 @@ pub enum Handshake {
     Done,
     /// Send the output, then call again with more input.
     WantRead,
+    /// The key of our certificate is elsewhere, and a signature of it is waited for: call again
+    /// when [`Connection::poll_pending`] is ready.
+    Pending,
 }
 
 impl Connection {
-    pub(super) fn new(tls: awslc::ClientConnection, binding: Binding) -> Self {
+    pub(super) fn new(
+        tls: awslc::ClientConnection,
+        binding: Binding,
+        signing: Option<Box<Signing>>,
+    ) -> Self {
         Self {
             tls,
             binding,
             has_failed: false,
             is_closed: false,
             kept: None,
+            signing,
         }
     }
 
@@ -81,20 +94,50 @@ impl Connection {
         if self.has_failed {
             return Err(Error::NotEstablished);
         }
-        match self.tls.handshake(input, output) {
-            Ok(HandshakeStatus::Done) => {
-                self.keep_session();
-                Ok(Handshake::Done)
+        loop {
+            if let Some(signing) = &mut self.signing
+                && signing.is_under_way()
+            {
+                let Some(result) = signing.take() else {
+                    return Ok(Handshake::Pending);
+                };
+                self.tls.complete_key_operation(result);
             }
-            Ok(HandshakeStatus::WantRead) => Ok(Handshake::WantRead),
-            // libssl has the key, so it never waits for anything.
-            Ok(HandshakeStatus::Pending) => Err(self.failed(Error::NotEstablished)),
-            Err(error) => {
-                let refused = self.tls.verify_failure();
-                let error = refused.map_or(Error::Library(error), |why| self.refusal(why));
-                Err(self.failed(error))
+            match self.tls.handshake(input, output) {
+                Ok(HandshakeStatus::Done) => {
+                    self.keep_session();
+                    return Ok(Handshake::Done);
+                }
+                Ok(HandshakeStatus::WantRead) => return Ok(Handshake::WantRead),
+                Ok(HandshakeStatus::Pending) => {
+                    // It waits for nothing else.
+                    let wanted = self.tls.take_key_operation();
+                    let (Some(signing), Some(operation)) = (&mut self.signing, wanted) else {
+                        return Err(self.failed(Error::NotEstablished));
+                    };
+                    signing.begin(operation);
+                }
+                Err(error) => {
+                    let refused = self.tls.verify_failure();
+                    let error = refused.map_or(Error::Library(error), |why| self.refusal(why));
+                    return Err(self.failed(error));
+                }
             }
         }
+    }
+
+    /// Ready when a handshake that has returned [`Handshake::Pending`] can go on.
+    pub fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.signing {
+            Some(signing) => signing.poll(cx),
+            None => Poll::Ready(()),
+        }
+    }
+
+    /// How long the handshake has waited for signatures.
+    pub(super) fn queue_time(&self) -> Duration {
+        let signing = self.signing.as_ref();
+        signing.map_or(Duration::ZERO, |signing| signing.queue_time())
     }
 
     /// Opens records and appends at most `max_bytes` of plaintext to `plain`. If it returns data,

@@ -1,11 +1,15 @@
 //! `proxy_ssl_certificate`: a certificate for servers that ask for one.
 
+use std::sync::Arc;
+
 use sealane_awslc::{self as awslc, CertificateChain, sha256};
 
 use super::build::library_error;
+use crate::accelerator::Accelerator;
 use crate::error::SettingsError;
 use crate::identities::load_identity;
-use crate::server_key::ServerKey;
+use crate::offload::HandshakeState;
+use crate::server_key::{HeldKey, ServerKey};
 use crate::settings::Identity;
 
 /// A certificate chain with its key, ready for connections. Cloning shares it.
@@ -16,31 +20,43 @@ use crate::settings::Identity;
 pub struct ClientIdentity {
     identity: awslc::ClientIdentity,
     fingerprint: [u8; 32],
+    /// Its key, if another process holds it.
+    key: Option<Arc<dyn Accelerator>>,
 }
 
 impl ClientIdentity {
-    /// Reads a chain and its key.
+    /// Reads a chain and its key. If that is a [`KeyHandle`](crate::KeyHandle), operations go to
+    /// the [`KeyHolder`](crate::KeyHolder) of `handshakes`.
     ///
     /// # Errors
     ///
     /// In nginx's words, when they do not load or do not belong together.
-    pub fn load(identity: &Identity) -> Result<Self, SettingsError> {
+    pub fn load(
+        identity: &Identity,
+        handshakes: Option<&HandshakeState>,
+    ) -> Result<Self, SettingsError> {
         let loaded = load_identity(identity)?;
-        let ServerKey::Here(key) = &loaded.key else {
-            return Err(SettingsError::new(format!(
-                "cannot load certificate key \"{}\": the key process holds it, which computes for \
-                 clients only",
-                identity.key_label
-            )));
+        let (identity, key) = match &loaded.key {
+            ServerKey::Here(key) => (awslc::ClientIdentity::new(&loaded.chain, key), None),
+            ServerKey::Held { handle, .. } => {
+                let key: Arc<dyn Accelerator> = Arc::new(HeldKey::new(handle, handshakes));
+                (awslc::ClientIdentity::without_key(&loaded.chain), Some(key))
+            }
         };
         Ok(Self {
             fingerprint: fingerprint(&loaded.chain)?,
-            identity: awslc::ClientIdentity::new(&loaded.chain, key).map_err(library_error)?,
+            identity: identity.map_err(library_error)?,
+            key,
         })
     }
 
     pub(super) fn library(&self) -> &awslc::ClientIdentity {
         &self.identity
+    }
+
+    /// What computes with its key, if another process holds it.
+    pub(super) fn key(&self) -> Option<&Arc<dyn Accelerator>> {
+        self.key.as_ref()
     }
 
     /// The certificates that sessions are bound to; they identify the key as well.

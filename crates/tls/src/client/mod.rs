@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! ClientTls --connect(name, session)--> Connection
-//!    handshake(input, output) -> WantRead ... Done
+//!    handshake(input, output) -> WantRead ... Pending ... Done
 //!    write(plain, output), read(input, output, plain)
 //!    take_session() -> SessionCache::put
 //!    close_notify(output)
@@ -23,6 +23,7 @@
 //! | `identity.rs` | [`ClientIdentity`]: a certificate for servers that ask for one |
 //! | `name.rs` | which part of the configured name is sent and compared |
 //! | `connection.rs` | [`Connection`] |
+//! | `signing.rs` | signatures of a key that another process holds |
 //! | `sans_io.rs` | [`Connection`] as a byte stream drives it |
 //! | `sessions.rs` | [`Session`], [`SessionCache`]: resumption |
 //! | `error.rs` | [`Error`], in nginx's words |
@@ -36,6 +37,7 @@ mod policy;
 mod sans_io;
 mod sessions;
 mod settings;
+mod signing;
 #[cfg(test)]
 mod tests;
 

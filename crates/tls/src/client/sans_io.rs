@@ -1,5 +1,5 @@
-//! [`Connection`] as a byte stream drives it. Its handshake waits only for the server, and the
-//! kernel never seals its records.
+//! [`Connection`] as a byte stream drives it. Its handshake waits for the server, and for whoever
+//! has the key of its certificate; the kernel never seals its records.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -26,11 +26,12 @@ impl SansIo for Connection {
         Ok(match Connection::handshake(self, input, output)? {
             Handshake::Done => HandshakeStatus::Done,
             Handshake::WantRead => HandshakeStatus::WantRead,
+            Handshake::Pending => HandshakeStatus::Pending,
         })
     }
 
-    fn poll_pending(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
+    fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Connection::poll_pending(self, cx)
     }
 
     fn pending_timeout(&self) -> Option<Duration> {
@@ -40,7 +41,7 @@ impl SansIo for Connection {
     fn pending_timed_out(&mut self) {}
 
     fn queue_time(&self) -> Duration {
-        Duration::ZERO
+        Connection::queue_time(self)
     }
 
     fn read(

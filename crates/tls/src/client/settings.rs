@@ -1,5 +1,8 @@
 //! What is configured for connections to upstreams.
 
+use std::sync::Arc;
+
+use crate::offload::HandshakeState;
 use crate::protocols::Protocols;
 use crate::settings::{Identity, PemFile};
 
@@ -33,6 +36,9 @@ pub struct ClientSettings {
     /// `proxy_ssl_certificate`, its key and `proxy_ssl_password_file`. For those with variables
     /// see [`ClientTls::with_identity`](super::ClientTls::with_identity).
     pub identity: Option<Identity>,
+    /// What passes operations to the process that holds the key, if another one does. `None` is for
+    /// tests and tools.
+    pub handshakes: Option<Arc<HandshakeState>>,
     /// `proxy_ssl_session_reuse`.
     pub session_reuse: bool,
     /// Application protocols to offer, preferred first; empty for none.
@@ -52,6 +58,7 @@ impl Default for ClientSettings {
             trusted: None,
             revocation_lists: None,
             identity: None,
+            handshakes: None,
             session_reuse: true,
             alpn: Vec::new(),
         }

@@ -106,6 +106,7 @@ impl Setup {
         let pin = [Secret::new(b"1234".to_vec())];
         let mut deposit = |uri| {
             service.try_deposit(&Deposit {
+                roles: Roles::SERVER,
                 may_decrypt: true,
                 accelerator: AcceleratorChoice::Auto,
                 passwords: &pin,

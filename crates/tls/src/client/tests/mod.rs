@@ -1,6 +1,7 @@
 //! Connections in memory, against this crate's server, and to `openssl s_server`.
 
 mod handshakes;
+mod held_keys;
 mod openssl;
 mod robustness;
 mod sessions;

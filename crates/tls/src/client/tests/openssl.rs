@@ -258,7 +258,7 @@ fn a_client_certificate_is_shown_to_who_asks() {
             identity: Some(ours.identity()),
             ..verifying(&root().pem())
         });
-        let loaded = ClientIdentity::load(&ours.identity()).expect("valid");
+        let loaded = ClientIdentity::load(&ours.identity(), None).expect("valid");
         for tls in [&with, &plain.with_identity(Some(loaded))] {
             let mut link = Link::connect(&server, tls, None).expect("it is trusted");
             let answer = text(&link.get("/").expect("closed in order"));
@@ -267,7 +267,7 @@ fn a_client_certificate_is_shown_to_who_asks() {
         // Without one, and with one of a stranger, the server ends the connection: in TLS 1.3 after
         // the client is done.
         let stranger = Ca::root("Stranger").leaf(&["client.test"]).identity();
-        let stranger = ClientIdentity::load(&stranger).expect("valid");
+        let stranger = ClientIdentity::load(&stranger, None).expect("valid");
         for (tls, alert) in [
             (
                 &plain,

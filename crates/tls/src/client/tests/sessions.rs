@@ -114,7 +114,7 @@ fn another_certificate_of_ours_is_another_client() {
     let cache = SessionCache::default();
     let [alice, bob] = ["alice", "bob"].map(|name| root().leaf(&[name]).identity());
     let with = |identity: &Identity| {
-        tls.with_identity(Some(ClientIdentity::load(identity).expect("valid")))
+        tls.with_identity(Some(ClientIdentity::load(identity, None).expect("valid")))
     };
     assert!(!connect(&with(&alice), &cache, PEER, "a.test"));
     assert!(!connect(&with(&bob), &cache, PEER, "a.test"));
