@@ -14,7 +14,7 @@ mod keys;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::files::Changeable;
+pub(crate) use self::files::FileRules;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
@@ -99,10 +99,10 @@ fn kept_capabilities(config: &Config, identity: Option<&Identity>) -> Vec<Capabi
 /// inherit the filter.
 ///
 /// A kernel without filters is reported, and the worker runs without one. Before that, Landlock
-/// confines where it may change files.
-pub(crate) fn enter(config: &Config, changeable: &Changeable, journal: &Journal) {
+/// confines which files it may change and read.
+pub(crate) fn enter(config: &Config, files: &FileRules, journal: &Journal) {
     if config.main.worker_landlock != Landlock::Off {
-        changeable.confine(config.main.worker_landlock, journal);
+        files.confine(config.main.worker_landlock, journal);
     }
     let on_refusal = match config.main.worker_seccomp {
         Seccomp::Off => return,
