@@ -121,9 +121,10 @@ fn a_link_that_leads_out_of_a_root_is_explained() {
     server.wait_for_log("opendir() \"");
     // There is such a file.
     assert_eq!(get(&server, "/none.txt").0, 404);
-    let after = configuration("on outside", lists);
+    let after = configuration("on outside nowhere", lists);
     assert_eq!(reload(&site, &server, &after), Reload::Applied);
     wait_for_another(&server, worker);
+    server.wait_for_log("nowhere\", which does not exist: reload once it does");
     assert_eq!(get(&server, "/b.txt"), (200, b"elsewhere".to_vec()));
     assert_eq!(get(&server, "/list/").0, 200);
 }

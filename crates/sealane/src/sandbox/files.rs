@@ -67,6 +67,8 @@ pub(crate) struct FileRules {
     /// The directories below which it changes files.
     changeable: Places,
     readable: Readable,
+    /// Paths of `worker_landlock_read` that lead nowhere.
+    missing: Vec<PathBuf>,
 }
 
 impl FileRules {
@@ -76,13 +78,16 @@ impl FileRules {
             return FileRules {
                 changeable: Places::default(),
                 readable: Readable::Everything,
+                missing: Vec::new(),
             };
         }
         let changeable = changeable(config);
         let readable = Readable::of(config, &changeable);
+        let named = config.main.worker_landlock_read.iter().flatten();
         FileRules {
             changeable,
             readable,
+            missing: named.filter(|path| !path.exists()).cloned().collect(),
         }
     }
 
@@ -139,6 +144,14 @@ impl FileRules {
             return confinement::begin(false);
         };
         confinement::begin(true);
+        for path in &self.missing {
+            let path = path.display();
+            note!(
+                journal,
+                Warn,
+                "\"worker_landlock_read\" names \"{path}\", which does not exist: reload once it does"
+            );
+        }
         note!(
             journal,
             Info,
