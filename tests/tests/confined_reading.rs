@@ -5,7 +5,7 @@
 use sealane_needs::is_root;
 use sealane_tests::reload::{Reload, reload, reload_as_it_is};
 use sealane_tests::takeover::{are_allowed, are_refused, landlock};
-use sealane_tests::{Certificate, CertificateKey, Server, Site, command, wait_for, wire};
+use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, command, wait_for, wire};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
@@ -232,6 +232,43 @@ fn a_root_that_may_be_anywhere_needs_names() {
     wait_for_another(&server, worker);
     assert_eq!(get(&server, "/a.txt?site=one"), (200, b"one".to_vec()));
     are_refused(&server, &[opening(site.path("outside/file"))]);
+}
+
+/// Starts a program on a kernel without Landlock, as far as it can see: asking for it fails with
+/// the number in the first argument.
+const WITHOUT_LANDLOCK: &str = r#"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+instructions = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *it) for it in [
+    (0x20, 0, 0, 0),    # the number of the call
+    (0x15, 0, 1, 444),  # landlock_create_ruleset
+    (0x06, 0, 0, 0x00050000 | int(sys.argv[1])),
+    (0x06, 0, 0, 0x7fff0000),
+]))
+program = struct.pack("HxxxxxxP", 4, ctypes.addressof(instructions))
+assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, program) == 0  # PR_SET_SECCOMP
+os.execv(sys.argv[2], sys.argv[2:])
+"#;
+
+#[test]
+fn a_kernel_without_landlock_is_said() {
+    for (errno, reason) in [
+        ("38", "has no Landlock"),           // ENOSYS
+        ("95", "has Landlock switched off"), // EOPNOTSUPP
+    ] {
+        let site = site();
+        let wrapper = ["python3", "-c", WITHOUT_LANDLOCK, errno];
+        let text = configuration("on", "");
+        let server = Server::start_under(&site, Program::Sealane, &text, &wrapper);
+        assert_eq!(get(&server, "/a.txt"), (200, b"hello".to_vec()));
+        for what in ["change", "read"] {
+            let may = format!("worker processes may {what} every file that their user may");
+            let line = server.wait_for_log(&may);
+            assert!(line.contains(reason), "{line}");
+        }
+        are_allowed(&server, &[opening(site.path("outside/file"))]);
+    }
 }
 
 const EVERYTHING: &str = "

@@ -1,10 +1,11 @@
-//! What the worker process may still do: privileges that it drops before it reads a byte
-//! from the network, and its system call filter (`worker_seccomp`).
+//! What the worker process may still do: privileges that it drops before it reads a byte from the
+//! network, its system call filter (`worker_seccomp`), and the files that it may change and read
+//! (`worker_landlock`, `worker_landlock_read`).
 //!
-//! An attacker who has taken over a worker has only its memory, its sockets, and the files
-//! that its user may open. The worker cannot execute a program, become another user, look into
-//! another process, signal one, listen on a port, or reach the parts of the kernel behind system
-//! calls that no server needs.
+//! An attacker who has taken over a worker has only its memory, its sockets, and the files that its
+//! user, or its configuration, lets it open. The worker cannot execute a program, become another
+//! user, look into another process, signal one, listen on a port, or reach the parts of the kernel
+//! behind system calls that no server needs.
 
 mod calls;
 mod devices;

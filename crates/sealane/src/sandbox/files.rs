@@ -112,8 +112,8 @@ impl FileRules {
                 journal,
                 Warn,
                 "worker process may read every file that its user may, in spite of \
-                 \"worker_landlock_read on\": {reason}; name the directories that it may read in \
-                 \"worker_landlock_read on\" too"
+                 \"worker_landlock_read on\": {reason}; name the directories that it leads to \
+                 after \"on\""
             );
         }
         match self.restrict(changes) {
