@@ -3,8 +3,8 @@
 
 use sealane_needs::is_root;
 use sealane_tests::reload::{Reload, reload, reload_as_it_is};
-use sealane_tests::takeover::calls_within;
-use sealane_tests::{Server, Site, command, sealane_binary, wait_for, wire};
+use sealane_tests::takeover::{are_allowed, are_refused, landlock};
+use sealane_tests::{Certificate, CertificateKey, Server, Site, command, wait_for, wire};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -82,35 +82,6 @@ impl Drop for Bystander {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Version of the kernel's Landlock, as the doctor has it.
-fn landlock() -> u64 {
-    let outcome = command(
-        &sealane_binary().display().to_string(),
-        &["doctor", "--json"],
-        b"",
-    );
-    let report: serde_json::Value = serde_json::from_str(&outcome.text()).expect("a report");
-    report["kernel"]["landlock"].as_u64().unwrap_or(0)
-}
-
-#[track_caller]
-fn are_refused<S: AsRef<str>>(server: &Server<'_>, calls: &[S]) {
-    let answers = calls_within(server.worker_pid(), calls);
-    for (call, answer) in calls.iter().zip(answers) {
-        assert_eq!(answer, "-1", "{}", call.as_ref());
-    }
-}
-
-#[track_caller]
-fn are_allowed<S: AsRef<str>>(server: &Server<'_>, calls: &[S]) {
-    let answers = calls_within(server.worker_pid(), calls);
-    for (call, answer) in calls.iter().zip(answers) {
-        let number: Option<i32> = answer.parse().ok();
-        let worked = number.is_some_and(|number| number >= 0);
-        assert!(worked, "{}: {answer}", call.as_ref());
     }
 }
 
@@ -253,6 +224,60 @@ fn other_processes_of_its_user_are_out_of_reach() {
         are_refused(&server, &[format!("syscall(234, {pid}, {pid}, 0)")]); // tgkill
     }
     are_allowed(&server, &["syscall(257, -100, \"/proc/self/status\", 0)"]);
+}
+
+/// What the kernel refuses whatever the filter of system calls says.
+#[test]
+fn the_key_process_is_out_of_reach() {
+    let version = landlock();
+    if version < 2 {
+        return sealane_needs::leave_out("this kernel has no Landlock 2");
+    }
+    let site = site();
+    site.certificate(&Certificate::localhost("site", CertificateKey::P256));
+    let text = configuration("worker_seccomp off;", "one").replace(
+        "listen 127.0.0.1:%plain%;",
+        "listen 127.0.0.1:%plain%; listen 127.0.0.1:%tls% ssl;
+         ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;",
+    );
+    let server = site.serve_whole(&text);
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    let (keys, master) = (server.key_process_pid(), server.pid());
+    for pid in [keys, master] {
+        let mut calls = vec![
+            format!("syscall(257, -100, \"/proc/{pid}/mem\", 0)"),
+            format!("syscall(257, -100, \"/proc/{pid}/mem\", 2)"),
+            format!("syscall(257, -100, \"/proc/{pid}/environ\", 0)"),
+            format!("syscall(257, -100, \"/proc/{pid}/maps\", 0)"),
+            format!("syscall(101, 16, {pid}, 0, 0)"), // ptrace, PTRACE_ATTACH
+            format!("syscall(101, 0x4206, {pid}, 0, 0)"), // PTRACE_SEIZE
+        ];
+        if is_root() || version >= 6 {
+            calls.push(format!("syscall(62, {pid}, 0)")); // kill
+            calls.push(format!("syscall(234, {pid}, {pid}, 9)")); // tgkill
+            calls.push(format!("syscall(129, {pid}, 9, 0)")); // rt_sigqueueinfo
+        }
+        are_refused(&server, &calls);
+    }
+    assert_eq!(server.key_process_pid(), keys, "it lives");
+    // With a filter, such calls are not made at all.
+    let server = {
+        drop(server);
+        site.serve_whole(&text.replace("worker_seccomp off;", "worker_landlock off;"))
+    };
+    server.expect_alert("was refused system call");
+    let keys = server.key_process_pid();
+    let calls = [
+        format!("syscall(62, {keys}, 0)"),
+        format!("syscall(234, {keys}, {keys}, 9)"),
+        format!("syscall(129, {keys}, 9, 0)"),
+        format!("syscall(434, {keys}, 0)"), // pidfd_open
+        format!("syscall(101, 16, {keys}, 0, 0)"),
+        format!("syscall(310, {keys}, 0, 0, 0, 0, 0)"),
+        format!("syscall(311, {keys}, 0, 0, 0, 0, 0)"),
+    ];
+    are_refused(&server, &calls);
+    assert_eq!(server.key_process_pid(), keys, "it lives");
 }
 
 /// Puts a file; the status of the answer.

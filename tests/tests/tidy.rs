@@ -31,7 +31,7 @@ const DEPENDENCIES: [(&str, &[&str]); 17] = [
     ("pkcs11", &["awslc", "counters", "tls"]),
     ("provider", &["awslc", "counters", "sys", "tls"]),
     ("io", &["sys", "tls"]),
-    ("keys", &["awslc", "sys", "tls"]),
+    ("keys", &["awslc", "counters", "sys", "tls"]),
     ("log", &["conf", "sys"]),
     ("upstream", &["counters"]),
     ("cache", &["counters"]),
@@ -46,7 +46,8 @@ const DEPENDENCIES: [(&str, &[&str]); 17] = [
     (
         "sealane",
         &[
-            "conf", "counters", "keys", "log", "server", "sys", "tls", "upstream",
+            "conf", "counters", "keys", "log", "pkcs11", "provider", "server", "sys", "tls",
+            "upstream",
         ],
     ),
 ];

@@ -75,6 +75,8 @@ pub(crate) struct MainDraft {
     pub(crate) worker_priority: Option<i32>,
     pub(crate) worker_seccomp: Option<Seccomp>,
     pub(crate) worker_landlock: Option<Landlock>,
+    /// `Some(None)`: `off`.
+    pub(crate) worker_landlock_read: Option<Option<Vec<PathBuf>>>,
     pub(crate) log_queue_size: Option<u64>,
     pub(crate) metrics_memory: Option<u64>,
     /// `Some(None)`: `off`.

@@ -20,9 +20,9 @@ use crate::diagnostic::{Diagnostic, Failure};
 use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
-    CERTIFICATE_RELOAD, Config, ErrorLog, Events, HandshakeLimits, Http, List, ListenAddress,
-    Listener, LocationConf, LogLevel, LogTarget, Main, Origin, Server, Source, TempPath,
-    VerifyClient, WorkerCount, locations_of,
+    CERTIFICATE_RELOAD, Config, ErrorLog, Events, HandshakeLimits, Http, Landlock, List,
+    ListenAddress, Listener, LocationConf, LogLevel, LogTarget, Main, Origin, Server, Source,
+    TempPath, VerifyClient, WorkerCount, locations_of,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -327,6 +327,14 @@ pub(crate) fn finish(mut b: Build<'_>, sources: Vec<Source>) -> Result<Config, F
 }
 
 fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
+    let confines_reading = matches!(b.main.worker_landlock_read, Some(Some(_)));
+    if confines_reading && b.main.worker_landlock == Some(Landlock::Off) {
+        return Err(
+            "\"worker_landlock_read on\" cannot confine a worker process with \
+                    \"worker_landlock off\": remove one of the two directives"
+                .to_owned(),
+        );
+    }
     let connections = match &b.events {
         Some(events) => events_of(events)?.worker_connections,
         None => 0, // an error, below
@@ -435,6 +443,7 @@ fn main_of(options: &Options, draft: MainDraft) -> Main {
         worker_priority: draft.worker_priority,
         worker_seccomp: draft.worker_seccomp.unwrap_or_default(),
         worker_landlock: draft.worker_landlock.unwrap_or_default(),
+        worker_landlock_read: draft.worker_landlock_read.flatten(),
         log_queue_bytes: draft.log_queue_size.unwrap_or(4 << 20),
         metrics_memory_bytes: draft.metrics_memory.unwrap_or(64 << 20),
         worker_shutdown_timeout: draft.worker_shutdown_timeout,

@@ -1,10 +1,11 @@
-//! What the worker process may still do: privileges that it drops before it reads a byte
-//! from the network, and its system call filter (`worker_seccomp`).
+//! What the worker process may still do: privileges that it drops before it reads a byte from the
+//! network, its system call filter (`worker_seccomp`), and the files that it may change and read
+//! (`worker_landlock`, `worker_landlock_read`).
 //!
-//! An attacker who has taken over a worker has only its memory, its sockets, and the files
-//! that its user may open. The worker cannot execute a program, become another user, look into
-//! another process, signal one, listen on a port, or reach the parts of the kernel behind system
-//! calls that no server needs.
+//! An attacker who has taken over a worker has only its memory, its sockets, and the files that its
+//! user, or its configuration, lets it open. The worker cannot execute a program, become another
+//! user, look into another process, signal one, listen on a port, or reach the parts of the kernel
+//! behind system calls that no server needs.
 
 mod calls;
 mod devices;
@@ -14,7 +15,7 @@ mod keys;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::files::Changeable;
+pub(crate) use self::files::FileRules;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
@@ -99,10 +100,10 @@ fn kept_capabilities(config: &Config, identity: Option<&Identity>) -> Vec<Capabi
 /// inherit the filter.
 ///
 /// A kernel without filters is reported, and the worker runs without one. Before that, Landlock
-/// confines where it may change files.
-pub(crate) fn enter(config: &Config, changeable: &Changeable, journal: &Journal) {
+/// confines which files it may change and read.
+pub(crate) fn enter(config: &Config, files: &FileRules, journal: &Journal) {
     if config.main.worker_landlock != Landlock::Off {
-        changeable.confine(config.main.worker_landlock, journal);
+        files.confine(config.main.worker_landlock, journal);
     }
     let on_refusal = match config.main.worker_seccomp {
         Seccomp::Off => return,

@@ -12,7 +12,7 @@ use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::reload::{RecordingLoader, Records};
 use crate::resolver::{self, Resolvers};
-use crate::sandbox::Changeable;
+use crate::sandbox::FileRules;
 use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
 use crate::terminal::say;
@@ -51,8 +51,8 @@ pub(crate) struct Server {
     pub(crate) identity: Option<Identity>,
     /// What this user, and those of earlier configurations, cannot have the master open.
     pub(crate) guard: Guard,
-    /// Where a worker changes files.
-    pub(crate) changeable: Changeable,
+    /// Which files a worker may change and read.
+    pub(crate) file_rules: FileRules,
     pub(crate) journal: Journal,
     /// What outlives snapshots of ticket keys and session caches.
     pub(crate) sessions: Arc<SessionState>,
@@ -316,7 +316,7 @@ pub(crate) fn prepare(
         ticket_states,
         staple_state_file,
         kept_staples,
-        changeable: Changeable::of(&config),
+        file_rules: FileRules::of(&config),
         config,
         snapshot: Arc::new(snapshot),
         logs: Arc::new(logs),

@@ -359,7 +359,7 @@ fn prepare(server: &Server, single: bool) -> Result<SignalQueue, String> {
     let signals = SignalQueue::open(&SIGNALS)
         .map_err(|error| format!("signalfd() failed ({})", OsError(&error)))?;
     if !single {
-        sandbox::enter(&server.config, &server.changeable, journal); // all threads inherit the filter
+        sandbox::enter(&server.config, &server.file_rules, journal); // all threads inherit the filter
     }
     Ok(signals)
 }

@@ -6,7 +6,7 @@
 
 use sealane_conf::model::CertificateCache;
 use sealane_io::disk;
-use sealane_log::OsError;
+use sealane_log::{OsError, confinement};
 use sealane_tls::client::ClientIdentity;
 use sealane_tls::{CertificatePair, Identity, Secret, SettingsError};
 use std::collections::{BTreeMap, HashMap};
@@ -365,7 +365,10 @@ fn content_hash(chain: &[u8], key: &[u8]) -> [u8; 32] {
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let failed = |call: &'static str| {
-        move |error: io::Error| format!("{call}() failed ({})", OsError(&error))
+        move |error: io::Error| {
+            let reason = confinement::read_reason(error.raw_os_error());
+            format!("{call}() failed ({}){reason}", OsError(&error))
+        }
     };
     // Checked first: opening a pipe would wait for a writer.
     let facts = std::fs::metadata(path).map_err(failed("open"))?;

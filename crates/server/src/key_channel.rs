@@ -1,4 +1,5 @@
-//! A worker thread's channels to key processes (`ssl_key_process`, devices), read in its event loop.
+//! A worker thread's channels to key processes (`ssl_key_process`, devices), read in its event
+//! loop.
 
 use sealane_io::runtime::{self, Direction, Registration, Watch};
 use sealane_keys::{Holders, KeyClient, Received, ToDo};

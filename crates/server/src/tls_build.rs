@@ -442,7 +442,7 @@ fn place_of(message: &str, tls: &Tls) -> Option<SourceLocation> {
 }
 
 /// Where relative names of certificates start from.
-pub(crate) fn conf_directory(config: &Config) -> &Path {
+pub fn conf_directory(config: &Config) -> &Path {
     let conf_file = config.sources.first().map(|source| &*source.path);
     conf_file.and_then(Path::parent).unwrap_or(&config.prefix)
 }

@@ -107,7 +107,8 @@ const ROWS: &[Row] = &[
         "Restricts the worker process with Landlock. With `on`, the kernel lets it change files \
          only where the configuration requires it: in directories for temporary files, in `root` \
          and `alias` of locations with `dav_methods`, where `proxy_store` and its like store files, in directories of logs whose paths contain \
-         variables, and in the directory for core dumps. Reading files is not restricted. With \
+         variables, and in the directory for core dumps. Reading files is restricted by \
+         `worker_landlock_read`. With \
          `strict`, the kernel also prevents it from truncating other files, which makes every \
          open slower (5 to 10% of a small response without `open_file_cache`). The worker process \
          can neither inspect nor signal other processes of its user. After such a directory is \
@@ -121,6 +122,27 @@ const ROWS: &[Row] = &[
             ];
             c.choice(&mut b.main.worker_landlock, &choices)
         },
+    )
+    .own(),
+    Row::new(
+        "worker_landlock_read",
+        MAIN,
+        Arity::AtLeast(1),
+        "off",
+        "With `on`, the kernel (Landlock) also lets the worker process read only files that the \
+         configuration has it read: below `root` and `alias`, up to the first variable; in the \
+         directories of `auth_basic_user_file` and of certificates whose names have variables; \
+         wherever `worker_landlock` lets it change files; and files of the system such as time \
+         zones and CA certificates. Paths that follow `on` are readable as well, with all that \
+         is below them: name there where symbolic links in a `root` lead outside of it, since \
+         otherwise those files are answered with 403, and the error log says why. Where the path \
+         of a `root` contains a symbolic link, its neighbours are readable too, so that the link \
+         can be switched to another release without a reload; a directory that is created or \
+         replaced otherwise takes a reload. If a `root` or \
+         another such value begins with a variable, the paths have to name where it leads; \
+         without paths, reading is not restricted, and the error log says so at level `warn`. \
+         Cannot be combined with `worker_landlock off`.",
+        worker_landlock_read,
     )
     .own(),
     Row::new(
@@ -341,6 +363,31 @@ fn worker_processes(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 /// `CPU_SETSIZE`.
 const MAX_CPUS: usize = 1024;
 
+fn worker_landlock_read(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.main.worker_landlock_read)?;
+    let paths = 2..=c.count();
+    b.main.worker_landlock_read = Some(match c.arg(1) {
+        b"off" if paths.is_empty() => None,
+        b"off" => return Err(Fault::at(2, "\"off\" takes no paths")),
+        b"on" => Some(
+            paths
+                .map(|at| match b.options.under_prefix(c.path(at)) {
+                    path if path.parent().is_some() => Ok(path),
+                    _ => Err(c
+                        .invalid(at)
+                        .help("every file is below it: write \"worker_landlock_read off\"")),
+                })
+                .collect::<Result<_, _>>()?,
+        ),
+        _ => {
+            return Err(c
+                .invalid(1)
+                .help("it can be \"on\", which paths may follow, or \"off\""));
+        }
+    });
+    Ok(())
+}
+
 fn worker_cpu_affinity(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     c.once(&b.main.worker_cpu_affinity)?;
     if c.count() == 1 && c.arg(1) == b"off" {
@@ -440,4 +487,57 @@ fn load_module(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         "the module \"{name}\" is not built in, its directives are errors"
     ));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, MemoryLoader, Options};
+    use std::path::{Path, PathBuf};
+
+    fn parse(main: &str) -> Result<Config, String> {
+        let text = format!("{main} events {{}}");
+        let mut files = MemoryLoader::new().with("/etc/s/nginx.conf", text);
+        let options = Options::new("/etc/s/nginx.conf", "/srv");
+        crate::parse(&options, &mut files).map_err(|failure| failure.error.message.clone())
+    }
+
+    #[test]
+    fn what_is_read_beside_what_is_served_are_paths() {
+        let paths = |main| parse(main).expect("valid").main.worker_landlock_read;
+        assert_eq!(paths(""), None);
+        assert_eq!(paths("worker_landlock_read off;"), None);
+        assert_eq!(
+            paths("worker_landlock off; worker_landlock_read off;"),
+            None
+        );
+        assert_eq!(paths("worker_landlock_read on;"), Some(Vec::new()));
+        let both: Vec<PathBuf> = vec![Path::new("/srv/more").into(), Path::new("/disk/").into()];
+        assert_eq!(paths("worker_landlock_read on more /disk/;"), Some(both));
+    }
+
+    #[test]
+    fn reading_is_not_confined_in_part_or_against_another_directive() {
+        for (main, expected) in [
+            ("worker_landlock_read;", "invalid number of arguments"),
+            ("worker_landlock_read strict;", "invalid value \"strict\""),
+            ("worker_landlock_read /srv;", "invalid value \"/srv\""),
+            ("worker_landlock_read off /srv;", "\"off\" takes no paths"),
+            ("worker_landlock_read on /srv /;", "invalid value \"/\""),
+            (
+                "worker_landlock_read on; worker_landlock_read on;",
+                "is duplicate",
+            ),
+            (
+                "worker_landlock off; worker_landlock_read on;",
+                "remove one of the two",
+            ),
+            (
+                "worker_landlock_read on; worker_landlock off;",
+                "remove one of the two",
+            ),
+        ] {
+            let message = parse(main).expect_err(main);
+            assert!(message.contains(expected), "{main}: {message}");
+        }
+    }
 }

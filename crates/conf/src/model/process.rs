@@ -32,6 +32,9 @@ pub struct Main {
     pub worker_seccomp: Seccomp,
     /// `worker_landlock`. Default on.
     pub worker_landlock: Landlock,
+    /// `worker_landlock_read on`: reading is confined to what the configuration has the worker read
+    /// and to these paths. `None`, the default: it is not confined.
+    pub worker_landlock_read: Option<Vec<PathBuf>>,
     /// `worker_shutdown_timeout`.
     pub worker_shutdown_timeout: Option<Duration>,
     /// `working_directory`.

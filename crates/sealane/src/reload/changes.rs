@@ -49,10 +49,8 @@ pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'sta
         return Some("reuseport");
     }
     let (old, new) = (&before.config, &after.config);
-    if !before.changeable.covers(&after.changeable) {
-        return Some("worker_landlock");
-    }
     of_main(&old.main, &new.main)
+        .or_else(|| before.file_rules.lack(&after.file_rules))
         .or_else(|| sandbox::needs_more(old, new, after.identity.as_ref()))
         .or_else(|| {
             let are_too_few = limits::are_too_few(old, new, after.threads);
@@ -78,6 +76,9 @@ fn of_main(before: &Main, after: &Main) -> Option<&'static str> {
     }
     if before.worker_landlock != after.worker_landlock {
         return Some("worker_landlock");
+    }
+    if before.worker_landlock_read != after.worker_landlock_read {
+        return Some("worker_landlock_read");
     }
     if before.working_directory != after.working_directory {
         return Some("working_directory");
@@ -132,6 +133,7 @@ mod tests {
             ("worker_cpu_affinity auto;", Some("worker_cpu_affinity")),
             ("worker_seccomp off;", Some("worker_seccomp")),
             ("worker_landlock off;", Some("worker_landlock")),
+            ("worker_landlock_read on;", Some("worker_landlock_read")),
             ("working_directory /tmp;", Some("working_directory")),
             ("env A=1;", Some("env")),
         ] {

@@ -1,31 +1,38 @@
-//! Where the worker may change files (`worker_landlock`), derived from the configuration.
+//! Which files the worker may change (`worker_landlock`) and read (`worker_landlock_read`), derived
+//! from the configuration.
 //!
-//! Reading is not confined: served files may be anywhere, and the rights of the worker's user
-//! are the same as in nginx. A worker writes only below directories that the configuration names:
-//! temporary files, cached responses, files of clients (`dav_methods`) and of upstream servers
-//! (`proxy_store`), lists of upstream servers (`state`), logs with variables in their paths, core
-//! dumps. The kernel identifies these directories by inode, not by name, so a replaced one needs
+//! A worker writes only below directories that the configuration names: temporary files, cached
+//! responses, files of clients (`dav_methods`) and of upstream servers (`proxy_store`), lists of
+//! upstream servers (`state`), logs with variables in their paths, core dumps. Reading is confined
+//! on request: links out of a `root` are in use, and nobody has told the server where they lead.
+//!
+//! The kernel identifies directories by inode, not by name, so a replaced one needs
 //! another process.
 //!
 //! Confinement has two more effects: the worker cannot look into processes outside it (their
 //! memory, environment and descriptors below `/proc`), and cannot signal them.
 
+mod places;
+mod readable;
+
+use self::places::{Places, directory_of, known_part};
+use self::readable::Readable;
 use crate::certificates::acme::state_directories;
 use crate::journal::{Journal, note};
 use crate::temp_paths;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
+    RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope, make_bitflags,
 };
 use sealane_conf::Config;
-use sealane_conf::model::{FilesAt, Landlock, LocationConf, LogTarget, Part, Template};
+use sealane_conf::model::{FilesAt, Landlock, LocationConf, LogTarget};
 use sealane_log::confinement;
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// What a worker may do in its directories. The same in all of them, or files could not be moved
 /// from one to another.
@@ -36,6 +43,9 @@ const CHANGES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
 /// With `strict`: the kernel then checks the path of every file that is opened, for reading too.
 const EMPTYING: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ Truncate });
 
+/// With `worker_landlock_read`.
+const READS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ ReadFile | ReadDir });
+
 /// What it does nowhere.
 const NEVER: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     Execute | MakeChar | MakeSock | MakeFifo | MakeBlock | MakeSym | IoctlDev
@@ -44,83 +54,51 @@ const NEVER: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
 /// Where the kernel names the file for a core dump.
 const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
 
-/// The directories below which a worker changes files, with what they are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Changeable(BTreeMap<PathBuf, (u64, u64)>);
+/// Directories of processes and of settings stay those that the kernel knows only while they are
+/// open.
+static OPEN: OnceLock<Vec<PathFd>> = OnceLock::new();
 
-impl Changeable {
-    /// Of a configuration, as the directories are now.
-    pub(crate) fn of(config: &Config) -> Changeable {
-        let mut found = Changeable::default();
+/// The file system of which that is true.
+const PROCESSES: &str = "/proc";
+
+/// What a worker may do to files, besides what its user may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileRules {
+    /// The directories below which it changes files.
+    changeable: Places,
+    readable: Readable,
+    /// Paths of `worker_landlock_read` that lead nowhere.
+    missing: Vec<PathBuf>,
+}
+
+impl FileRules {
+    /// Of a configuration, as files are now.
+    pub(crate) fn of(config: &Config) -> FileRules {
         if config.main.worker_landlock == Landlock::Off {
-            return found;
+            return FileRules {
+                changeable: Places::default(),
+                readable: Readable::Everything,
+                missing: Vec::new(),
+            };
         }
-        for path in temp_paths::wanted(config).into_keys() {
-            found.add(&path); // the master has made it, or said why not
-        }
-        for path in temp_paths::caches(config) {
-            found.add(path); // made by the master, too
-        }
-        for path in state_directories(config.http.as_ref()) {
-            found.add(&path); // made by the master, too
-        }
-        for conf in temp_paths::locations(config) {
-            found.add_location(conf);
-        }
-        let upstreams = config.http.iter().flat_map(|http| &http.upstreams);
-        for state in upstreams.filter_map(|upstream| upstream.state.as_ref()) {
-            // A file behind a link is replaced where it is.
-            let path = fs::canonicalize(&state.path).unwrap_or_else(|_| state.path.clone());
-            found.add_nearest(path.parent().unwrap_or(Path::new("/")));
-        }
-        if config.main.worker_rlimit_core.is_some() {
-            let pattern = fs::read(CORE_PATTERN).unwrap_or_default();
-            let place = config.main.working_directory.as_deref();
-            found.add_nearest(&core_directory(&pattern, place.unwrap_or(Path::new("."))));
-        }
-        found
-    }
-
-    fn add_location(&mut self, conf: &LocationConf) {
-        if conf.dav.is_some() {
-            let (FilesAt::Root(path) | FilesAt::Alias(path)) = &conf.files_at;
-            self.add_nearest(&known_part(path));
-        }
-        if let Some(store) = conf
-            .pass
-            .as_ref()
-            .and_then(|pass| pass.upstream().store.as_ref())
-        {
-            self.add_nearest(&match (&store.path, &conf.files_at) {
-                (Some(path), _) => directory_of(path),
-                (None, FilesAt::Root(path) | FilesAt::Alias(path)) => known_part(path),
-            });
-        }
-        for log in &conf.access_logs {
-            if let (LogTarget::Paths(_), Some(path)) = (&log.target, &log.path) {
-                self.add_nearest(&known_part(path));
-            }
+        let changeable = changeable(config);
+        let readable = Readable::of(config, &changeable);
+        let named = config.main.worker_landlock_read.iter().flatten();
+        FileRules {
+            changeable,
+            readable,
+            missing: named.filter(|path| !path.exists()).cloned().collect(),
         }
     }
 
-    /// If it is there.
-    fn add(&mut self, path: &Path) -> bool {
-        let Ok(facts) = fs::metadata(path) else {
-            return false;
-        };
-        let id = (facts.dev(), facts.ino());
-        facts.is_dir() && self.0.insert(path.to_owned(), id).is_none_or(|_| true)
-    }
-
-    /// The directory, or the one in which it may be made.
-    fn add_nearest(&mut self, path: &Path) {
-        let _ = path.ancestors().find(|path| self.add(path));
-    }
-
-    /// Whether a process that was started for this one can do what the other needs.
-    pub(crate) fn covers(&self, other: &Changeable) -> bool {
-        let is_here = |(path, id)| self.0.get(path) == Some(id);
-        other.0.iter().all(is_here)
+    /// The directive of `after` for which a process that was started for this one lacks rights, or
+    /// has too many.
+    pub(crate) fn lack(&self, after: &FileRules) -> Option<&'static str> {
+        if !self.changeable.cover(&after.changeable) {
+            return Some("worker_landlock");
+        }
+        let is_covered = self.readable.covers(&after.readable);
+        (!is_covered).then_some("worker_landlock_read")
     }
 
     /// Confines this process, whose only thread must be the calling one.
@@ -129,86 +107,168 @@ impl Changeable {
             Landlock::Strict => CHANGES | EMPTYING,
             _ => CHANGES,
         };
+        if let Readable::Unknown(reason) = &self.readable {
+            note!(
+                journal,
+                Warn,
+                "worker process may read every file that its user may, in spite of \
+                 \"worker_landlock_read on\": {reason}; name the directories that it leads to \
+                 after \"on\""
+            );
+        }
         match self.restrict(changes) {
             Ok(status) if status.ruleset != RulesetStatus::NotEnforced => {
-                confinement::begin();
-                let paths: Vec<_> = self.0.keys().map(|path| path.to_string_lossy()).collect();
-                let places = match &*paths {
-                    [] => "nowhere".to_owned(),
-                    paths => format!("below {} only", paths.join(", ")),
-                };
-                note!(
-                    journal,
-                    Info,
-                    "worker process may change files {places} (worker_landlock)"
-                );
+                self.note_confined(journal)
             }
-            Ok(status) => {
-                let reason = match status.landlock {
-                    LandlockStatus::NotEnabled => "has Landlock switched off (\"lsm=\" at boot)",
-                    LandlockStatus::NotImplemented => "has no Landlock",
-                    LandlockStatus::Available { .. } => "has a Landlock that cannot move files",
-                };
-                note!(
-                    journal,
-                    Notice,
-                    "the kernel {reason}: worker processes may change every file that their user \
-                     may"
-                );
-            }
+            Ok(status) => self.note_free(status.landlock, journal),
             Err(error) => note!(
                 journal,
                 Warn,
-                "worker process cannot be confined ({error}): it may change every file that its \
+                "worker process cannot be confined ({error}): it may read and change every file that its \
                  user may, \"worker_landlock off\" silences this"
             ),
         }
     }
 
-    fn restrict(
-        &self,
-        changes: BitFlags<AccessFs>,
-    ) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
+    fn note_confined(&self, journal: &Journal) {
+        let places = match &*self.changeable.names() {
+            "" => "nowhere".to_owned(),
+            names => format!("below {names} only"),
+        };
+        note!(
+            journal,
+            Info,
+            "worker process may change files {places} (worker_landlock)"
+        );
+        let Readable::Places(readable) = &self.readable else {
+            return confinement::begin(false);
+        };
+        confinement::begin(true);
+        for path in &self.missing {
+            let path = path.display();
+            note!(
+                journal,
+                Warn,
+                "\"worker_landlock_read\" names \"{path}\", which does not exist: reload once it does"
+            );
+        }
+        note!(
+            journal,
+            Info,
+            "worker process may read {} only, with what is below, and public files of the system \
+             (worker_landlock_read)",
+            readable.names()
+        );
+    }
+
+    fn note_free(&self, status: LandlockStatus, journal: &Journal) {
+        let reason = match status {
+            LandlockStatus::NotEnabled => "has Landlock switched off (\"lsm=\" at boot)",
+            LandlockStatus::NotImplemented => "has no Landlock",
+            LandlockStatus::Available { .. } => "has a Landlock that cannot move files",
+        };
+        note!(
+            journal,
+            Notice,
+            "the kernel {reason}: worker processes may change every file that their user \
+             may"
+        );
+        if let Readable::Places(_) = &self.readable {
+            note!(
+                journal,
+                Warn,
+                "the kernel {reason}: worker processes may read every file that their user may, \
+                 in spite of \"worker_landlock_read on\""
+            );
+        }
+    }
+
+    fn restrict(&self, changes: BitFlags<AccessFs>) -> Result<RestrictionStatus, RulesetError> {
+        let (reads, readable) = match &self.readable {
+            Readable::Places(places) => (READS, Some(places)),
+            _ => (BitFlags::EMPTY, None),
+        };
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(changes | NEVER)?
+            .handle_access(changes | NEVER | reads)?
             .scope(Scope::from_all(ABI::V6))?
             .create()?;
-        for path in self.0.keys() {
-            // What cannot be reached cannot be changed either.
-            if let Ok(directory) = PathFd::new(path) {
-                rules = rules.add_rule(PathBeneath::new(directory, changes))?;
+        let mut open = Vec::new();
+        let system = readable
+            .iter()
+            .flat_map(|_| readable::SYSTEM)
+            .map(Path::new);
+        let read = readable.into_iter().flat_map(Places::paths).chain(system);
+        let read = read.map(|path| (path, reads));
+        let changed = self.changeable.paths().map(|path| (path, changes | reads));
+        for (path, rights) in changed.chain(read) {
+            // What cannot be reached can be neither changed nor read.
+            let (Ok(place), Ok(facts)) = (PathFd::new(path), fs::metadata(path)) else {
+                continue;
+            };
+            let rights = match facts.is_dir() {
+                true => rights,
+                false => rights & AccessFs::from_file(ABI::V6),
+            };
+            rules = rules.add_rule(PathBeneath::new(&place, rights))?;
+            if path.starts_with(PROCESSES) {
+                open.push(place);
             }
         }
-        rules.restrict_self()
+        let status = rules.restrict_self()?;
+        let _ = OPEN.set(open);
+        Ok(status)
     }
 }
 
-/// The directory that all values of a path lie in.
-fn known_part(path: &Template) -> PathBuf {
-    let literal = match path.parts() {
-        [] => return "/".into(), // "root /"
-        [Part::Literal(whole)] => return OsStr::from_bytes(whole).into(),
-        [Part::Literal(beginning), ..] => &**beginning,
-        [Part::Variable(_), ..] => &[],
-    };
-    let end = literal.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    let directory = OsStr::from_bytes(&literal[..end]);
-    if directory.is_empty() {
-        "/".into()
-    } else {
-        directory.into()
+/// The directories below which a worker changes files, as they are now.
+fn changeable(config: &Config) -> Places {
+    let mut found = Places::default();
+    for path in temp_paths::wanted(config).into_keys() {
+        found.add_directory(&path); // the master has made it, or said why not
     }
+    for path in temp_paths::caches(config) {
+        found.add_directory(path); // made by the master, too
+    }
+    for path in state_directories(config.http.as_ref()) {
+        found.add_directory(&path); // made by the master, too
+    }
+    for conf in temp_paths::locations(config) {
+        add_changed_by(conf, &mut found);
+    }
+    let upstreams = config.http.iter().flat_map(|http| &http.upstreams);
+    for state in upstreams.filter_map(|upstream| upstream.state.as_ref()) {
+        // A file behind a link is replaced where it is.
+        let path = fs::canonicalize(&state.path).unwrap_or_else(|_| state.path.clone());
+        found.add_nearest(path.parent().unwrap_or(Path::new("/")));
+    }
+    if config.main.worker_rlimit_core.is_some() {
+        let pattern = fs::read(CORE_PATTERN).unwrap_or_default();
+        let place = config.main.working_directory.as_deref();
+        found.add_nearest(&core_directory(&pattern, place.unwrap_or(Path::new("."))));
+    }
+    found
 }
 
-/// The directory that the files at all values of a path lie in.
-fn directory_of(path: &Template) -> PathBuf {
-    match path.as_literal() {
-        Some(file) => {
-            let file = Path::new(OsStr::from_bytes(file));
-            file.parent().unwrap_or(file).to_owned()
+fn add_changed_by(conf: &LocationConf, found: &mut Places) {
+    if conf.dav.is_some() {
+        let (FilesAt::Root(path) | FilesAt::Alias(path)) = &conf.files_at;
+        found.add_nearest(&known_part(path));
+    }
+    if let Some(store) = conf
+        .pass
+        .as_ref()
+        .and_then(|pass| pass.upstream().store.as_ref())
+    {
+        found.add_nearest(&match (&store.path, &conf.files_at) {
+            (Some(path), _) => directory_of(path),
+            (None, FilesAt::Root(path) | FilesAt::Alias(path)) => known_part(path),
+        });
+    }
+    for log in &conf.access_logs {
+        if let (LogTarget::Paths(_), Some(path)) = (&log.target, &log.path) {
+            found.add_nearest(&known_part(path));
         }
-        None => known_part(path),
     }
 }
 

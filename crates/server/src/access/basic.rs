@@ -8,6 +8,7 @@ use crate::template;
 use sealane_conf::model::AuthBasic;
 use sealane_http::{Method, StatusCode};
 use sealane_io::disk;
+use sealane_log::confinement;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -102,7 +103,8 @@ pub(super) async fn check(exchange: &mut Exchange, basic: &AuthBasic) -> AccessV
         }
         Compared::Unopened(error) => {
             let errno = Errno::of(&error);
-            log_request!(exchange, Crit, "open() \"{path}\" failed ({errno})");
+            let reason = confinement::read_reason(Some(errno.0));
+            log_request!(exchange, Crit, "open() \"{path}\" failed ({errno}){reason}");
             return AccessVerdict::Refused(StatusCode::INTERNAL_SERVER_ERROR);
         }
         Compared::Unread(error) => {

@@ -13,6 +13,7 @@ use format::Callback;
 use sealane_conf::model::AutoindexFormat;
 use sealane_http::{Method, StatusCode};
 use sealane_io::disk;
+use sealane_log::confinement;
 use sealane_sys::file::{self, Kind, Stat};
 use sealane_sys::time;
 use std::ffi::{CString, OsStr};
@@ -236,7 +237,12 @@ pub(super) fn note(exchange: &Exchange, failure: &ListError) {
         }
     };
     if *call == "opendir" && (errno.is_not_found() || errno.is_forbidden()) {
-        log_request!(exchange, Error, "{call}() \"{path}\" failed ({errno})");
+        let reason = confinement::read_reason(Some(errno.0));
+        log_request!(
+            exchange,
+            Error,
+            "{call}() \"{path}\" failed ({errno}){reason}"
+        );
     } else {
         log_request!(exchange, Crit, "{call}() \"{path}\" failed ({errno})");
     }

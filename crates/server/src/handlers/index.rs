@@ -8,6 +8,7 @@ use crate::open_file_cache::{Errno, Opened};
 use crate::request_log::{Text, log_request};
 use crate::template;
 use sealane_http::{Method, StatusCode};
+use sealane_log::confinement;
 
 /// Redirects internally to the first index file that exists. Called for URIs that end with a slash.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
@@ -90,7 +91,8 @@ async fn test_directory(exchange: &Exchange, path: &FilePath, index: &[u8]) -> O
 fn refuse(exchange: &Exchange, path: &[u8], errno: Errno) -> Outcome {
     let path = Text(path);
     if errno.is_forbidden() {
-        log_request!(exchange, Error, "\"{path}\" is forbidden ({errno})");
+        let reason = confinement::read_reason(Some(errno.0));
+        log_request!(exchange, Error, "\"{path}\" is forbidden ({errno}){reason}");
         return Outcome::Status(StatusCode::FORBIDDEN);
     }
     if exchange.conf().log_not_found {

@@ -9,6 +9,7 @@ use crate::open_file_cache::{Errno, OpenFile, Opened};
 use crate::request_log::{Text, log_request};
 use bytes::Bytes;
 use sealane_http::{Method, StatusCode};
+use sealane_log::confinement;
 use std::sync::Arc;
 
 /// Serves the file that the URI leads to.
@@ -65,7 +66,12 @@ pub(crate) fn refuse(exchange: &Exchange, path: &FilePath, errno: Errno) -> Stat
         return StatusCode::NOT_FOUND;
     }
     if errno.is_forbidden() {
-        log_request!(exchange, Error, "{call} \"{path}\" failed ({errno})");
+        let reason = confinement::read_reason(Some(errno.0));
+        log_request!(
+            exchange,
+            Error,
+            "{call} \"{path}\" failed ({errno}){reason}"
+        );
         return StatusCode::FORBIDDEN;
     }
     log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
