@@ -276,12 +276,12 @@ impl KeyClient {
         });
         let channel = &self.channels[index % self.channels.len()];
         match channel.submit(wanted, own.is_some()) {
-            Ok(gone) => self.fail_all(gone),
-            Err(Refused::NoProcess(wanted)) => {
+            Submitted::Taken(gone) => self.fail_all(gone),
+            Submitted::NoProcess(wanted) => {
                 self.stats.record_failed();
                 self.fail(wanted);
             }
-            Err(Refused::TooSlow(wanted)) => {
+            Submitted::TooSlow(wanted) => {
                 self.stats.refused.add(1);
                 self.tell_at_times(|| {
                     format!(
@@ -336,9 +336,11 @@ impl KeyClient {
     }
 }
 
-/// Why an operation is not taken over.
-enum Refused {
-    /// There has been none for a while.
+/// What has become of an operation.
+enum Submitted {
+    /// It is on its way; others were cancelled or have failed.
+    Taken(Vec<Wanted>),
+    /// There is nobody who could do it.
     NoProcess(Wanted),
     /// See [`Wanted::max_wait`].
     TooSlow(Wanted),
@@ -380,18 +382,17 @@ impl Channel {
         input(cx).map_ok(|()| ToDo::Receive)
     }
 
-    /// Returns operations that were cancelled or have failed.
-    fn submit(&self, wanted: Wanted, is_own_thread: bool) -> Result<Vec<Wanted>, Refused> {
+    fn submit(&self, wanted: Wanted, is_own_thread: bool) -> Submitted {
         let mut state = self.lock();
         if let Link::Down(since) = state.link
             && (since.elapsed() >= PATIENCE || wanted.fallback.is_some())
         {
-            return Err(Refused::NoProcess(wanted));
+            return Submitted::NoProcess(wanted);
         }
         if let (Some(max_wait), Some(oldest)) = (wanted.max_wait, state.oldest())
             && wanted.since.saturating_duration_since(oldest) > max_wait
         {
-            return Err(Refused::TooSlow(wanted));
+            return Submitted::TooSlow(wanted);
         }
         // Cancelled jobs must not pile up.
         let mut gone = Vec::new();
@@ -414,7 +415,7 @@ impl Channel {
                 None => self.lock().send(&mut gone), // nobody reads yet
             }
         }
-        Ok(gone)
+        Submitted::Taken(gone)
     }
 
     /// Returns operations that were cancelled or have failed.
