@@ -286,6 +286,7 @@ fn the_schema_is_what_the_manual_says() {
             &json["configuration"]["servers"][0]["accelerators"][0],
             "accelerator of a certificate",
         ),
+        (&json["configuration"]["keys"][0], "key"),
     ] {
         for key in keys(object) {
             assert!(manual.contains(&format!("`{key}`")), "{key} of the {name}");
