@@ -56,6 +56,7 @@ pub fn test_key(
     let public = public.map_err(|error| error.to_string())?;
     let operation = operation(loaded.key.kind());
     let pending = submit(&*accelerator, &operation);
+    while accelerator.work() {}
     let result = pending.wait(PATIENCE);
     let result = result.ok_or("it does not sign")?;
     public
