@@ -360,7 +360,7 @@ impl Channel {
         self.renewed.notified().await;
     }
 
-    /// Polls for something to do: whether operations are to be [sent](Self::send), or else what
+    /// Polls for something to do: whether operations are to be [sent](KeyClient::send), or else what
     /// `input` says of the socket.
     pub fn poll(
         &self,
