@@ -360,8 +360,8 @@ impl Channel {
         self.renewed.notified().await;
     }
 
-    /// Polls for something to do: whether operations are to be [sent](KeyClient::send), or else what
-    /// `input` says of the socket.
+    /// Polls for something to do: whether operations are to be [sent](KeyClient::send), or else
+    /// what `input` says of the socket.
     pub fn poll(
         &self,
         cx: &mut Context<'_>,
