@@ -416,6 +416,69 @@ fn a_reload_brings_devices_and_takes_them_away() {
     shake_hands(&server, "tls", "-tls1_3");
 }
 
+/// A certificate for origins, whose key is in a token. A certificate that is renewed is used,
+/// though nobody but the token has its key.
+#[test]
+fn origins_are_shown_a_certificate_whose_key_is_in_a_token() {
+    let site = site();
+    let Some(tokens) = tokens(&site) else { return };
+    let uri = tokens.uri(tokens.module(), "web", "ec");
+    let written = configuration(
+        "ssl_certificate_reload 100ms; proxy_ssl_session_reuse off;",
+        &format!(
+            "server {{
+                listen 127.0.0.1:%origin% ssl;
+                ssl_certificate certificates/file.pem; ssl_certificate_key certificates/file.key;
+                ssl_verify_client on; ssl_client_certificate certificates/authority.pem;
+                location / {{ return 200 $ssl_client_serial; }}
+            }}
+            server {{
+                listen 127.0.0.1:%front%;
+                location / {{
+                    proxy_pass https://127.0.0.1:%origin%;
+                    proxy_ssl_certificate certificates/ec.pem;
+                    proxy_ssl_certificate_key \"{uri}\";
+                }}
+                location /tls12 {{
+                    proxy_pass https://127.0.0.1:%origin%;
+                    proxy_ssl_protocols TLSv1.2;
+                    proxy_ssl_certificate certificates/ec.pem;
+                    proxy_ssl_certificate_key \"{uri}\";
+                }}
+            }}"
+        ),
+    );
+    let server = tokens.serve(&written);
+    let serial = |target: &str| {
+        let response = wire::get(server.port("front"), target);
+        let (status, text) = (response.status, response.text());
+        assert_eq!(status, 200, "{text}\n{}", server.error_log());
+        text
+    };
+    let first = serial("/");
+    assert_eq!(serial("/tls12"), first);
+    assert_eq!(server.device_pids().len(), 1);
+    let path = |name: &str| {
+        site.path(format!("certificates/{name}"))
+            .display()
+            .to_string()
+    };
+    let line = format!(
+        "x509 -req -in {} -CA {} -CAkey {} -set_serial 0x4711 -days 30 -extfile {} -out {}",
+        path("ec.csr"),
+        path("authority.pem"),
+        path("authority.key"),
+        path("ec.ext"),
+        path("ec.pem"),
+    );
+    let words: Vec<&str> = line.split(' ').collect();
+    command("openssl", &words, b"").success();
+    wait_for("the renewed certificate", || {
+        (serial("/") == "4711").then_some(())
+    });
+    assert_ne!(first, "4711");
+}
+
 /// The token is taken away, and comes back.
 #[test]
 fn a_token_may_be_gone_for_a_while() {

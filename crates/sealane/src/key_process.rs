@@ -191,7 +191,10 @@ impl KeyProcesses {
         let at = match known {
             Some(at) => at,
             None => {
-                self.last_holder.0 += 1;
+                // Numbers are not used again: a worker may remember what had one.
+                let next = self.last_holder.0.checked_add(1);
+                let too_many = || io::Error::other("too many devices since the start");
+                self.last_holder = HolderId(next.ok_or_else(too_many)?);
                 self.all.push(KeyProcess::start(
                     self.last_holder,
                     computer.clone(),

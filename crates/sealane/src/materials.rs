@@ -81,13 +81,7 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
     // The worker reads the others.
     for files in tls.certificates.files().unwrap_or_default() {
         read_certificate(files, materials)?;
-        let device = tls.key_device(&files.key);
-        let is_token = |device: &KeyDevice| matches!(device.kind, DeviceKind::Pkcs11 { .. });
-        if let (CertificateSource::Uri(uri), Some(device)) = (&files.key, device)
-            && is_token(&device)
-        {
-            read_pin(uri, materials)?;
-        }
+        read_pin(&files.key, tls.key_device(&files.key).as_deref(), materials)?;
     }
     read_client_certificates(&tls.client_certificates, materials)?;
     if let Some(path) = tls
@@ -151,6 +145,8 @@ fn read_store(store: &SessionStore, materials: &mut Reading<'_>) -> Result<(), D
 fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
     if let Some(UpstreamCertificate::Files(files)) = &tls.certificate {
         read_certificate(files, materials)?;
+        let device = UpstreamTls::key_device(&files.key);
+        read_pin(&files.key, device.as_deref(), materials)?;
     }
     if let Some(path) = &tls.password_file {
         add(materials, path, |error| {
@@ -211,7 +207,18 @@ fn read_certificate(
 }
 
 /// The PIN of a token, if the key's URI names its file.
-fn read_pin(uri: &str, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
+fn read_pin(
+    key: &CertificateSource,
+    device: Option<&KeyDevice>,
+    materials: &mut Reading<'_>,
+) -> Result<(), Diagnostic> {
+    let is_token = device.is_some_and(|it| matches!(it.kind, DeviceKind::Pkcs11 { .. }));
+    let CertificateSource::Uri(uri) = key else {
+        return Ok(());
+    };
+    if !is_token {
+        return Ok(()); // a provider's own
+    }
     let parsed = Uri::parse(uri).map_err(|error| {
         // What follows may be a PIN.
         let shown = uri.split('?').next().unwrap_or_default();

@@ -43,7 +43,7 @@ pub(crate) struct Rotation {
 struct WatchedPair {
     files: CertificateFiles,
     password_file: Option<PathBuf>,
-    /// Of a server.
+    /// `None`: it is written into the configuration.
     key: Option<KeyFile>,
 }
 
@@ -274,7 +274,10 @@ fn pairs(http: &Http) -> Vec<WatchedPair> {
     });
     let passes = http.passes().filter_map(Pass::tls);
     let of_passes = passes.filter_map(|tls| match &tls.certificate {
-        Some(UpstreamCertificate::Files(files)) => Some((files, &tls.password_file, None)),
+        Some(UpstreamCertificate::Files(files)) => {
+            let key = KeyFile::of_upstream(tls, files);
+            Some((files, &tls.password_file, key))
+        }
         _ => None,
     });
     let mut known = BTreeSet::new();

@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 use crate::traces::SpanQueue;
 use sealane_conf::Config;
 use sealane_conf::model::{
-    CertificateFiles, CertificateSource, Resolver, SessionStore, Tls, UpstreamTls,
+    CertificateFiles, CertificateSource, KeyDevice, Resolver, SessionStore, Tls, UpstreamTls,
 };
 use sealane_tls::{
     Capabilities, HandshakeState, KeyHandle, SessionState, SharedStore, StapleState, sha256,
@@ -58,29 +58,31 @@ impl KeyFile {
     /// The key of one of a server's certificates; `None` for one that is written into the
     /// configuration.
     pub fn of_server(tls: &Tls, files: &CertificateFiles) -> Option<KeyFile> {
-        let path = match &files.key {
+        let device = tls.key_device(&files.key);
+        KeyFile::named(&files.key, tls.password_file.clone(), device)
+    }
+
+    /// The key of a certificate for other servers; `None` for one that is written into the
+    /// configuration.
+    pub fn of_upstream(tls: &UpstreamTls, files: &CertificateFiles) -> Option<KeyFile> {
+        let device = UpstreamTls::key_device(&files.key);
+        KeyFile::named(&files.key, tls.password_file.clone(), device)
+    }
+
+    fn named(
+        key: &CertificateSource,
+        passwords: Option<PathBuf>,
+        device: Option<Arc<KeyDevice>>,
+    ) -> Option<KeyFile> {
+        let path = match key {
             CertificateSource::File(path) => path.clone(),
             CertificateSource::Uri(uri) => uri.into(),
             CertificateSource::Inline(_) => return None,
         };
-        let device = tls.key_device(&files.key);
         Some(KeyFile {
             path,
-            passwords: tls.password_file.clone(),
+            passwords,
             device: device.map(|device| device.to_string()),
-        })
-    }
-
-    /// The key of a certificate for other servers; `None` for one that is written into the
-    /// configuration. No device computes with it.
-    pub fn of_upstream(tls: &UpstreamTls, files: &CertificateFiles) -> Option<KeyFile> {
-        let CertificateSource::File(path) = &files.key else {
-            return None;
-        };
-        Some(KeyFile {
-            path: path.clone(),
-            passwords: tls.password_file.clone(),
-            device: None,
         })
     }
 }
@@ -112,6 +114,11 @@ impl Materials {
     /// Stores the handle of a key that the key process holds. Servers get it in place of the file.
     pub fn insert_key(&mut self, file: KeyFile, handle: KeyHandle) {
         self.keys.insert(file, handle);
+    }
+
+    /// Forgets what a file says. Not even a hash stays: that of a PIN would tell it.
+    pub fn remove(&mut self, path: &Path) {
+        self.files.remove(path);
     }
 
     /// Forgets what a file says, or all private keys in it if it is `kept` for the certificates

@@ -1,6 +1,6 @@
 //! TLS to other servers: `proxy_ssl_*`, `uwsgi_ssl_*` and `grpc_ssl_*`.
 
-use super::key_devices::is_key_uri;
+use super::key_devices::{check_key_uri, is_key_uri};
 use super::proxying::upstream;
 use super::ssl;
 use crate::build::Build;
@@ -145,7 +145,8 @@ macro_rules! tls_rows {
                 ONE,
                 "",
                 "PEM file with the private key of the client certificate, or `data:` and the PEM \
-                 text. May contain variables.",
+                 text; both may contain variables. Or the URI of a key in a token: `pkcs11:` and so \
+                 on, see [PKCS #11](pkcs11.md).",
                 |b, c| {
                     let value = certificate(b, c)?;
                     c.once(&tls(b, c).certificate_key)?;
@@ -215,10 +216,8 @@ pub(super) fn file(b: &Build<'_>, c: &Call<'_>) -> PathBuf {
 pub(super) fn certificate(b: &mut Build<'_>, c: &Call<'_>) -> Result<Template, Fault> {
     let written = c.text(1)?;
     if c.row.name.ends_with("_key") && is_key_uri(written.as_bytes()) {
-        let message = format!("cannot load certificate key \"{written}\": it is not in a file");
-        return Err(Fault::at(1, message)
-            .help("keys in devices are for servers (\"ssl_certificate_key\") only so far")
-            .not_yet());
+        check_key_uri(written)?;
+        return Ok(Template::literal(written));
     }
     template::compile(&mut b.names, c.arg(1), 1, &c.origin)
 }

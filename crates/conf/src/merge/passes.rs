@@ -2,7 +2,7 @@
 //! defaults and the checks of a level.
 
 use super::locations::Inherited;
-use super::servers::{certificate_source, inherit};
+use super::servers::{certificate_source, inherit, key_source};
 use super::{caching, certificates};
 use crate::call::{Fault, shown};
 use crate::directives::default_redirect;
@@ -712,7 +712,7 @@ fn certificate(
     Ok(Some(match (certificate.as_literal(), key.as_literal()) {
         (Some(certificate), Some(key)) => UpstreamCertificate::Files(CertificateFiles {
             certificate: certificate_source(options, certificate),
-            key: certificate_source(options, key),
+            key: key_source(options, key),
         }),
         _ => UpstreamCertificate::Evaluated {
             certificate: certificate.clone(),

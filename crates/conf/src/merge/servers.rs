@@ -417,7 +417,7 @@ pub(super) fn certificate_source(options: &Options, literal: &[u8]) -> Certifica
 }
 
 /// Where a key without variables comes from.
-fn key_source(options: &Options, literal: &[u8]) -> CertificateSource {
+pub(super) fn key_source(options: &Options, literal: &[u8]) -> CertificateSource {
     match is_key_uri(literal) {
         true => CertificateSource::Uri(shown(literal)),
         false => certificate_source(options, literal),

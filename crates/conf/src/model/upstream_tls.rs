@@ -1,8 +1,9 @@
 //! TLS to other servers: `proxy_ssl_*`, `uwsgi_ssl_*` and `grpc_ssl_*`. Names of
 //! directives are given without the prefix.
 
-use super::{CertificateFiles, Template, TlsProtocols};
+use super::{CertificateFiles, CertificateSource, KeyDevice, Template, TlsProtocols};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// TLS settings of a location that passes requests on. Equal settings may share
@@ -37,6 +38,17 @@ pub struct UpstreamTls {
     pub certificate_cache: Option<CertificateCache>,
     /// `ssl_session_reuse`; default on.
     pub session_reuse: bool,
+}
+
+impl UpstreamTls {
+    /// The device that has a key for other servers, if one does. Providers of OpenSSL compute for
+    /// servers only.
+    pub fn key_device(key: &CertificateSource) -> Option<Arc<KeyDevice>> {
+        match key {
+            CertificateSource::Uri(_) => Some(Arc::new(KeyDevice::pkcs11())),
+            CertificateSource::File(_) | CertificateSource::Inline(_) => None,
+        }
+    }
 }
 
 /// `ssl_certificate_cache`: certificates with variables that are kept.

@@ -35,10 +35,7 @@ struct Use {
 
 /// Whether a configuration has keys that devices compute with.
 pub(crate) fn has_devices(http: &Http) -> bool {
-    servers(http).any(|tls| {
-        let files = tls.certificates.files().unwrap_or_default();
-        files.iter().any(|it| tls.key_device(&it.key).is_some())
-    })
+    keys(http).values().any(|wanted| wanted.device.is_some())
 }
 
 /// Deposits all keys, and puts handles in their place. A key in a file that cannot be loaded stays
@@ -59,6 +56,7 @@ pub(crate) fn deposit_all(
         journal,
         deposited: BTreeSet::new(),
         needed: BTreeSet::new(),
+        pins: BTreeSet::new(),
     };
     for (file, wanted) in keys(http) {
         match &wanted.device {
@@ -67,8 +65,14 @@ pub(crate) fn deposit_all(
         }
     }
     let Depositing {
-        deposited, needed, ..
+        deposited,
+        needed,
+        pins,
+        ..
     } = depositing;
+    for path in pins {
+        materials.remove(&path);
+    }
     let certificates: BTreeSet<&Path> = certificates(http).collect();
     for path in deposited.difference(&needed) {
         let path = path.as_path();
@@ -85,6 +89,8 @@ struct Depositing<'a> {
     deposited: BTreeSet<PathBuf>,
     /// Files that are needed for one that is not: it may be the same with other passwords.
     needed: BTreeSet<PathBuf>,
+    /// Files with PINs.
+    pins: BTreeSet<PathBuf>,
 }
 
 impl Depositing<'_> {
@@ -254,7 +260,7 @@ impl Depositing<'_> {
         };
         let pin = self.materials.get(pin_file).unwrap_or_default();
         let pin = Secret::new(pin.to_vec());
-        self.deposited.insert(pin_file.to_owned());
+        self.pins.insert(pin_file.to_owned());
         Ok(vec![pin])
     }
 }
@@ -295,7 +301,10 @@ fn keys(http: &Http) -> BTreeMap<KeyFile, Use> {
         if let Some(UpstreamCertificate::Files(files)) = &tls.certificate
             && let Some(file) = KeyFile::of_upstream(tls, files)
         {
-            all.entry(file).or_default().roles.client = true;
+            let wanted = all.entry(file).or_default();
+            wanted.device = UpstreamTls::key_device(&files.key);
+            wanted.is_uri = matches!(files.key, CertificateSource::Uri(_));
+            wanted.roles.client = true;
         }
     }
     for tls in servers(http) {
