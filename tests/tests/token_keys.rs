@@ -119,10 +119,10 @@ fn all_clients_shake_hands_with_keys_in_a_token() {
     shake_hands(&server, "file", "-tls1_3");
     assert_eq!(server.device_pids().len(), 1, "one module, one process");
     let device = format!("{{device=\"pkcs11:{}\"}}", tokens.module().display());
-    let of = |name: &str| metric(&server, &format!("sealane_key_device_{name}{device}"));
-    assert_eq!(of("up"), 1.0);
-    assert_eq!(of("operation_seconds_count"), 7.0);
-    assert_eq!(of("operations_failed_total"), 0.0);
+    let of = |name: &str| metric(&server, &format!("{name}{device}"));
+    assert_eq!(of("sealane_key_device_up"), 1.0);
+    assert_eq!(of("sealane_key_device_operation_seconds_count"), 7.0);
+    assert_eq!(of("sealane_key_device_operations_failed_total"), 0.0);
     // The PIN is in the module's process, and nowhere else.
     let log = server.error_log();
     assert!(!log.contains(PIN), "{log}");
@@ -283,14 +283,14 @@ fn a_module_that_crashes_or_hangs_leaves_others_alone() {
     assert!(shakes_hands(&server, "faulty", "-tls1_3").is_err());
     others();
     let device = format!("{{device=\"pkcs11:{}\"}}", faulty.display());
-    let of = |name: &str| metric(&server, &format!("sealane_key_device_{name}{device}"));
-    assert_eq!(of("up"), 0.0);
-    assert!(of("operations_failed_total") >= 1.0);
+    let of = |name: &str| metric(&server, &format!("{name}{device}"));
+    assert_eq!(of("sealane_key_device_up"), 0.0);
+    assert!(of("sealane_key_device_operations_failed_total") >= 1.0);
     tokens.set_fault("ok");
     wait_for("its key", || {
         shakes_hands(&server, "faulty", "-tls1_3").ok()
     });
-    assert_eq!(of("up"), 1.0);
+    assert_eq!(of("sealane_key_device_up"), 1.0);
 }
 
 /// While one handshake waits for a device for too long, others are refused at once.
@@ -309,17 +309,17 @@ fn handshakes_do_not_pile_up_at_a_slow_device() {
     tokens.set_fault("hang");
     server.expect_alert("PRIVATE_KEY_OPERATION_FAILED");
     let device = format!("{{device=\"pkcs11:{}\"}}", faulty.display());
-    let of = |name: &str| metric(&server, &format!("sealane_key_device_{name}{device}"));
+    let of = |name: &str| metric(&server, &format!("{name}{device}"));
     std::thread::scope(|scope| {
         let first = scope.spawn(|| shakes_hands(&server, "faulty", "-tls1_3"));
         wait_for("an operation", || {
-            (of("operations_queued") >= 1.0).then_some(())
+            (of("sealane_key_device_operations_queued") >= 1.0).then_some(())
         });
         wait_for("a refusal", || {
             // Those that come early wait as well.
             let hurried = handshake_in_a_moment(&server);
             assert!(!hurried);
-            (of("operations_refused_total") >= 1.0).then_some(())
+            (of("sealane_key_device_operations_refused_total") >= 1.0).then_some(())
         });
         tokens.set_fault("ok");
         first
@@ -360,8 +360,8 @@ fn the_processor_computes_for_a_device_that_fails() {
     tokens.set_fault("sign 30");
     shake_hands(&server, "faulty", "-tls1_3");
     let device = format!("{{device=\"pkcs11:{}\"}}", faulty.display());
-    let of = |name: &str| metric(&server, &format!("sealane_key_device_{name}{device}"));
-    assert_eq!(of("fallbacks_total"), 1.0);
+    let of = |name: &str| metric(&server, &format!("{name}{device}"));
+    assert_eq!(of("sealane_key_device_fallbacks_total"), 1.0);
     server.expect_alert("key process of \"pkcs11:");
     tokens.set_fault("abort");
     shake_hands(&server, "faulty", "-tls1_3");

@@ -56,6 +56,7 @@ const WITHOUT_PLACE: &[&str] = &[
     "invalid server name or wildcard ",
     "still could not bind()",
     "unknown \"no_such_variable\" variable",
+    "zero size shared memory zone ",
 ];
 
 /// The same by what they say behind a name or a number.

@@ -206,6 +206,32 @@ const ELSEWHERE: &[(&str, &str, &[&str])] = &[
         "operations_are_counted_by_key_and_accelerator",
         &["sealane_tls_key_operations_failed_total"],
     ),
+    (
+        "tests/tests/token_keys.rs",
+        "a_module_that_crashes_or_hangs_leaves_others_alone",
+        &[
+            "sealane_key_device_up",
+            "sealane_key_device_operations_failed_total",
+        ],
+    ),
+    (
+        "tests/tests/token_keys.rs",
+        "all_clients_shake_hands_with_keys_in_a_token",
+        &["sealane_key_device_operation_seconds"],
+    ),
+    (
+        "tests/tests/token_keys.rs",
+        "handshakes_do_not_pile_up_at_a_slow_device",
+        &[
+            "sealane_key_device_operations_queued",
+            "sealane_key_device_operations_refused_total",
+        ],
+    ),
+    (
+        "tests/tests/token_keys.rs",
+        "the_processor_computes_for_a_device_that_fails",
+        &["sealane_key_device_fallbacks_total"],
+    ),
 ];
 
 /// Labels whose values come from a list in the code. Others come from the configuration.

@@ -97,7 +97,7 @@ fn forms_that_configurations_use() {
 fn what_is_wrong_is_said() {
     let cases = [
         ("engine:tpm2:x", "the engine \"tpm2\" is not supported"),
-        ("store:file:/x", "the scheme \"file\" are not supported"),
+        ("store:file:/x", "the scheme \"file\" are a provider"),
         ("engine:pkcs11:slot_x-id_01", "\"slot_x-id_01\" is neither"),
         ("engine:pkcs11:slot_1-id_0", "neither a URI"),
         ("engine:pkcs11:slot_1-id_", "neither a URI"),

@@ -264,6 +264,29 @@ const WATCHED: &[Watched] = &[
         advice: "the error log says how: report a signal that nobody has sent; handshakes have waited",
     },
     Watched {
+        metric: "key_device_operations_failed",
+        labels: &[],
+        least: 1.0,
+        level: Level::Bad,
+        what: (
+            "private-key operation was not done by its device",
+            "private-key operations were not done by their devices",
+        ),
+        advice: "the error log says what the HSM, TPM or card has reported",
+    },
+    Watched {
+        metric: "key_device_operations_refused",
+        labels: &[],
+        least: 1.0,
+        level: Level::Bad,
+        what: (
+            "private-key operation was refused: its device is too slow",
+            "private-key operations were refused: their devices are too slow",
+        ),
+        advice: "let clients resume, use ECDSA certificates, or allow more time (\"max_wait=\" of \
+                 ssl_accelerator)",
+    },
+    Watched {
         metric: "panics",
         labels: &[],
         least: 1.0,
