@@ -4,14 +4,6 @@
 use crate::{Program, Server, Site, command};
 use std::path::{Path, PathBuf};
 
-/// Where distributions put the module.
-const MODULES: [&str; 4] = [
-    "/usr/lib/softhsm/libsofthsm2.so",
-    "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so",
-    "/usr/lib/aarch64-linux-gnu/softhsm/libsofthsm2.so",
-    "/usr/lib64/pkcs11/libsofthsm2.so",
-];
-
 /// The PIN of all tokens.
 pub const PIN: &str = "48151623";
 
@@ -24,7 +16,7 @@ pub struct Tokens<'a> {
 impl<'a> Tokens<'a> {
     /// None yet. `None`, and the test is left out: SoftHSM is not installed.
     pub fn new(site: &'a Site) -> Option<Tokens<'a>> {
-        let Some(module) = MODULES.iter().map(Path::new).find(|path| path.exists()) else {
+        let Some(module) = sealane_needs::softhsm() else {
             sealane_needs::leave_out("SoftHSM is not installed (scripts/install-test-deps.sh)");
             return None;
         };

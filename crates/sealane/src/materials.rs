@@ -5,7 +5,7 @@ use sealane_conf::Diagnostic;
 use sealane_conf::model::{
     Accelerator, CertificateFiles, CertificateSource, ClientCertificates, DeviceKind, Http,
     KeyDevice, KeyFallback, LogLevel, Pass, SessionStore, Tls, UpstreamCertificate, UpstreamTls,
-    VerifyClient,
+    VerifyClient, without_query,
 };
 use sealane_log::OsError;
 use sealane_pkcs11::Uri;
@@ -221,7 +221,7 @@ fn read_pin(
     }
     let parsed = Uri::parse(uri).map_err(|error| {
         // What follows may be a PIN.
-        let shown = uri.split('?').next().unwrap_or_default();
+        let shown = without_query(uri);
         refusal(format!("cannot load certificate key \"{shown}\": {error}"))
     })?;
     match parsed.pin_source() {

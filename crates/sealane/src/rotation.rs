@@ -340,8 +340,8 @@ impl WatchedPair {
             chain_pem: certificate.to_vec(),
             key_pem: Secret::new(key.to_vec()),
             passwords: sealane_server::secrets(passwords.unwrap_or_default()),
-            chain_label: label(&self.files.certificate),
-            key_label: label(&self.files.key),
+            chain_label: self.files.certificate.label(),
+            key_label: self.files.key.label(),
         };
         match CertificatePair::load(&identity) {
             Ok(_) => Ok(()),
@@ -354,8 +354,8 @@ impl WatchedPair {
         format!(
             "{why}; certificate \"{}\" and its key \"{}\" have changed, but the ones before stay in \
              use until both files can be used",
-            label(&self.files.certificate),
-            label(&self.files.key)
+            self.files.certificate.label(),
+            self.files.key.label()
         )
     }
 }
@@ -364,13 +364,5 @@ fn file(source: &CertificateSource) -> Option<&Path> {
     match source {
         CertificateSource::File(path) => Some(path),
         CertificateSource::Inline(_) | CertificateSource::Uri(_) => None,
-    }
-}
-
-fn label(source: &CertificateSource) -> String {
-    match source {
-        CertificateSource::File(path) => path.display().to_string(),
-        CertificateSource::Inline(_) => "data:...".to_owned(),
-        CertificateSource::Uri(uri) => uri.split('?').next().unwrap_or_default().to_owned(),
     }
 }

@@ -111,8 +111,8 @@ pub use proxying::{CacheDirectories, HealthChecks, KnownVerdict};
 pub use snapshot::Snapshot;
 pub use sysguard::LoadWatch;
 pub use tls_build::{
-    HandshakeThreads, SharedRing, StapleTask, TlsOfServers, certificate_identity, conf_directory,
-    secrets,
+    HandshakeThreads, SharedRing, StapleTask, TlsOfServers, accelerator_choice,
+    certificate_identity, conf_directory, secrets,
 };
 pub use traces::{
     Attribute, AttributeValue, MAX_VALUE_BYTES, Span, SpanCounts, SpanLoss, SpanQueue, TraceTarget,

@@ -338,12 +338,7 @@ impl<'a> TlsBuilder<'a> {
                 model::AsyncMode::Off => AsyncMode::Off,
                 model::AsyncMode::Auto => AsyncMode::Auto,
             },
-            accelerator: match tls.accelerator {
-                // What a device does not compute.
-                model::Accelerator::Auto | model::Accelerator::Device(_) => AcceleratorChoice::Auto,
-                model::Accelerator::Cpu => AcceleratorChoice::Cpu,
-                model::Accelerator::Batch => AcceleratorChoice::Batch,
-            },
+            accelerator: accelerator_choice(&tls.accelerator),
             state: Some(Arc::clone(self.materials.handshakes())),
         }
     }
@@ -447,6 +442,15 @@ pub fn conf_directory(config: &Config) -> &Path {
     conf_file.and_then(Path::parent).unwrap_or(&config.prefix)
 }
 
+/// What computes with keys that no device does.
+pub fn accelerator_choice(conf: &model::Accelerator) -> AcceleratorChoice {
+    match conf {
+        model::Accelerator::Auto | model::Accelerator::Device(_) => AcceleratorChoice::Auto,
+        model::Accelerator::Cpu => AcceleratorChoice::Cpu,
+        model::Accelerator::Batch => AcceleratorChoice::Batch,
+    }
+}
+
 /// A certificate of a server, with its key, or the handle of one that another process holds.
 ///
 /// # Errors
@@ -460,8 +464,8 @@ pub fn certificate_identity(
         chain_pem: pem(materials, &files.certificate, "certificate")?.to_vec(),
         key_pem: key(materials, KeyFile::of_server(tls, files), &files.key)?,
         passwords: passwords(tls, materials)?,
-        chain_label: label(&files.certificate),
-        key_label: label(&files.key),
+        chain_label: files.certificate.label(),
+        key_label: files.key.label(),
     })
 }
 
@@ -585,14 +589,6 @@ pub(crate) fn emerg(message: String) -> Diagnostic {
         message,
         place: None,
         help: None,
-    }
-}
-
-pub(crate) fn label(source: &CertificateSource) -> String {
-    match source {
-        CertificateSource::File(path) => path.display().to_string(),
-        CertificateSource::Inline(_) => "data:...".to_owned(),
-        CertificateSource::Uri(uri) => uri.split('?').next().unwrap_or_default().to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@
 use std::fmt::Display;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Whether the tests run as root.
 pub fn is_root() -> bool {
@@ -34,4 +35,17 @@ pub fn leave_out(why: impl Display) {
     // Not by a macro, whose output the harness keeps from who runs the tests. In one piece.
     let line = format!("left out: {test}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Where distributions put SoftHSM's PKCS #11 module.
+const SOFTHSM: [&str; 4] = [
+    "/usr/lib/softhsm/libsofthsm2.so",
+    "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so",
+    "/usr/lib/aarch64-linux-gnu/softhsm/libsofthsm2.so",
+    "/usr/lib64/pkcs11/libsofthsm2.so",
+];
+
+/// SoftHSM's PKCS #11 module, if it is installed (`scripts/install-test-deps.sh`).
+pub fn softhsm() -> Option<&'static Path> {
+    SOFTHSM.iter().map(Path::new).find(|module| module.exists())
 }

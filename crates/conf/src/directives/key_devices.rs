@@ -2,7 +2,7 @@
 
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
-use crate::model::{Accelerator, DeviceKind, KeyDevice, KeyFallback};
+use crate::model::{Accelerator, DeviceKind, KeyDevice, KeyFallback, without_query};
 use crate::values;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -172,7 +172,7 @@ pub(super) fn check_key_uri(written: &str) -> Result<(), Fault> {
     }
     if written.contains('$') {
         // What follows may be a PIN.
-        let shown = written.split('?').next().unwrap_or_default();
+        let shown = without_query(written);
         let help = "a URI cannot contain variables; write \"%24\" for a dollar sign";
         return Err(Fault::at(1, format!("invalid value \"{shown}\"")).help(help));
     }

@@ -66,6 +66,11 @@ pub enum KeyFallback {
     File(PathBuf),
 }
 
+/// What identifies a key in its URI: all but the query, which says where module and PIN are.
+pub fn without_query(uri: &str) -> &str {
+    uri.split_once('?').map_or(uri, |(key, _)| key)
+}
+
 impl KeyDevice {
     /// The defaults.
     pub fn new(kind: DeviceKind) -> Self {

@@ -1,6 +1,9 @@
 //! The `ssl_*` directives of one server.
 
-use super::{Accelerator, CertificateCache, DeviceKind, KeyDevice, Origin, SessionStore, Template};
+use super::{
+    Accelerator, CertificateCache, DeviceKind, KeyDevice, Origin, SessionStore, Template,
+    without_query,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,6 +172,17 @@ pub enum CertificateSource {
     Inline(String),
     /// A key in a device: `pkcs11:`, `store:` or `engine:pkcs11:`, as written.
     Uri(String),
+}
+
+impl CertificateSource {
+    /// Its name in messages.
+    pub fn label(&self) -> String {
+        match self {
+            CertificateSource::File(path) => path.display().to_string(),
+            CertificateSource::Inline(_) => "data:...".to_owned(),
+            CertificateSource::Uri(uri) => without_query(uri).to_owned(),
+        }
+    }
 }
 
 /// `ssl_protocols` as a set.

@@ -15,13 +15,6 @@ use sealane_pkcs11::{OpenError, Options, TokenKey, Uri, wait_for_threads};
 use sealane_tls::accelerator::{Accelerator, PendingJob, job};
 
 const DIRECTORY: &str = "SEALANE_PKCS11_TEST_DIRECTORY";
-/// Where distributions put the module.
-const MODULES: [&str; 4] = [
-    "/usr/lib/softhsm/libsofthsm2.so",
-    "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so",
-    "/usr/lib/aarch64-linux-gnu/softhsm/libsofthsm2.so",
-    "/usr/lib64/pkcs11/libsofthsm2.so",
-];
 pub(crate) const PIN: &str = "1234";
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -52,7 +45,7 @@ fn run(test: impl FnOnce(&Setup), ends_well: bool) {
         assert!(wait_for_threads(PATIENCE), "all keys are dropped");
         return;
     }
-    if softhsm().is_none() {
+    if sealane_needs::softhsm().is_none() {
         sealane_needs::leave_out("SoftHSM is not installed (scripts/install-test-deps.sh)");
         return;
     }
@@ -83,13 +76,8 @@ fn run(test: impl FnOnce(&Setup), ends_well: bool) {
     assert_eq!(text.contains("1 passed"), ends_well, "{text}");
 }
 
-pub(crate) fn softhsm() -> Option<&'static Path> {
-    let modules = MODULES.iter().map(Path::new);
-    modules.into_iter().find(|module| module.exists())
-}
-
 pub(crate) fn module() -> &'static Path {
-    softhsm().expect("tests begin only if it is installed")
+    sealane_needs::softhsm().expect("tests begin only if it is installed")
 }
 
 impl Setup {

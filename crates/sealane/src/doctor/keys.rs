@@ -3,12 +3,12 @@
 use super::report::{Finding, TestedKey};
 use crate::journal::Journal;
 use crate::key_process::{self, KeyProcesses};
-use sealane_conf::model::{self, CertificateFiles, Http, Tls};
+use sealane_conf::model::{CertificateFiles, Http, Tls};
 use sealane_keys::{Holders, KeyClient};
 use sealane_log::OsError;
-use sealane_server::{KeyFile, Materials, certificate_identity};
+use sealane_server::{KeyFile, Materials, accelerator_choice, certificate_identity};
 use sealane_sys::poll;
-use sealane_tls::{AcceleratorChoice, KeyHolder, test_key};
+use sealane_tls::{KeyHolder, test_key};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -119,11 +119,7 @@ fn test(
     materials: &Materials,
     holders: &Arc<Holders>,
 ) -> TestedKey {
-    let choice = match tls.accelerator {
-        model::Accelerator::Cpu => AcceleratorChoice::Cpu,
-        model::Accelerator::Batch => AcceleratorChoice::Batch,
-        model::Accelerator::Auto | model::Accelerator::Device(_) => AcceleratorChoice::Auto,
-    };
+    let choice = accelerator_choice(&tls.accelerator);
     let holder = Arc::clone(holders) as Arc<dyn KeyHolder>;
     let test = certificate_identity(tls, files, materials)
         .map_err(|diagnostic| diagnostic.message)

@@ -6,13 +6,13 @@ use super::computer::{Computer, token_uri};
 use super::process::Refusal;
 use crate::journal::Journal;
 use sealane_conf::model::{
-    Accelerator, CertificateSource, Http, KeyDevice, KeyFallback, Tls, UpstreamCertificate,
-    UpstreamTls,
+    CertificateSource, Http, KeyDevice, KeyFallback, Tls, UpstreamCertificate, UpstreamTls,
+    without_query,
 };
 use sealane_keys::deposit::{Deposit, KeySource};
 use sealane_keys::rules::Roles;
 use sealane_log::OsError;
-use sealane_server::{KeyFile, Materials, secrets};
+use sealane_server::{KeyFile, Materials, accelerator_choice, secrets};
 use sealane_tls::ciphers::offer_rsa_key_exchange;
 use sealane_tls::{AcceleratorChoice, KeyHandle, KeyId, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -267,9 +267,7 @@ impl Depositing<'_> {
 
 /// A key's name in messages: without the query of a URI, which is about where things are.
 pub(crate) fn shown(key: &Path) -> String {
-    let text = key.to_string_lossy();
-    let name = text.split('?').next().unwrap_or_default();
-    name.to_owned()
+    without_query(&key.to_string_lossy()).to_owned()
 }
 
 /// Whether a key process is of use for such a configuration.
@@ -319,11 +317,11 @@ fn keys(http: &Http) -> BTreeMap<KeyFile, Use> {
             // What `ssl_conf_command` makes of it is not looked into.
             wanted.may_decrypt |=
                 !tls.conf_commands.is_empty() || offer_rsa_key_exchange(&tls.ciphers);
-            wanted.accelerator = match tls.accelerator {
-                Accelerator::Auto | Accelerator::Device(_) => wanted.accelerator,
-                Accelerator::Cpu => AcceleratorChoice::Cpu,
-                Accelerator::Batch => AcceleratorChoice::Batch,
-            };
+            // Of several servers, the last that says something.
+            match accelerator_choice(&tls.accelerator) {
+                AcceleratorChoice::Auto => {}
+                choice => wanted.accelerator = choice,
+            }
         }
     }
     all

@@ -7,7 +7,7 @@ use crate::certificate_files::{CertificateReader, KeptCertificates, Names};
 use crate::exchange::Exchange;
 use crate::materials::{KeyFile, Materials};
 use crate::template;
-use crate::tls_build::{conf_directory, emerg, file, key, label, pem, protocols, secrets};
+use crate::tls_build::{conf_directory, emerg, file, key, pem, protocols, secrets};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -200,8 +200,8 @@ impl<'m> TlsSettings<'m> {
                 &files.key,
             )?,
             passwords: self.passwords(conf)?,
-            chain_label: label(&files.certificate),
-            key_label: label(&files.key),
+            chain_label: files.certificate.label(),
+            key_label: files.key.label(),
         })
     }
 
