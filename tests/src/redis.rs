@@ -124,8 +124,8 @@ impl<'a> Redis<'a> {
 
     #[track_caller]
     fn signal(&self, name: &str) {
-        let pid = self.child.as_ref().expect("it runs").id().to_string();
-        command("kill", &[&format!("-{name}"), &pid], b"").success();
+        let child = self.child.as_ref().expect("it runs");
+        crate::upgrade::signal(child.id(), name);
     }
 }
 

@@ -185,23 +185,36 @@ impl Drop for Daemon<'_> {
     }
 }
 
-/// Sends a signal.
+/// Sends a signal. After `"STOP"` no thread of the process runs.
 #[track_caller]
 pub fn signal(pid: u32, name: &str) {
     let status = Command::new("kill")
         .args([&format!("-{name}"), &pid.to_string()])
         .status();
     assert!(status.is_ok_and(|status| status.success()), "kill {pid}");
+    if name == "STOP" {
+        // One thread takes the signal, when it next gets a turn, and stops the others.
+        wait_for("all threads to stop", || is_stopped(pid).then_some(()));
+    }
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it was signalled");
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat"));
+        stat.is_ok_and(|stat| state(&stat) == Some('T'))
+    })
+}
+
+/// The state in a line of `/proc/[pid]/stat`.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit(") ").next()?.chars().next()
 }
 
 /// Whether a process runs; one that nobody has collected yet does not.
 pub fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(") ")
-        .next()
-        .and_then(|rest| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    state(&stat).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// What a key process calls itself.

@@ -62,10 +62,6 @@ fn shake_hands(server: &Server<'_>) {
     }
 }
 
-fn kill(pid: u32, how: &str) {
-    command("kill", &[how, &pid.to_string()], b"").success();
-}
-
 #[test]
 fn it_has_no_rights_no_files_and_no_network() {
     let site = site();
@@ -210,7 +206,7 @@ fn while_it_hangs_connections_go_on_and_handshakes_wait() {
     let mut kept = KeptTls::open(server.port("tls"), "-tls1_3");
     assert!(kept.get("/a.txt") == "hello");
     let pid = server.key_process_pid();
-    kill(pid, "-STOP");
+    signal(pid, "STOP");
     let mut clients: Vec<_> = KINDS
         .iter()
         .map(|kind| {
@@ -237,7 +233,7 @@ fn while_it_hangs_connections_go_on_and_handshakes_wait() {
         let ended = client.try_wait().expect("it is ours");
         assert!(ended.is_none(), "a handshake is over without a signature");
     }
-    kill(pid, "-CONT");
+    signal(pid, "CONT");
     for mut client in clients {
         assert!(client.wait().expect("it is ours").success());
     }
@@ -253,9 +249,9 @@ fn it_may_die_at_bad_moments() {
     for _ in 0..scale(3, 30) {
         let server = Server::start(&site, Program::Sealane, &text);
         server.expect_alert("exited on signal 9; handshakes wait");
-        kill(server.key_process_pid(), "-KILL");
+        signal(server.key_process_pid(), "KILL");
         shake_hands(&server);
-        kill(server.key_process_pid(), "-KILL");
+        signal(server.key_process_pid(), "KILL");
         assert_eq!(reload(&site, &server, &text), Reload::Applied);
         shake_hands(&server);
     }

@@ -239,6 +239,10 @@ fn counts_are_those_of_the_access_log_over_a_reload_and_a_workers_death() {
     // Another process takes its place: more threads need one.
     let more = changed.replace("worker_processes 2", "worker_processes 3");
     assert_eq!(reload(&site, &server, &more), Reload::Applied);
+    // Until then it may close a connection that it has just accepted.
+    wait_for("the end of the process before it", || {
+        (server.worker_pids().len() == 1).then_some(())
+    });
     asked += ask_everything(&server, rounds);
     assert_agree(&site, &server, asked);
     println!("{asked} requests of clients");

@@ -9,7 +9,7 @@
 
 use sealane_tests::load::{Load, Tally};
 use sealane_tests::reload::{Reload, reload};
-use sealane_tests::upgrade::{Daemon, children};
+use sealane_tests::upgrade::{Daemon, children, signal};
 use sealane_tests::{
     Application, Certificate, CertificateKey, Program, Server, Site, command, go_client_path,
     scale, wait_for,
@@ -522,10 +522,9 @@ fn connections_whose_next_process_dies_go_on_in_the_one_after_it() {
     server.expect_alert("exited on signal 9");
     let count = scale(300, 5000);
     let mut client = idle_connections(&site, &server, count);
-    let kill = |signal: &str, pid: u32| command("kill", &[signal, &pid.to_string()], b"").success();
     // Stopped, it hears of its successor, and of how many may come, only when that is dead.
     let before = server.worker_pid();
-    kill("-STOP", before);
+    signal(before, "STOP");
     let state = State {
         processes: 3,
         ..FIRST
@@ -535,11 +534,11 @@ fn connections_whose_next_process_dies_go_on_in_the_one_after_it() {
     let successor = wait_for("the successor", || {
         server.worker_pids().into_iter().find(|pid| *pid != before)
     });
-    kill("-KILL", successor);
+    signal(successor, "KILL");
     wait_for("the end of the successor", || {
         (!server.worker_pids().contains(&successor)).then_some(())
     });
-    kill("-CONT", before);
+    signal(before, "CONT");
     has_ended(&server, before);
     assert_eq!(client.ask(), format!("alive {count}"));
     client.end();

@@ -4,6 +4,7 @@
 use sealane_tests::http2::{Client, code};
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::reload::{Reload, ask, configure, reload, reload_as_it_is};
+use sealane_tests::upgrade::signal;
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{
     Certificate, CertificateKey, Outcome, Program, Server, Site, command, handshake, scale,
@@ -485,16 +486,16 @@ fn a_worker_that_dies_during_a_reload_is_replaced_by_one_with_the_new_configurat
         configure(&site, &answering(&text));
         let ended = || server.error_log().matches("reconfigured, worker ").count();
         let reloads = ended();
-        let worker = server.worker_pid().to_string();
+        let worker = server.worker_pid();
         // Stopped, it cannot answer: the reload is under way when it dies.
-        command("kill", &["-STOP", &worker], b"").success();
+        signal(worker, "STOP");
         let begun = || server.error_log().matches(": reconfiguring").count();
         let before = begun();
         server.signal("HUP");
         if number % 2 == 0 {
             wait_for("the reload to begin", || (begun() > before).then_some(()));
         }
-        command("kill", &["-KILL", &worker], b"").success();
+        signal(worker, "KILL");
         let url = format!("http://127.0.0.1:{}/", server.port("plain"));
         wait_for("the new configuration", || {
             let outcome = command("curl", &["-s", "--max-time", "20", &url], b"");

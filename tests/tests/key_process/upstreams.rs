@@ -1,8 +1,8 @@
 //! Keys of our certificates for other servers (`proxy_ssl_certificate_key`): origins see what they
 //! saw when keys were in the worker, and the key process signs for nobody else with them.
 
-use super::kill;
 use sealane_tests::reload::{Reload, reload};
+use sealane_tests::upgrade::signal;
 use sealane_tests::{
     Certificate, CertificateKey, Program, Server, Site, command, handshake, scale, wait_for, wire,
 };
@@ -177,7 +177,7 @@ fn while_it_hangs_only_handshakes_with_origins_wait() {
     let server = Server::start(&site, Program::Sealane, &text("", origin.port("tls")));
     ask_all(&server);
     let pid = server.key_process_pid();
-    kill(pid, "-STOP");
+    signal(pid, "STOP");
     std::thread::scope(|scope| {
         let waiting: Vec<_> = KINDS
             .iter()
@@ -192,16 +192,16 @@ fn while_it_hangs_only_handshakes_with_origins_wait() {
             assert_eq!(response.text(), "front");
         }
         assert!(waiting.iter().all(|it| !it.is_finished()));
-        kill(pid, "-CONT");
+        signal(pid, "CONT");
     });
     // Nobody waits for longer than it may take to connect.
     let impatient = text("proxy_connect_timeout 300ms;", origin.port("tls"));
     assert_eq!(reload(&site, &server, &impatient), Reload::Applied);
     ask_all(&server);
-    kill(pid, "-STOP");
+    signal(pid, "STOP");
     let response = wire::get(server.port("plain"), "/client-ec/TLSv1.3/");
     assert_eq!(response.status, 504, "{}", server.error_log());
-    kill(pid, "-CONT");
+    signal(pid, "CONT");
     ask_all(&server);
 }
 
