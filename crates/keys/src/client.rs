@@ -10,6 +10,7 @@
 
 use crate::device_stats::DeviceStats;
 use crate::line;
+use crate::loading::Line;
 use crate::wire::{self, MAX_UNDER_WAY, MAX_UNDER_WAY_BYTES};
 use sealane_tls::KeyId;
 use sealane_tls::accelerator::Job;
@@ -65,8 +66,7 @@ pub struct KeyClient {
     channels: Vec<Arc<Channel>>,
     next: AtomicUsize,
     tell: Tell,
-    /// While it is open, the key process knows that there is a worker.
-    line: Mutex<Option<OwnedFd>>,
+    line: Line,
     /// When the operator was last told of a refusal.
     told: Mutex<Option<Instant>>,
 }
@@ -180,7 +180,7 @@ impl KeyClient {
             channels: channels.collect(),
             next: AtomicUsize::new(0),
             tell,
-            line: Mutex::default(),
+            line: Line::new(),
             told: Mutex::default(),
         })
     }
@@ -213,9 +213,11 @@ impl KeyClient {
             line::send_channel(process.as_fd(), other.as_fd())?;
             self.fail_all(channel.renew(own));
         }
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        *line = Some(process);
-        Ok(())
+        self.line.renew(process)
+    }
+
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
     }
 
     /// The channel of the worker thread with this number, which calls this and then reads it.

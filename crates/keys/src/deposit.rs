@@ -9,8 +9,8 @@
 
 use crate::rules::Roles;
 use sealane_sys::file;
-use sealane_sys::sealed_memory::sealed_file;
-use sealane_tls::{AcceleratorChoice, Secret};
+use sealane_sys::sealed_memory::{is_sealed_file, sealed_file, sealed_file_with};
+use sealane_tls::{AcceleratorChoice, Secret, sha256};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
@@ -39,12 +39,14 @@ pub struct Deposit<'a> {
 }
 
 /// A key, or where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum KeySource<'a> {
     /// What its file says.
     Pem(&'a [u8]),
     /// Its name in a device.
     Uri(&'a str),
+    /// Its file, which this process does not read, with so many bytes.
+    File(BorrowedFd<'a>, usize),
 }
 
 /// The same, as the key process gets it.
@@ -56,6 +58,8 @@ pub struct Deposited {
     passwords: Vec<Secret>,
     is_uri: bool,
     key: Secret,
+    /// The hash of all of it.
+    content: [u8; 32],
 }
 
 impl Deposit<'_> {
@@ -63,7 +67,7 @@ impl Deposit<'_> {
     ///
     /// # Errors
     ///
-    /// When there is no such memory.
+    /// When there is no such memory, or the key's file cannot be read.
     pub fn seal(&self) -> io::Result<OwnedFd> {
         let too_large = || io::Error::from(io::ErrorKind::FileTooLarge);
         let mut head = MAGIC.to_vec();
@@ -74,26 +78,31 @@ impl Deposit<'_> {
             AcceleratorChoice::Cpu => 1,
             AcceleratorChoice::Batch => 2,
         });
-        let (is_uri, key) = match self.key {
-            KeySource::Pem(pem) => (false, pem),
-            KeySource::Uri(uri) => (true, uri.as_bytes()),
+        let (is_uri, key, key_bytes) = match self.key {
+            KeySource::Pem(pem) => (false, pem, pem.len()),
+            KeySource::Uri(uri) => (true, uri.as_bytes(), uri.len()),
+            KeySource::File(_, bytes) => (false, &[][..], bytes),
         };
         head.push(u8::from(is_uri));
-        let texts = self.passwords.iter().map(Secret::expose);
-        let texts: Vec<&[u8]> = texts.chain([key]).collect();
         let count = u32::try_from(self.passwords.len()).map_err(|_| too_large())?;
         head.extend_from_slice(&count.to_le_bytes());
-        let bytes = head.len() + texts.iter().map(|text| 4 + text.len()).sum::<usize>();
+        let texts = self.passwords.iter().map(Secret::expose);
+        let texts = texts.map(|text| (text, text.len()));
+        let texts: Vec<(&[u8], usize)> = texts.chain([(key, key_bytes)]).collect();
+        let bytes = head.len() + texts.iter().map(|(_, bytes)| 4 + bytes).sum::<usize>();
         if bytes as u64 > MAX_BYTES || self.passwords.len() > MAX_PASSWORDS {
             return Err(too_large());
         }
         // Below the limit above.
-        let length = |text: &&[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes();
-        let lengths: Vec<[u8; 4]> = texts.iter().map(length).collect();
+        let length = |bytes: &usize| u32::try_from(*bytes).unwrap_or(u32::MAX).to_le_bytes();
+        let lengths: Vec<[u8; 4]> = texts.iter().map(|(_, bytes)| length(bytes)).collect();
         let texts = lengths.iter().zip(texts);
-        let texts = texts.flat_map(|(length, text)| [&length[..], text]);
+        let texts = texts.flat_map(|(length, (text, _))| [&length[..], text]);
         let pieces: Vec<&[u8]> = [&head[..]].into_iter().chain(texts).collect();
-        sealed_file(&pieces)
+        match self.key {
+            KeySource::File(file, bytes) => sealed_file_with(&pieces, file, bytes),
+            _ => sealed_file(&pieces),
+        }
     }
 }
 
@@ -112,12 +121,27 @@ impl Deposited {
         &self.passwords
     }
 
-    /// Reads what [`Deposit::seal`] has written.
+    /// Whether the key needs a password.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        let label = b"ENCRYPTED";
+        let mut texts = self.key.expose().windows(label.len());
+        !self.is_uri && texts.any(|text| text == label)
+    }
+
+    /// The same for the same key with the same passwords, and the same it may be used for.
+    pub(crate) fn content(&self) -> &[u8; 32] {
+        &self.content
+    }
+
+    /// Reads what [`Deposit::seal`] has written. Never blocks, whatever the descriptor is.
     ///
     /// # Errors
     ///
     /// When it cannot be read, or is something else.
     pub(crate) fn read(memory: BorrowedFd<'_>) -> io::Result<Self> {
+        if !is_sealed_file(memory) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let memory = std::fs::File::from(memory.try_clone_to_owned()?);
         let size = memory.metadata()?.len();
         if size > MAX_BYTES {
@@ -168,6 +192,7 @@ impl Deposited {
             passwords,
             is_uri,
             key: Secret::new(key.to_vec()),
+            content: sha256(bytes),
         })
     }
 }
@@ -200,14 +225,44 @@ mod tests {
 
     #[test]
     fn what_is_deposited_is_read() {
-        for key in [KeySource::Pem(b"a key"), KeySource::Uri("pkcs11:object=a")] {
+        let file = sealed_file(&[b"a key, and more"]).expect("memory");
+        let mut contents = Vec::new();
+        for (key, expected, is_uri) in [
+            (KeySource::Pem(b"a key"), "a key", false),
+            (KeySource::Uri("pkcs11:object=a"), "pkcs11:object=a", true),
+            (KeySource::File(file.as_fd(), 5), "a key", false),
+            (
+                KeySource::Pem(b"PROC-TYPE: 4,ENCRYPTED"),
+                "PROC-TYPE: 4,ENCRYPTED",
+                false,
+            ),
+        ] {
             let read = Deposited::read(sealed(key).as_fd()).expect("readable");
+            contents.push(*read.content());
+            assert_eq!(read.is_encrypted(), expected.contains("ENCRYPTED"));
             assert_eq!(read.roles, Roles::CLIENT);
             assert!(read.may_decrypt);
             assert_eq!(read.accelerator, AcceleratorChoice::Batch);
             let passwords: Vec<_> = read.passwords().iter().map(Secret::expose).collect();
             assert_eq!(passwords, [b"one", b"two"]);
-            assert_eq!(read.key(), key);
+            match read.key() {
+                KeySource::Pem(pem) => assert!(!is_uri && pem == expected.as_bytes()),
+                KeySource::Uri(uri) => assert!(is_uri && uri == expected),
+                KeySource::File(..) => panic!("it was read"),
+            }
+        }
+        // The same key, however it came.
+        assert!(contents[0] == contents[2]);
+        assert!(contents[0] != contents[1] && contents[0] != contents[3]);
+    }
+
+    #[test]
+    fn what_may_change_or_block_is_not_read() {
+        let (end, _other) = sealane_sys::socket::seqpacket_pair().expect("descriptors");
+        let file = std::fs::File::open("/dev/zero").expect("it is there");
+        for fd in [end.as_fd(), file.as_fd()] {
+            let error = Deposited::read(fd).expect_err("it is not sealed");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }
     }
 

@@ -73,6 +73,11 @@ impl Holders {
         }
     }
 
+    /// The process of keys from files, which also holds keys that this process has it load.
+    pub fn processor(&self) -> Option<Arc<KeyClient>> {
+        self.get(HolderId::PROCESSOR)
+    }
+
     /// Operations that wait or are under way.
     pub fn pending(&self) -> usize {
         self.all().iter().map(|it| it.client.pending()).sum()

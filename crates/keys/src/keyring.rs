@@ -62,8 +62,8 @@ impl OpenKeys for Processor {
             return Err("the key is not in a file".to_owned());
         };
         let text = |error: sealane_awslc::Error| error.to_string();
-        let key =
-            PrivateKey::from_pem(pem, deposited.passwords()).map_err(|error| error.to_string())?;
+        let key = PrivateKey::from_pem(pem, deposited.passwords());
+        let key = key.map_err(|error| sealane_tls::key_error_text(&error))?;
         let build = |choice| accelerator::build(choice, &key, &self.stats, &self.report);
         // Whether `batch` suits a certificate is for whoever reads the configuration to say.
         let accelerator = build(deposited.accelerator)
@@ -160,7 +160,20 @@ impl Keyring {
     /// Why it cannot be held.
     pub fn add(&self, memory: BorrowedFd<'_>) -> Result<KeyHandle, String> {
         let deposited = Deposited::read(memory).map_err(|error| error.to_string())?;
-        let opened = self.opener.open(&deposited)?;
+        let (handle, mut new) = self.open(&deposited)?;
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = keys.get(&handle.id) {
+            new.join(before);
+        }
+        let before = keys.insert(handle.id, Arc::new(new));
+        drop(keys);
+        drop(before);
+        Ok(handle)
+    }
+
+    /// Makes a key ready, for somebody else to keep.
+    pub(crate) fn open(&self, deposited: &Deposited) -> Result<(KeyHandle, Key), String> {
+        let opened = self.opener.open(deposited)?;
         let mut rejection = Zeroizing::new([0; 32]);
         match &opened.secret {
             // The same in every process that has the key: asking again after a restart tells
@@ -174,7 +187,7 @@ impl Keyring {
             None => fill_random(&mut *rejection),
         }
         let handle = opened.handle;
-        let mut new = Key {
+        let key = Key {
             accelerator: opened.accelerator,
             kind: handle.kind,
             is_expensive: opened.is_expensive,
@@ -182,14 +195,7 @@ impl Keyring {
             may_decrypt: deposited.may_decrypt,
             rejection,
         };
-        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = keys.get(&handle.id) {
-            new.join(before);
-        }
-        let before = keys.insert(handle.id, Arc::new(new));
-        drop(keys);
-        drop(before);
-        Ok(handle)
+        Ok((handle, key))
     }
 
     /// Removes a key. It is wiped once its last operation has ended.
@@ -220,7 +226,7 @@ impl Key {
 
     /// Takes over what another deposit of this key says. The files of a server and of a client may
     /// have the same one, so each keeps what it needs until the key is forgotten.
-    fn join(&mut self, before: &Self) {
+    pub(crate) fn join(&mut self, before: &Self) {
         if !self.roles.server {
             self.may_decrypt = before.may_decrypt;
             self.accelerator = Arc::clone(&before.accelerator);

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A **line** (`SOCK_SEQPACKET`) carries messages with descriptors: one from the master, and one
-//! from each worker process, over which it opens channels. A **channel** (`SOCK_STREAM`) carries
+//! from each worker process, over which it opens channels, and has keys loaded whose files it finds
+//! itself. A **channel** (`SOCK_STREAM`) carries
 //! the operations of one worker thread, and their results in any order.
 //!
 //! # What the key process believes
@@ -26,7 +27,9 @@
 //!   secret of 48 bytes, and for ciphertexts with wrong padding one that looks the same
 //!   ([`premaster`]); a worker process may have so many in a second;
 //! - each worker process may open only so many channels, each channel has only so many operations
-//!   under way, and expensive operations take turns between worker processes.
+//!   under way, and expensive operations take turns between worker processes;
+//! - a key that a worker process has loaded is for that process alone, it has only so many, and one
+//!   thread loads them.
 //!
 //! | file | what |
 //! |---|---|
@@ -38,6 +41,7 @@
 //! | `keyring.rs` | the keys |
 //! | `service.rs`, `service/` | the threads of the key process |
 //! | `client.rs` | the worker's side of one process |
+//! | `loading.rs` | the same for keys that a worker has loaded |
 //! | `holders.rs` | which process an operation goes to |
 //! | `device_stats.rs` | what became of operations |
 //! | `fuzz.rs` | any bytes, as a worker may send them |
@@ -49,6 +53,7 @@ pub mod fuzz;
 pub mod holders;
 pub mod keyring;
 pub mod line;
+pub mod loading;
 pub mod premaster;
 pub mod rules;
 pub mod service;
@@ -57,4 +62,5 @@ pub mod wire;
 pub use client::{Channel, KeyClient, Received, Tell, ToDo};
 pub use holders::Holders;
 pub use keyring::{OpenKeys, OpenedKey, Processor};
+pub use loading::{Lease, LoadedKey, Turn};
 pub use service::{Limits, serve};

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! main thread      orders of the master, channels that workers open
+//! load             keys that a worker process loads, one thread for each
 //! keys-0 .. n      read channels; compute what is cheap (P-256, Ed25519) at once
 //! batch-0 .. n     compute what is expensive (RSA, larger curves), in batches where possible
 //! ```
@@ -10,14 +11,18 @@
 //! cheap keys do where keys are in the worker.
 
 mod channel;
+mod loaded;
 mod queue;
 mod readers;
 
+pub(crate) use self::loaded::MAX_LOADING;
+use self::loaded::{LoadedKeys, Loader};
 use self::queue::Queue;
 use self::readers::Readers;
-use crate::keyring::{Keyring, OpenKeys};
-use crate::line::{self, Order, Report, Rights};
+use crate::keyring::{Key, Keyring, OpenKeys};
+use crate::line::{self, Order, Report, Request, Rights};
 use sealane_sys::{poll, process};
+use sealane_tls::KeyId;
 use sealane_tls::accelerator::Report as Tell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,6 +50,8 @@ pub(crate) struct Client {
     decryptions: Mutex<Decryptions>,
     /// Channels that are open.
     channels: AtomicUsize,
+    /// Keys that it has loaded itself.
+    loaded: Mutex<LoadedKeys>,
 }
 
 /// How many decryptions there were in this second.
@@ -63,7 +70,13 @@ impl Client {
                 count: 0,
             }),
             channels: AtomicUsize::new(0),
+            loaded: Mutex::default(),
         }
+    }
+
+    /// A key that it has loaded itself.
+    pub(crate) fn loaded(&self, id: KeyId) -> Option<Arc<Key>> {
+        lock(&self.loaded).get(id)
     }
 
     /// Whether it may decrypt once more. All decryptions count, whether the padding is right or
@@ -161,11 +174,18 @@ impl Drop for AbortOnPanic {
     }
 }
 
+/// A worker process, as the main thread knows it.
+struct Introduced {
+    client: Arc<Client>,
+    /// What loads its keys, once it has asked for one.
+    loader: Option<Loader>,
+}
+
 /// The main thread.
 struct Process {
     /// `None` when it is gone.
     master: Option<Arc<OwnedFd>>,
-    clients: Vec<Arc<Client>>,
+    clients: Vec<Introduced>,
     shared: Arc<Shared>,
     readers: Readers,
 }
@@ -177,7 +197,8 @@ impl Process {
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        let lines: Vec<_> = self.clients.iter().map(|it| it.line.as_fd()).collect();
+        let lines = self.clients.iter().map(|it| it.client.line.as_fd());
+        let lines: Vec<_> = lines.collect();
         let master = self.master.as_ref().map(|line| line.as_fd());
         let fds: Vec<_> = lines.into_iter().chain(master).collect();
         let readable = poll::wait_readable(&fds, None)?;
@@ -185,7 +206,7 @@ impl Process {
         let of_master = of_master.contains(&true);
         let mut spoken = of_clients.iter();
         let mut clients = std::mem::take(&mut self.clients);
-        clients.retain(|client| spoken.next() != Some(&true) || self.hear(client));
+        clients.retain_mut(|client| spoken.next() != Some(&true) || self.hear(client));
         self.clients = clients;
         if of_master {
             self.obey();
@@ -193,14 +214,26 @@ impl Process {
         Ok(())
     }
 
-    /// A worker process opens a channel. `false`: it is gone, or does not speak our language.
-    fn hear(&self, client: &Arc<Client>) -> bool {
-        match line::receive_channel(client.line.as_fd()) {
-            Ok(Some(channel)) => {
+    /// Follows a request of a worker process. `false`: it is gone, or does not speak our language.
+    fn hear(&self, from: &mut Introduced) -> bool {
+        let client = &from.client;
+        match line::receive_request(client.line.as_fd()) {
+            Ok(Some(Request::Channel(channel))) => {
                 let open = client.channels.load(Ordering::Relaxed);
                 if open < client.rights.max_channels as usize {
                     self.readers.add(channel, client);
                 } // else it is closed, which the worker sees
+                true
+            }
+            Ok(Some(Request::Load { number, memory })) => {
+                let start = || Loader::start(client, &self.shared);
+                match from.loader.take().map_or_else(start, Ok) {
+                    Ok(loader) => from.loader.insert(loader).load(number, memory),
+                    Err(_) => false, // there are no threads
+                }
+            }
+            Ok(Some(Request::Forget(key))) => {
+                lock(&client.loaded).forget(key);
                 true
             }
             Ok(None) => false,
@@ -221,7 +254,10 @@ impl Process {
                 }
             }
             Ok(Some(Order::Introduce { rights, line })) => {
-                self.clients.push(Arc::new(Client::new(line, rights)));
+                self.clients.push(Introduced {
+                    client: Arc::new(Client::new(line, rights)),
+                    loader: None,
+                });
             }
             Ok(Some(Order::Forget(key))) => self.shared.keyring.forget(key),
             Ok(Some(Order::Renew)) => self.shared.keyring.renew(),

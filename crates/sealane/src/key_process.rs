@@ -330,6 +330,7 @@ impl KeyProcesses {
             let rights = Rights {
                 max_channels: 1,
                 max_decryptions: 0,
+                max_keys: 0,
             };
             let name = process.computer.to_string();
             holders.connect(process.holder, &name, process.introduce(rights)?)?;
@@ -343,6 +344,10 @@ fn line_of(process: &KeyProcess, server: &Server) -> io::Result<KeyLine> {
     let rights = Rights {
         max_channels: server.threads.saturating_add(SPARE_CHANNELS),
         max_decryptions: http.map_or(0, |http| http.key_process.decryptions),
+        max_keys: match process.holder {
+            HolderId::PROCESSOR => http.map_or(0, |http| http.key_process.keys),
+            _ => 0, // a worker has no keys in devices
+        },
     };
     Ok(KeyLine {
         holder: process.holder,

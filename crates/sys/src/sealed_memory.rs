@@ -1,8 +1,10 @@
 //! Passes bytes to another process through memory, so that they never reach a disk.
 
 use crate::CheckReturn;
+use crate::file;
 use crate::memfd;
 use crate::process::{self, Pid};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -113,6 +115,10 @@ impl AsFd for SealedMemory {
     }
 }
 
+/// What nobody can do with a sealed file.
+const FILE_SEALS: i32 =
+    libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+
 /// An anonymous file in memory with these bytes, which nobody can change any more: for secrets that
 /// another process is given now, and perhaps one after it. No process has it mapped, so it is in no
 /// core dump; it is gone with its last descriptor.
@@ -120,21 +126,58 @@ impl AsFd for SealedMemory {
 /// # Errors
 /// When the kernel has no room, or no such files (Linux before 3.17).
 pub fn sealed_file(pieces: &[&[u8]]) -> io::Result<OwnedFd> {
-    let mut file = std::fs::File::from(memfd::create(c"sealane")?);
+    let file = filled(pieces)?;
+    seal(&file)?;
+    Ok(file.into())
+}
+
+/// The same, with the first `count` bytes of another file behind `pieces`. The kernel copies those:
+/// they are never in the memory of this process. May block on the other file's disk.
+///
+/// # Errors
+/// As [`sealed_file`], and `UnexpectedEof` when the other file is shorter.
+pub fn sealed_file_with(
+    pieces: &[&[u8]],
+    other: BorrowedFd<'_>,
+    count: usize,
+) -> io::Result<OwnedFd> {
+    let sealed = filled(pieces)?;
+    let mut copied = 0;
+    while copied < count {
+        match file::sendfile(sealed.as_fd(), other, copied as u64, count - copied)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            more => copied += more,
+        }
+    }
+    seal(&sealed)?;
+    Ok(sealed.into())
+}
+
+/// Whether a descriptor is that of a [`sealed_file`]: reading it never blocks, and yields the same
+/// bytes each time.
+pub fn is_sealed_file(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: the command takes no argument.
+    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) }.check();
+    seals.is_ok_and(|seals| seals & FILE_SEALS == FILE_SEALS)
+}
+
+fn filled(pieces: &[&[u8]]) -> io::Result<File> {
+    let mut file = File::from(memfd::create(c"sealane")?);
     for piece in pieces {
         file.write_all(piece)?;
     }
-    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    Ok(file)
+}
+
+fn seal(file: &File) -> io::Result<()> {
     // SAFETY: the command takes an integer and no pointer.
-    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.check()?;
-    Ok(file.into())
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, FILE_SEALS) }.check()?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file;
-    use std::fs::File;
     use std::os::unix::fs::FileExt;
 
     fn content(fd: BorrowedFd<'_>) -> Vec<u8> {
@@ -171,6 +214,21 @@ mod tests {
         assert!(file.write(b"x").is_err() && file.write_at(b"x", 0).is_err());
         assert!(file.set_len(3).is_err() && file.set_len(100).is_err());
         assert_eq!(content(file.as_fd()), b"secret");
+        assert!(is_sealed_file(file.as_fd()));
+    }
+
+    #[test]
+    fn a_file_may_end_with_what_another_one_has() {
+        let path = std::env::temp_dir().join(format!("sealane-sealed-{}", process::pid()));
+        std::fs::write(&path, b"a key").expect("writable");
+        let other = File::open(&path).expect("just written");
+        std::fs::remove_file(&path).expect("just written");
+        assert!(!is_sealed_file(other.as_fd()));
+        let fd = sealed_file_with(&[b"head: "], other.as_fd(), 3).expect("room");
+        assert_eq!(content(fd.as_fd()), b"head: a k");
+        assert!(is_sealed_file(fd.as_fd()));
+        let error = sealed_file_with(&[], other.as_fd(), 6).expect_err("it is shorter");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]

@@ -41,7 +41,7 @@ use crate::client_hello::{ClientHello, ClientOffer};
 use crate::error::{SettingsError, Warning};
 use crate::offload::HandshakeSettings;
 use crate::server::{Plan, ServerTls, join, library_error};
-use crate::server_key::{HeldKey, HolderId, KeyHandle, KeyId, ServerKey};
+use crate::server_key::{HeldKey, HolderId, KeyHandle, KeyId, KeyLease, ServerKey};
 use crate::sessions::identity;
 use crate::sessions::opaque::OpaqueTickets;
 use crate::settings::{Identity, ServerSettings};
@@ -77,8 +77,20 @@ impl CertificatePair {
     ///
     /// In nginx's words: a certificate or key that does not load, or does not match the other.
     pub fn load(identity: &Identity) -> Result<Self, SettingsError> {
+        Self::load_leased(identity, None)
+    }
+
+    /// The same, where another process holds the key for as long as there is this lease.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_leased(
+        identity: &Identity,
+        lease: Option<KeyLease>,
+    ) -> Result<Self, SettingsError> {
         Ok(Self {
-            loaded: load_identity(identity)?,
+            loaded: load_identity(identity, lease)?,
             built: Mutex::default(),
         })
     }
@@ -485,7 +497,10 @@ fn check_level(
     }
 }
 
-pub(crate) fn load_identity(identity: &Identity) -> Result<LoadedIdentity, SettingsError> {
+pub(crate) fn load_identity(
+    identity: &Identity,
+    lease: Option<KeyLease>,
+) -> Result<LoadedIdentity, SettingsError> {
     let chain = CertificateChain::from_pem(&identity.chain_pem).map_err(|error| {
         SettingsError::new(format!(
             "cannot load certificate \"{}\": {error}",
@@ -493,7 +508,7 @@ pub(crate) fn load_identity(identity: &Identity) -> Result<LoadedIdentity, Setti
         ))
     })?;
     let key = match KeyHandle::from_bytes(identity.key_pem.expose()) {
-        Some(handle) => held_key(identity, &chain, handle)?,
+        Some(handle) => held_key(identity, &chain, KeyHandle { lease, ..handle })?,
         None => ServerKey::Here(load_key(identity, &chain)?),
     };
     if key.kind() == KeyKind::Other {
@@ -509,20 +524,26 @@ pub(crate) fn load_identity(identity: &Identity) -> Result<LoadedIdentity, Setti
     })
 }
 
+/// Why a key does not load, and what may be done about it.
+pub fn key_error_text(error: &KeyError) -> String {
+    let hint = match error {
+        KeyError::PasswordNeeded(_) => {
+            " (the key is encrypted and no \"ssl_password_file\" is set)"
+        }
+        KeyError::WrongPassword(_) => " (no password in \"ssl_password_file\" decrypts it)",
+        KeyError::Unreadable(_) => "",
+    };
+    format!("{error}{hint}")
+}
+
 /// The key in this process.
 fn load_key(identity: &Identity, chain: &CertificateChain) -> Result<PrivateKey, SettingsError> {
     let key =
         PrivateKey::from_pem(identity.key_pem.expose(), &identity.passwords).map_err(|error| {
-            let hint = match &error {
-                KeyError::PasswordNeeded(_) => {
-                    " (the key is encrypted and no \"ssl_password_file\" is set)"
-                }
-                KeyError::WrongPassword(_) => " (no password in \"ssl_password_file\" decrypts it)",
-                KeyError::Unreadable(_) => "",
-            };
             SettingsError::new(format!(
-                "cannot load certificate key \"{}\": {error}{hint}",
-                identity.key_label
+                "cannot load certificate key \"{}\": {}",
+                identity.key_label,
+                key_error_text(&error)
             ))
         })?;
     chain.leaf().check_key(&key).map_err(|error| {

@@ -39,7 +39,7 @@ pub fn test_key(
     choice: AcceleratorChoice,
     holder: Option<Arc<dyn KeyHolder>>,
 ) -> Result<KeyTest, String> {
-    let loaded = load_identity(identity).map_err(|error| error.to_string())?;
+    let loaded = load_identity(identity, None).map_err(|error| error.to_string())?;
     let state = HandshakeState::new();
     if let Some(holder) = holder {
         state.set_key_holder(holder);

@@ -96,6 +96,7 @@ pub use error::{Error, SettingsError, Warning};
 pub use groups::{DEFAULT_GROUPS, GroupList};
 pub use identities::{
     CertificatePair, Fingerprint, HelloFacts, Identities, IdentityAnswer, IdentityResult,
+    key_error_text,
 };
 pub use info::Info;
 pub use key_test::{KeyTest, test_key};
@@ -114,7 +115,7 @@ pub use sealane_awslc::{
     sha256, use_program_allocator,
 };
 pub use server::{CertificateReport, ServerTls};
-pub use server_key::{HolderId, KeyHandle, KeyHolder, KeyId, Route};
+pub use server_key::{HolderId, KeyHandle, KeyHolder, KeyId, KeyLease, Route};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
 pub use sessions::early_data::EarlyData;
 pub use sessions::identity::{ClientVerification, VerifyClient};

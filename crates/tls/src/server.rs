@@ -146,7 +146,7 @@ impl ServerTls {
     pub fn build(settings: &ServerSettings) -> Result<(Self, Vec<Warning>), SettingsError> {
         let mut warnings = Vec::new();
         let plan = Plan::new(settings, &mut warnings)?;
-        let loaded = settings.identities.iter().map(load_identity);
+        let loaded = settings.identities.iter().map(|it| load_identity(it, None));
         let loaded = loaded.collect::<Result<Vec<_>, _>>()?;
         if loaded.is_empty() && !settings.reject_handshake && !settings.evaluates_certificates {
             return Err(SettingsError::new("no \"ssl_certificate\" is defined"));

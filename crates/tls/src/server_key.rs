@@ -6,6 +6,7 @@
 //! [`KeyHolder`] of the process. There may be several key processes: one for keys from files, and
 //! one for each device. The handle's [`Route`] says which of them has the key.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -90,6 +91,9 @@ pub struct Route {
     pub max_wait: Option<Duration>,
 }
 
+/// Has a process hold a key for as long as this lives.
+pub type KeyLease = Arc<dyn Any + Send + Sync>;
+
 /// Stands for a key that another process holds.
 #[derive(Clone)]
 pub struct KeyHandle {
@@ -99,6 +103,9 @@ pub struct KeyHandle {
     pub kind: KeyKind,
     /// Where operations go.
     pub route: Route,
+    /// While it lives, the other process keeps the key for whoever has loaded it. `None`: the
+    /// master sees to that.
+    pub(crate) lease: Option<KeyLease>,
     /// What the key of a session store is derived from. It is derived from the private key, which
     /// cannot be found from it. `None`: nothing can be derived from a key in a device.
     pub(crate) store_secret: Option<Zeroizing<[u8; STORE_SECRET_BYTES]>>,
@@ -139,6 +146,7 @@ impl KeyHandle {
             id,
             kind,
             route: Route::default(),
+            lease: None,
             store_secret,
         }
     }
@@ -189,6 +197,7 @@ impl KeyHandle {
                 has_fallback: *has_fallback == 1,
                 max_wait: (*has_wait == 1).then_some(wait),
             },
+            lease: None,
             store_secret,
         })
     }
@@ -225,6 +234,7 @@ pub(crate) struct HeldKey {
     id: KeyId,
     route: Route,
     holder: SharedHolder,
+    _lease: Option<KeyLease>,
 }
 
 impl HeldKey {
@@ -235,6 +245,7 @@ impl HeldKey {
             id: handle.id,
             route: handle.route,
             holder: holder.unwrap_or_default(),
+            _lease: handle.lease.clone(),
         }
     }
 }
@@ -357,6 +368,7 @@ mod tests {
             id: KeyId([0; 32]),
             route: Route::default(),
             holder: SharedHolder::default(),
+            _lease: None,
         };
         let (job, mut pending) =
             crate::accelerator::job(sealane_awslc::KeyOperation::Decrypt { input: Vec::new() });

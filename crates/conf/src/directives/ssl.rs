@@ -330,16 +330,16 @@ const ROWS: &[Row] = &[
     Row::new(
         "ssl_key_process",
         HTTP,
-        Arity::Between(1, 3),
+        Arity::Between(1, 4),
         "on",
         "Private keys of servers, and those of `proxy_ssl_certificate_key` and its relatives, are \
          in a process of their own, which has no network, no files and no children; worker processes \
          have it compute signatures, and decrypt premaster secrets of the RSA key exchange, \
-         `decryptions=` of them in a second for each worker process (10000). It runs as `user=`, by \
-         default as the master. Each device that has keys, or computes with them, has such a process \
+         `decryptions=` of them in a second for each worker process (10000). Keys whose file names contain \
+         variables are held for the worker process that has found them, `keys=` at a time (10000). It \
+         runs as `user=`, by default as the master. Each device that has keys, or computes with them, has such a process \
          as well, whatever this says (`ssl_accelerator`). `off`: keys are in the memory of worker \
-         processes. Keys whose file names contain variables, those written as `data:` and those of \
-         `acme_certificate` are there in any case.",
+         processes. Keys written as `data:` and those of `acme_certificate` are there in any case.",
         key_process,
     )
     .own(),
@@ -443,17 +443,20 @@ fn key_process(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     };
     for (index, word) in c.args().skip(1) {
         let invalid = || {
-            let help = "it can be \"decryptions=\" and a number, or \"user=\" and a name";
+            let help = "it can be \"decryptions=\" or \"keys=\" and a number, or \"user=\" and a \
+                        name";
             c.invalid_parameter(index).help(help)
         };
-        match word.strip_prefix(b"user=") {
-            Some(b"") => return Err(invalid()),
-            Some(user) => process.user = Some(c.utf8(index, user)?.to_owned()),
-            None => {
-                let number = word.strip_prefix(b"decryptions=").and_then(values::number);
-                let number = number.and_then(|it| u32::try_from(it).ok());
-                process.decryptions = number.ok_or_else(invalid)?;
-            }
+        let (name, value) = word.split_at(word.iter().position(|it| *it == b'=').map_or(0, |at| at + 1));
+        let number = || {
+            let number = values::number(value).and_then(|it| u32::try_from(it).ok());
+            number.ok_or_else(invalid)
+        };
+        match name {
+            b"user=" if !value.is_empty() => process.user = Some(c.utf8(index, value)?.to_owned()),
+            b"decryptions=" => process.decryptions = number()?,
+            b"keys=" => process.keys = number()?,
+            _ => return Err(invalid()),
         }
     }
     b.server().tls.key_process = Some(process);

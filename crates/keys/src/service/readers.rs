@@ -3,10 +3,11 @@
 use super::channel::{Channel, READ_BYTES, Reading};
 use super::queue::Waiting;
 use super::{Client, Shared, lock, start};
+use crate::keyring::Key;
 use crate::wire::{self, Reason, Request};
 use sealane_sys::epoll::{Epoll, EventCounter, Watch};
-use sealane_tls::KeyOperation;
 use sealane_tls::accelerator::job;
+use sealane_tls::{KeyId, KeyOperation};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -219,12 +220,10 @@ impl Read {
             key,
             operation,
         } = request;
-        let Some(key) = shared.keyring.get(key) else {
-            return self.channel.answer(number, Err(Reason::UnknownKey));
+        let key = match find(shared, self.channel.client(), key, &operation) {
+            Ok(key) => key,
+            Err(reason) => return self.channel.answer(number, Err(reason)),
         };
-        if !key.permits(&operation) {
-            return self.channel.answer(number, Err(Reason::NotPermitted));
-        }
         let is_decryption = matches!(operation, KeyOperation::Decrypt { .. });
         if is_decryption && !self.channel.client().may_decrypt() {
             return self.channel.answer(number, Err(Reason::TooMany));
@@ -246,5 +245,23 @@ impl Read {
             Some(bytes) => self.channel.answer(number, Ok(&bytes)),
             None => self.channel.answer(number, Err(Reason::Failed)),
         }
+    }
+}
+
+/// The key for an operation: one of the configuration, or one that the worker process has loaded.
+fn find(
+    shared: &Shared,
+    client: &Client,
+    id: KeyId,
+    operation: &KeyOperation,
+) -> Result<Arc<Key>, Reason> {
+    let held = shared.keyring.get(id);
+    if let Some(key) = held.as_ref().filter(|key| key.permits(operation)) {
+        return Ok(Arc::clone(key));
+    }
+    match client.loaded(id) {
+        Some(key) if key.permits(operation) => Ok(key),
+        None if held.is_none() => Err(Reason::UnknownKey),
+        _ => Err(Reason::NotPermitted),
     }
 }

@@ -1,5 +1,6 @@
 mod clients;
 mod devices;
+mod loading;
 
 use super::*;
 use crate::client::Wanted;
@@ -95,6 +96,7 @@ impl Service {
         self.introduce_with(Rights {
             max_channels,
             max_decryptions: u32::MAX,
+            max_keys: 100,
         })
     }
 
@@ -389,6 +391,7 @@ fn a_worker_decrypts_so_often_in_a_second() {
     let limited = service.introduce_with(Rights {
         max_channels: 1,
         max_decryptions: 3,
+        max_keys: 0,
     });
     let mut limited = Service::channel_over(limited);
     let mut other = service.channel();
@@ -597,9 +600,9 @@ fn what_was_under_way_is_done_by_the_next_process() {
         client.submit(Wanted::new(key.id(), job));
         pending.push(waiting);
     }
-    let taken = line::receive_channel(dying.as_fd())
-        .expect("one")
-        .expect("one");
+    let Ok(Some(Request::Channel(taken))) = line::receive_request(dying.as_fd()) else {
+        panic!("no channel");
+    };
     let mut taken = UnixStream::from(taken);
     taken.read_exact(&mut [0; 1000]).expect("requests");
     drop(taken);
@@ -619,7 +622,7 @@ fn what_was_under_way_is_done_by_the_next_process() {
     connect().expect("it is there");
     client.submit(Wanted::new(key.id(), job));
     for _ in 0..2 {
-        drop(line::receive_channel(dying.as_fd()).expect("one"));
+        drop(line::receive_request(dying.as_fd()).expect("one"));
         assert_eq!(client.receive(&channel), Received::Closed);
         if channel.socket().is_none() && waiting.try_take().is_none() {
             connect().expect("it is there");

@@ -9,7 +9,7 @@ use crate::accelerator::Accelerator;
 use crate::error::SettingsError;
 use crate::identities::load_identity;
 use crate::offload::HandshakeState;
-use crate::server_key::{HeldKey, ServerKey};
+use crate::server_key::{HeldKey, KeyLease, ServerKey};
 use crate::settings::Identity;
 
 /// A certificate chain with its key, ready for connections. Cloning shares it.
@@ -35,7 +35,20 @@ impl ClientIdentity {
         identity: &Identity,
         handshakes: Option<&HandshakeState>,
     ) -> Result<Self, SettingsError> {
-        let loaded = load_identity(identity)?;
+        Self::load_leased(identity, None, handshakes)
+    }
+
+    /// The same, where another process holds the key for as long as there is this lease.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_leased(
+        identity: &Identity,
+        lease: Option<KeyLease>,
+        handshakes: Option<&HandshakeState>,
+    ) -> Result<Self, SettingsError> {
+        let loaded = load_identity(identity, lease)?;
         let (identity, key) = match &loaded.key {
             ServerKey::Here(key) => (awslc::ClientIdentity::new(&loaded.chain, key), None),
             ServerKey::Held { handle, .. } => {
