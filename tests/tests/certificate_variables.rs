@@ -1,5 +1,8 @@
 //! `ssl_certificate` and `ssl_certificate_key` with variables.
 
+#[path = "certificate_variables/held.rs"]
+mod held;
+
 use sealane_tests::comparison::nginx_version;
 use sealane_tests::reload::{Reload, ask, reload_as_it_is};
 use sealane_tests::{Certificate, CertificateKey, Server, Site, command, handshake, nginx_binary};

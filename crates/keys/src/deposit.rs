@@ -50,6 +50,15 @@ pub enum KeySource<'a> {
 }
 
 /// The same, as the key process gets it.
+#[derive(Clone, Copy, Debug)]
+pub enum DepositedKey<'a> {
+    /// What its file says.
+    Pem(&'a [u8]),
+    /// Its name in a device.
+    Uri(&'a str),
+}
+
+/// What was deposited.
 #[derive(Debug)]
 pub struct Deposited {
     pub(crate) roles: Roles,
@@ -108,11 +117,11 @@ impl Deposit<'_> {
 
 impl Deposited {
     /// Where the key is. A URI that is none has no characters.
-    pub fn key(&self) -> KeySource<'_> {
+    pub fn key(&self) -> DepositedKey<'_> {
         let key = self.key.expose();
         match self.is_uri {
-            true => KeySource::Uri(std::str::from_utf8(key).unwrap_or_default()),
-            false => KeySource::Pem(key),
+            true => DepositedKey::Uri(std::str::from_utf8(key).unwrap_or_default()),
+            false => DepositedKey::Pem(key),
         }
     }
 
@@ -246,9 +255,8 @@ mod tests {
             let passwords: Vec<_> = read.passwords().iter().map(Secret::expose).collect();
             assert_eq!(passwords, [b"one", b"two"]);
             match read.key() {
-                KeySource::Pem(pem) => assert!(!is_uri && pem == expected.as_bytes()),
-                KeySource::Uri(uri) => assert!(is_uri && uri == expected),
-                KeySource::File(..) => panic!("it was read"),
+                DepositedKey::Pem(pem) => assert!(!is_uri && pem == expected.as_bytes()),
+                DepositedKey::Uri(uri) => assert!(is_uri && uri == expected),
             }
         }
         // The same key, however it came.

@@ -1,6 +1,6 @@
 //! The keys of a key process.
 
-use crate::deposit::{Deposited, KeySource};
+use crate::deposit::{Deposited, DepositedKey};
 use crate::premaster;
 use crate::rules::{self, Roles};
 use sealane_awslc::{KeyKind, PrivateKey, PublicKey, fill_random, hkdf_sha256};
@@ -58,7 +58,7 @@ impl Processor {
 
 impl OpenKeys for Processor {
     fn open(&self, deposited: &Deposited) -> Result<OpenedKey, String> {
-        let KeySource::Pem(pem) = deposited.key() else {
+        let DepositedKey::Pem(pem) = deposited.key() else {
             return Err("the key is not in a file".to_owned());
         };
         let text = |error: sealane_awslc::Error| error.to_string();

@@ -1,19 +1,33 @@
 //! Certificates whose names contain variables, and the caches for them: `ssl_certificate` and
 //! `proxy_ssl_certificate` with a `$`, `ssl_certificate_cache` and `proxy_ssl_certificate_cache`.
 //!
-//! As in nginx, the worker reads them with its own rights when they are needed. A disk thread does
-//! that.
+//! As in nginx, they are read with the worker's rights when they are needed. A disk thread does
+//! that. With a key process (`ssl_key_process`), the worker opens the file of a key, but does not
+//! read it: the key process gets what is in it, and the worker a handle.
+//!
+//! ```text
+//! key process: turn to load -> disk thread: open, copy by the kernel -> key process: hold it
+//!                                                                    -> recent, or parse
+//! without:                     disk thread: open, read, recent or parse
+//! ```
 
+use crate::materials::without_private_keys;
 use sealane_conf::model::CertificateCache;
 use sealane_io::disk;
+use sealane_keys::deposit::{Deposit, KeySource};
+use sealane_keys::rules::Roles;
+use sealane_keys::{KeyClient, Lease, LoadedKey};
 use sealane_log::{OsError, confinement};
 use sealane_tls::client::ClientIdentity;
-use sealane_tls::{CertificatePair, Identity, Secret, SettingsError};
+use sealane_tls::{
+    AcceleratorChoice, CertificatePair, HandshakeState, Identity, KeyLease, Secret, SettingsError,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::Hash;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -33,23 +47,43 @@ const MAX_REMOVED_AT_ONCE: usize = 2;
 
 /// What is made of a certificate and its key.
 pub(crate) trait Parsed: Clone + Send + 'static {
-    /// Parses and checks them.
+    /// Parses and checks them. `lease` has another process hold the key.
     ///
     /// # Errors
     /// In nginx's words.
-    fn parse(identity: &Identity) -> Result<Self, SettingsError>;
+    fn parse(
+        identity: &Identity,
+        lease: Option<KeyLease>,
+        handshakes: &HandshakeState,
+    ) -> Result<Self, SettingsError>;
 }
 
 impl Parsed for ClientIdentity {
-    fn parse(identity: &Identity) -> Result<Self, SettingsError> {
-        ClientIdentity::load(identity, None) // the worker reads the key
+    fn parse(
+        identity: &Identity,
+        lease: Option<KeyLease>,
+        handshakes: &HandshakeState,
+    ) -> Result<Self, SettingsError> {
+        ClientIdentity::load_leased(identity, lease, Some(handshakes))
     }
 }
 
 impl Parsed for Arc<CertificatePair> {
-    fn parse(identity: &Identity) -> Result<Self, SettingsError> {
-        CertificatePair::load(identity).map(Arc::new)
+    fn parse(
+        identity: &Identity,
+        lease: Option<KeyLease>,
+        _: &HandshakeState,
+    ) -> Result<Self, SettingsError> {
+        CertificatePair::load_leased(identity, lease).map(Arc::new)
     }
+}
+
+/// What keys are for, as the key process has to know.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyUse {
+    pub(crate) roles: Roles,
+    pub(crate) may_decrypt: bool,
+    pub(crate) accelerator: AcceleratorChoice,
 }
 
 /// The names of a certificate and its key: paths, or `data:` and PEM text.
@@ -79,8 +113,25 @@ struct Loader<T> {
     /// Where relative names start from.
     directory: PathBuf,
     passwords: Vec<Secret>,
+    key_use: KeyUse,
+    handshakes: Arc<HandshakeState>,
     /// By what was read.
-    recent: Mutex<Lru<[u8; 32], T>>,
+    recent: Mutex<Lru<[u8; 32], Pair<T>>>,
+}
+
+/// A certificate with its key.
+#[derive(Clone)]
+struct Pair<T> {
+    parsed: T,
+    /// Has the key process hold the key, if there is one.
+    lease: Option<Arc<Lease>>,
+}
+
+impl<T> Pair<T> {
+    /// Whether its key can be used: the key process may have died.
+    fn is_current(&self) -> bool {
+        self.lease.as_ref().is_none_or(|lease| lease.is_current())
+    }
 }
 
 /// `ssl_certificate_cache` and its relatives; several readers may share one.
@@ -92,7 +143,7 @@ pub(crate) struct KeptCertificates<T> {
 /// A cached certificate.
 #[derive(Clone)]
 pub(crate) struct Kept<T> {
-    parsed: T,
+    pair: Pair<T>,
     /// The state of the files.
     stamps: [Stamp; 2],
     checked: Instant,
@@ -110,15 +161,39 @@ pub(crate) enum Cached<T> {
     Unsure(Option<Kept<T>>),
 }
 
+/// What looking at files has come to.
+enum Look<T> {
+    /// They are those of a cached certificate.
+    Same(T),
+    /// They are to be read.
+    Changed(Change),
+}
+
+/// What a cache is to be told once files have been read.
+struct Change {
+    stamps: [Stamp; 2],
+    was_cached: bool,
+}
+
+/// A certificate, with its key on the way to the key process.
+struct Sealed {
+    chain_pem: Vec<u8>,
+    key: OwnedFd,
+}
+
 impl<T: Parsed> CertificateReader<T> {
     pub(crate) fn new(
         directory: PathBuf,
         passwords: Vec<Secret>,
         cache: Option<Arc<KeptCertificates<T>>>,
+        key_use: KeyUse,
+        handshakes: Arc<HandshakeState>,
     ) -> CertificateReader<T> {
         let loader = Loader {
             directory,
             passwords,
+            key_use,
+            handshakes,
             recent: Mutex::default(),
         };
         CertificateReader {
@@ -135,50 +210,104 @@ impl<T: Parsed> CertificateReader<T> {
         }
     }
 
-    /// Reads what is not [`known`](Self::known), unless the files are still the same. May block.
+    /// Reads what is not [`known`](Self::known), unless the files are still the same. The key goes
+    /// to the key process `keys`, if there is one.
     ///
     /// # Errors
     /// In nginx's words, what cannot be loaded.
-    pub(crate) fn read(&self, names: &Names, kept: Option<Kept<T>>) -> Result<T, String> {
+    pub(crate) async fn read(
+        &self,
+        names: Names,
+        kept: Option<Kept<T>>,
+        keys: Option<Arc<KeyClient>>,
+    ) -> Result<T, String> {
+        let reader = self.clone();
+        // The text of a key is the value of a variable of this process.
+        let Some(keys) = keys.filter(|_| !is_data(&names.key)) else {
+            return disk::run(move || match reader.look(&names, kept) {
+                Look::Same(parsed) => Ok(parsed),
+                Look::Changed(change) => reader.keep(&names, &change, reader.loader.load(&names)),
+            })
+            .await;
+        };
+        let turn = keys.turn_to_load().await;
+        let wanted = names.clone();
+        let found = disk::run(move || match reader.look(&wanted, kept) {
+            Look::Same(parsed) => Ok(parsed),
+            Look::Changed(change) => Err((change, reader.loader.seal(&wanted))),
+        });
+        let (change, sealed) = match found.await {
+            Ok(parsed) => return Ok(parsed),
+            Err(changed) => changed,
+        };
+        let read = match sealed {
+            Ok(Sealed { chain_pem, key }) => match keys.load(turn, key).await {
+                Ok(loaded) => self.loader.take(&names, chain_pem, loaded).await,
+                Err(why) => Err(format!(
+                    "cannot load certificate key \"{}\": {why}",
+                    label(&names.key)
+                )),
+            },
+            Err(why) => Err(why),
+        };
+        self.keep(&names, &change, read)
+    }
+
+    /// Whether files are still those of a cached certificate. May block.
+    fn look(&self, names: &Names, kept: Option<Kept<T>>) -> Look<T> {
+        let was_cached = kept.is_some();
         let Some(cache) = &self.cache else {
-            return self.loader.load(names).map(|(parsed, _)| parsed);
+            let stamps = [None, None];
+            return Look::Changed(Change { stamps, was_cached });
         };
         let now = Instant::now();
         let stamps = [
             self.loader.stamp(&names.certificate),
             self.loader.stamp(&names.key),
         ];
-        let is_cached = kept.is_some();
-        if let Some(kept) = kept.filter(|kept| kept.stamps == stamps) {
-            let parsed = kept.parsed.clone();
-            cache.put(
-                names,
-                Kept {
-                    checked: now,
-                    used: now,
-                    ..kept
-                },
-            );
-            return Ok(parsed);
-        }
-        match self.loader.load(names) {
-            Ok((parsed, is_encrypted)) => {
+        let same = kept.filter(|kept| kept.stamps == stamps && kept.pair.is_current());
+        let Some(kept) = same else {
+            return Look::Changed(Change { stamps, was_cached });
+        };
+        let parsed = kept.pair.parsed.clone();
+        let checked = Kept {
+            checked: now,
+            used: now,
+            ..kept
+        };
+        cache.put(names, checked);
+        Look::Same(parsed)
+    }
+
+    /// Tells the cache what reading has come to: a certificate, and whether its key needs a
+    /// password.
+    fn keep(
+        &self,
+        names: &Names,
+        change: &Change,
+        read: Result<(Pair<T>, bool), String>,
+    ) -> Result<T, String> {
+        let Some(cache) = &self.cache else {
+            return read.map(|(pair, _)| pair.parsed);
+        };
+        match read {
+            Ok((pair, is_encrypted)) => {
+                let parsed = pair.parsed.clone();
                 // As in nginx, a key that is encrypted is not kept decrypted.
                 if !is_encrypted {
-                    cache.put(
-                        names,
-                        Kept {
-                            parsed: parsed.clone(),
-                            stamps,
-                            checked: now,
-                            used: now,
-                        },
-                    );
+                    let now = Instant::now();
+                    let kept = Kept {
+                        pair,
+                        stamps: change.stamps,
+                        checked: now,
+                        used: now,
+                    };
+                    cache.put(names, kept);
                 }
                 Ok(parsed)
             }
             Err(error) => {
-                if is_cached {
+                if change.was_cached {
                     cache.remove(names);
                 }
                 Err(error)
@@ -190,13 +319,14 @@ impl<T: Parsed> CertificateReader<T> {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub(crate) async fn load(&self, names: Names) -> Result<T, String> {
+    pub(crate) async fn load(
+        &self,
+        names: Names,
+        keys: Option<Arc<KeyClient>>,
+    ) -> Result<T, String> {
         match self.known(&names) {
             Cached::Fresh(parsed) => Ok(parsed),
-            Cached::Unsure(kept) => {
-                let reader = self.clone();
-                disk::run(move || reader.read(&names, kept)).await
-            }
+            Cached::Unsure(kept) => self.read(names, kept, keys).await,
         }
     }
 }
@@ -216,10 +346,13 @@ impl<T: Clone> KeptCertificates<T> {
             return Cached::Unsure(None);
         };
         kept.used = now;
+        if !kept.pair.is_current() {
+            return Cached::Unsure(Some(kept.clone()));
+        }
         let is_data = kept.stamps == [None, None];
         let since = now.saturating_duration_since(kept.checked);
         match is_data || since <= self.settings.valid {
-            true => Cached::Fresh(kept.parsed.clone()),
+            true => Cached::Fresh(kept.pair.parsed.clone()),
             false => Cached::Unsure(Some(kept.clone())),
         }
     }
@@ -247,14 +380,77 @@ impl<T: Clone> KeptCertificates<T> {
 
 impl<T: Parsed> Loader<T> {
     /// What the names lead to now, and whether the key needs a password. May block.
-    fn load(&self, names: &Names) -> Result<(T, bool), String> {
+    fn load(&self, names: &Names) -> Result<(Pair<T>, bool), String> {
         let chain_pem = self.read(&names.certificate, "certificate")?;
         let key_pem = Secret::new(self.read(&names.key, "certificate key")?);
         let is_encrypted = memchr::memmem::find(key_pem.expose(), b"ENCRYPTED").is_some();
         let content = content_hash(&chain_pem, key_pem.expose());
-        if !is_encrypted && let Some(parsed) = lock(&self.recent).get(&content) {
-            return Ok((parsed.clone(), false));
+        if let Some(pair) = self.recent(&content, is_encrypted) {
+            return Ok((pair, false));
         }
+        let pair = self.parse(names, chain_pem, key_pem, None)?;
+        if !is_encrypted {
+            self.remember(content, &pair);
+        }
+        Ok((pair, is_encrypted))
+    }
+
+    /// Reads a certificate, and has the kernel copy its key for the key process. May block.
+    fn seal(&self, names: &Names) -> Result<Sealed, String> {
+        let chain_pem = Zeroizing::new(self.read(&names.certificate, "certificate")?);
+        let (file, bytes) =
+            open_file(&self.path(&names.key)).map_err(|why| self.no_key(names, &why))?;
+        let deposit = Deposit {
+            roles: self.key_use.roles,
+            may_decrypt: self.key_use.may_decrypt,
+            accelerator: self.key_use.accelerator,
+            passwords: &self.passwords,
+            key: KeySource::File(file.as_fd(), bytes),
+        };
+        let failed = |error: io::Error| format!("sendfile() failed ({})", OsError(&error));
+        let key = deposit
+            .seal()
+            .map_err(|error| self.no_key(names, &failed(error)))?;
+        Ok(Sealed {
+            // It may be the same file.
+            chain_pem: without_private_keys(&chain_pem),
+            key,
+        })
+    }
+
+    /// What has become of a key that the key process holds now.
+    async fn take(
+        self: &Arc<Self>,
+        names: &Names,
+        chain_pem: Vec<u8>,
+        loaded: LoadedKey,
+    ) -> Result<(Pair<T>, bool), String> {
+        let LoadedKey {
+            handle,
+            is_encrypted,
+            lease,
+        } = loaded;
+        let content = content_hash(&chain_pem, &handle.id.0);
+        if let Some(pair) = self.recent(&content, is_encrypted) {
+            return Ok((pair, false));
+        }
+        let (loader, names) = (Arc::clone(self), names.clone());
+        let key = Secret::new(handle.to_bytes().to_vec());
+        let parsed = disk::run(move || loader.parse(&names, chain_pem, key, Some(lease)));
+        let pair = parsed.await?;
+        if !is_encrypted {
+            self.remember(content, &pair);
+        }
+        Ok((pair, is_encrypted))
+    }
+
+    fn parse(
+        &self,
+        names: &Names,
+        chain_pem: Vec<u8>,
+        key_pem: Secret,
+        lease: Option<Arc<Lease>>,
+    ) -> Result<Pair<T>, String> {
         let identity = Identity {
             chain_pem,
             key_pem,
@@ -262,11 +458,30 @@ impl<T: Parsed> Loader<T> {
             chain_label: label(&names.certificate),
             key_label: label(&names.key),
         };
-        let parsed = T::parse(&identity).map_err(|error| error.to_string())?;
-        if !is_encrypted {
-            lock(&self.recent).insert(content, parsed.clone(), MAX_RECENT_PAIRS);
-        }
-        Ok((parsed, is_encrypted))
+        let held = lease.clone().map(|lease| lease as KeyLease);
+        let parsed = T::parse(&identity, held, &self.handshakes);
+        Ok(Pair {
+            parsed: parsed.map_err(|error| error.to_string())?,
+            lease,
+        })
+    }
+
+    /// What was made of the same bytes before.
+    fn recent(&self, content: &[u8; 32], is_encrypted: bool) -> Option<Pair<T>> {
+        let mut recent = lock(&self.recent);
+        let known = recent.get(content).filter(|_| !is_encrypted);
+        known
+            .filter(|pair| pair.is_current())
+            .map(|pair| pair.clone())
+    }
+
+    fn remember(&self, content: [u8; 32], pair: &Pair<T>) {
+        lock(&self.recent).insert(content, pair.clone(), MAX_RECENT_PAIRS);
+    }
+
+    fn no_key(&self, names: &Names, why: &str) -> String {
+        let path = self.path(&names.key);
+        format!("cannot load certificate key \"{}\": {why}", path.display())
     }
 
     fn path(&self, name: &[u8]) -> PathBuf {
@@ -274,7 +489,7 @@ impl<T: Parsed> Loader<T> {
     }
 
     fn stamp(&self, name: &[u8]) -> Stamp {
-        if name.starts_with(b"data:") {
+        if is_data(name) {
             return None;
         }
         let facts = std::fs::metadata(self.path(name)).ok()?;
@@ -364,31 +579,41 @@ fn content_hash(chain: &[u8], key: &[u8]) -> [u8; 32] {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let failed = |call: &'static str| {
-        move |error: io::Error| {
-            let reason = confinement::read_reason(error.raw_os_error());
-            format!("{call}() failed ({}){reason}", OsError(&error))
-        }
-    };
+    let (file, bytes) = open_file(path)?;
+    // Room for all of it, so that no copy of a key stays behind.
+    let mut content = Vec::with_capacity(bytes + 1);
+    let read = file.take(bytes as u64).read_to_end(&mut content);
+    read.map_err(|error| failed("read", &error))?;
+    Ok(content)
+}
+
+/// A file, with its size in bytes.
+fn open_file(path: &Path) -> Result<(File, usize), String> {
     // Checked first: opening a pipe would wait for a writer.
-    let facts = std::fs::metadata(path).map_err(failed("open"))?;
+    let facts = std::fs::metadata(path).map_err(|error| failed("open", &error))?;
     if !facts.is_file() {
         return Err("it is not a regular file".to_owned());
     }
-    let size = facts.len();
-    if size > MAX_FILE_BYTES {
+    let bytes = facts.len();
+    if bytes > MAX_FILE_BYTES {
         return Err(format!("it is larger than {MAX_FILE_BYTES} bytes"));
     }
-    let file = File::open(path).map_err(failed("open"))?;
-    // Room for all of it, so that no copy of a key stays behind.
-    let mut bytes = Vec::with_capacity(size as usize + 1);
-    let mut file = file.take(size);
-    file.read_to_end(&mut bytes).map_err(failed("read"))?;
-    Ok(bytes)
+    let file = File::open(path).map_err(|error| failed("open", &error))?;
+    Ok((file, bytes as usize))
+}
+
+fn failed(call: &str, error: &io::Error) -> String {
+    let reason = confinement::read_reason(error.raw_os_error());
+    format!("{call}() failed ({}){reason}", OsError(error))
+}
+
+/// Whether a name is PEM text.
+fn is_data(name: &[u8]) -> bool {
+    name.starts_with(b"data:")
 }
 
 fn label(name: &[u8]) -> String {
-    match name.starts_with(b"data:") {
+    match is_data(name) {
         true => "data:...".to_owned(),
         false => String::from_utf8_lossy(name).into_owned(),
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! ClientHello -> Selecting::select (SNI) -> Selecting::identities
 //!     names: templates, evaluated as for a request without a head
-//!     pairs: the cache, or a disk thread that reads and parses
+//!     pairs: the cache, or disk threads that read and parse, and the key process
 //!     Identities: what the server has built of these pairs before, or builds on the disk thread
 //! ```
 //!
@@ -21,6 +21,7 @@ use crate::worker::Worker;
 use sealane_conf::model::EvaluatedPair;
 use sealane_http::h1::RequestHead;
 use sealane_io::disk;
+use sealane_keys::KeyClient;
 use sealane_tls::{
     Acceptor, CertificatePair, HelloFacts, IdentityAnswer, IdentityResult, SelectServer, Selected,
     ServerTls,
@@ -73,8 +74,8 @@ impl EvaluatedCertificates {
             return IdentityAnswer::Ready(Ok(known));
         }
         let (reader, server) = (self.reader.clone(), Arc::clone(server));
-        let work = move || build(&reader, &server, found);
-        IdentityAnswer::Pending(Box::pin(disk::run(work)))
+        let keys = exchange.worker.key_loader();
+        IdentityAnswer::Pending(Box::pin(build(reader, server, found, keys)))
     }
 
     /// What `acme_certificate` has brought.
@@ -100,18 +101,25 @@ impl Found {
     }
 }
 
-/// Reads and builds what is not there. May block.
-fn build(
-    reader: &CertificateReader<Arc<CertificatePair>>,
-    server: &ServerTls,
+/// Reads and builds what is not there.
+async fn build(
+    reader: CertificateReader<Arc<CertificatePair>>,
+    server: Arc<ServerTls>,
     found: Vec<Found>,
+    keys: Option<Arc<KeyClient>>,
 ) -> IdentityResult {
-    let pairs = found.into_iter().map(|found| match found {
-        Found::Pair(pair) => Ok(pair),
-        Found::Names(names, kept) => reader.read(&names, kept),
-    });
-    let pairs = pairs.collect::<Result<Vec<_>, String>>()?;
-    server.identities(&pairs).map_err(|error| error.to_string())
+    let mut pairs = Vec::with_capacity(found.len());
+    for found in found {
+        pairs.push(match found {
+            Found::Pair(pair) => pair,
+            Found::Names(names, kept) => reader.read(names, kept, keys.clone()).await?,
+        });
+    }
+    if let Some(known) = server.known_identities(&pairs) {
+        return Ok(known);
+    }
+    let built = disk::run(move || server.identities(&pairs));
+    built.await.map_err(|error| error.to_string())
 }
 
 /// Chooses the server and its certificates for one connection, of which the variables speak.

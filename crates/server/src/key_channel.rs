@@ -1,12 +1,12 @@
-//! A worker thread's channels to key processes (`ssl_key_process`, devices), read in its event
-//! loop.
+//! A worker thread's channels to key processes (`ssl_key_process`, devices), and the lines of its
+//! process to them, read in its event loop.
 
 use sealane_io::runtime::{self, Direction, Registration, Watch};
 use sealane_keys::{Holders, KeyClient, Received, ToDo};
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Before a channel that cannot be waited for is tried again.
@@ -17,6 +17,9 @@ pub(crate) async fn read_all(holders: Arc<Holders>, thread: u32) {
     let mut known = 0;
     loop {
         let keys = holders.next(known).await;
+        if thread == 0 {
+            runtime::spawn(read_line(Arc::clone(&keys)));
+        }
         runtime::spawn(read(keys, thread));
         known += 1;
     }
@@ -51,6 +54,39 @@ async fn read(keys: Arc<KeyClient>, thread: u32) {
                     }
                 }
                 _ => break,
+            }
+        }
+    }
+}
+
+/// Reads what the process says of keys that it was to load. One thread does that for all.
+async fn read_line(keys: Arc<KeyClient>) {
+    loop {
+        let Some(line) = keys.line_fd() else {
+            keys.line_renewed().await;
+            continue;
+        };
+        let Ok(registration) = Registration::new(line.as_fd(), Watch::InputAndOutput) else {
+            runtime::sleep(PAUSE).await;
+            continue;
+        };
+        let is_current = || keys.line_fd().is_some_and(|now| Arc::ptr_eq(&now, &line));
+        while is_current() {
+            // Before it is read: what arrives from now on is another event.
+            registration.clear_ready(Direction::Input);
+            registration.clear_ready(Direction::Output);
+            if keys.receive_loaded() == Received::Closed {
+                break;
+            }
+            let ready = |cx: &mut Context<'_>| {
+                let input = registration.poll_ready(line.as_fd(), Direction::Input, cx);
+                match input {
+                    Poll::Pending => registration.poll_ready(line.as_fd(), Direction::Output, cx),
+                    ready => ready,
+                }
+            };
+            if poll_fn(ready).await.is_err() {
+                break;
             }
         }
     }

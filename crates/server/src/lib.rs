@@ -112,7 +112,7 @@ pub use snapshot::Snapshot;
 pub use sysguard::LoadWatch;
 pub use tls_build::{
     HandshakeThreads, SharedRing, StapleTask, TlsOfServers, accelerator_choice,
-    certificate_identity, conf_directory, secrets,
+    certificate_identity, conf_directory, may_decrypt, secrets,
 };
 pub use traces::{
     Attribute, AttributeValue, MAX_VALUE_BYTES, Span, SpanCounts, SpanLoss, SpanQueue, TraceTarget,

@@ -332,7 +332,7 @@ impl Materials {
 
 /// The text of a file in PEM without its private keys (RFC 7468 sections 10 and 11, and the
 /// traditional forms).
-fn without_private_keys(pem: &[u8]) -> Vec<u8> {
+pub(crate) fn without_private_keys(pem: &[u8]) -> Vec<u8> {
     let mut left = Vec::with_capacity(pem.len());
     let mut is_key = false;
     for line in pem.split_inclusive(|byte| *byte == b'\n') {

@@ -15,7 +15,7 @@ pub use self::staples::StapleTask;
 use self::staples::StaplesBuilder;
 pub use self::threads::HandshakeThreads;
 use crate::acme::{AcmeBuilder, AcmeId, AcmeState, AcmeTask};
-use crate::certificate_files::{CertificateReader, KeptCertificates};
+use crate::certificate_files::{CertificateReader, KeptCertificates, KeyUse};
 use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::materials::{KeyFile, Materials};
 use crate::names::ServerNames;
@@ -26,6 +26,8 @@ use sealane_conf::model::{
     self, CertificateCache, CertificateFiles, CertificateSource, Http, Listener, LogLevel, Server,
     ServerCertificates, Tls,
 };
+use sealane_keys::rules::Roles;
+use sealane_tls::ciphers::offer_rsa_key_exchange;
 use sealane_tls::{
     AcceleratorChoice, Acceptor, AsyncMode, CertificatePair, ClientVerification, EchKeyFile,
     EchKeys, HandshakeSettings, Identity, KtlsMode, KtlsSettings, PemFile, Protocol, Protocols,
@@ -202,7 +204,18 @@ impl<'a> TlsBuilder<'a> {
         };
         let cache = evaluated.cache.as_ref().map(|cache| self.kept(cache));
         let passwords = passwords(tls, self.materials)?;
-        let reader = CertificateReader::new(self.conf_directory.clone(), passwords, cache);
+        let key_use = KeyUse {
+            roles: Roles::SERVER,
+            may_decrypt: may_decrypt(tls),
+            accelerator: accelerator_choice(&tls.accelerator),
+        };
+        let reader = CertificateReader::new(
+            self.conf_directory.clone(),
+            passwords,
+            cache,
+            key_use,
+            Arc::clone(self.materials.handshakes()),
+        );
         let pairs = Arc::clone(&evaluated.pairs);
         let acme = server.acme_certificate.as_ref();
         let acme = acme.map(|conf| (Arc::clone(self.materials.acme()), AcmeId::of(conf)));
@@ -440,6 +453,12 @@ fn place_of(message: &str, tls: &Tls) -> Option<SourceLocation> {
 pub fn conf_directory(config: &Config) -> &Path {
     let conf_file = config.sources.first().map(|source| &*source.path);
     conf_file.and_then(Path::parent).unwrap_or(&config.prefix)
+}
+
+/// Whether a server may decrypt with its key: it offers the RSA key exchange. What
+/// `ssl_conf_command` makes of that is not looked into.
+pub fn may_decrypt(tls: &Tls) -> bool {
+    !tls.conf_commands.is_empty() || offer_rsa_key_exchange(&tls.ciphers)
 }
 
 /// What computes with keys that no device does.

@@ -14,7 +14,7 @@ use sealane_conf::model::{LogLevel, WorkerCount};
 use sealane_counters::Placed;
 use sealane_io::registry::{Asked, Registry};
 use sealane_io::turns::Turns;
-use sealane_keys::Holders;
+use sealane_keys::{Holders, KeyClient};
 use sealane_log::{self, LogSet, LostLines};
 use sealane_tls::HandshakeState;
 use sealane_tls::client::SessionCache;
@@ -75,6 +75,11 @@ impl Worker {
             None,
             format_args!("a connection of the previous process is closed ({error})"),
         );
+    }
+
+    /// What has keys of files with variable names held elsewhere, if keys are not in this process.
+    pub(crate) fn key_loader(&self) -> Option<Arc<KeyClient>> {
+        self.process.keys.get()?.processor()
     }
 
     /// How many of `worker_connections` are free for connections of another process, so that new

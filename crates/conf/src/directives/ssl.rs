@@ -447,7 +447,11 @@ fn key_process(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
                         name";
             c.invalid_parameter(index).help(help)
         };
-        let (name, value) = word.split_at(word.iter().position(|it| *it == b'=').map_or(0, |at| at + 1));
+        let (name, value) = word.split_at(
+            word.iter()
+                .position(|it| *it == b'=')
+                .map_or(0, |at| at + 1),
+        );
         let number = || {
             let number = values::number(value).and_then(|it| u32::try_from(it).ok());
             number.ok_or_else(invalid)

@@ -12,8 +12,7 @@ use sealane_conf::model::{
 use sealane_keys::deposit::{Deposit, KeySource};
 use sealane_keys::rules::Roles;
 use sealane_log::OsError;
-use sealane_server::{KeyFile, Materials, accelerator_choice, secrets};
-use sealane_tls::ciphers::offer_rsa_key_exchange;
+use sealane_server::{KeyFile, Materials, accelerator_choice, may_decrypt, secrets};
 use sealane_tls::{AcceleratorChoice, KeyHandle, KeyId, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -314,9 +313,7 @@ fn keys(http: &Http) -> BTreeMap<KeyFile, Use> {
             wanted.device = tls.key_device(&files.key);
             wanted.is_uri = matches!(files.key, CertificateSource::Uri(_));
             wanted.roles.server = true;
-            // What `ssl_conf_command` makes of it is not looked into.
-            wanted.may_decrypt |=
-                !tls.conf_commands.is_empty() || offer_rsa_key_exchange(&tls.ciphers);
+            wanted.may_decrypt |= may_decrypt(tls);
             // Of several servers, the last that says something.
             match accelerator_choice(&tls.accelerator) {
                 AcceleratorChoice::Auto => {}

@@ -1,6 +1,6 @@
 //! Keys that a provider of OpenSSL computes with, in the provider's process.
 
-use sealane_keys::deposit::{Deposited, KeySource};
+use sealane_keys::deposit::{Deposited, DepositedKey};
 use sealane_keys::{OpenKeys, OpenedKey};
 use sealane_provider::{Engine, EngineOptions, Provider, ProviderOptions};
 use sealane_tls::PublicKey;
@@ -51,8 +51,8 @@ impl OpenKeys for Providers {
         };
         let passphrase = deposited.passwords().first();
         let key = match deposited.key() {
-            KeySource::Pem(pem) => loaded.provider.key_from_pem(pem, passphrase),
-            KeySource::Uri(uri) => {
+            DepositedKey::Pem(pem) => loaded.provider.key_from_pem(pem, passphrase),
+            DepositedKey::Uri(uri) => {
                 let uri = uri.strip_prefix("store:").unwrap_or(uri);
                 loaded.provider.key_from_uri(uri, passphrase)
             }

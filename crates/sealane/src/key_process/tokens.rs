@@ -1,7 +1,7 @@
 //! Keys in the tokens of a PKCS #11 module, in the module's process.
 
 use super::computer::token_uri;
-use sealane_keys::deposit::{Deposited, KeySource};
+use sealane_keys::deposit::{Deposited, DepositedKey};
 use sealane_keys::{OpenKeys, OpenedKey};
 use sealane_pkcs11::{Options, TokenKey, forget_refused_pins};
 use sealane_tls::accelerator::Report;
@@ -37,7 +37,7 @@ impl Tokens {
 
 impl OpenKeys for Tokens {
     fn open(&self, deposited: &Deposited) -> Result<OpenedKey, String> {
-        let KeySource::Uri(uri) = deposited.key() else {
+        let DepositedKey::Uri(uri) = deposited.key() else {
             return Err("a token has no keys in files".to_owned());
         };
         let uri = token_uri(Path::new(uri))?;

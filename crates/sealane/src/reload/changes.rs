@@ -28,6 +28,12 @@ pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'sta
         (None, Some(after)) => key_process::lock(after).has_processor(),
         (_, None) => before.keys.is_some(),
     };
+    // What a worker may have of them was said when it began.
+    let limits = |server: &Server| {
+        let http = server.config.http.as_ref();
+        http.map(|http| (http.key_process.decryptions, http.key_process.keys))
+    };
+    let are_others = are_others || (after.keys.is_some() && limits(before) != limits(after));
     if are_others {
         return Some("ssl_key_process");
     }

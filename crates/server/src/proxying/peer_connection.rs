@@ -275,7 +275,7 @@ pub(crate) async fn open(
         return Err(refusal);
     }
     let tls = match secured {
-        Some(secured) => Some((secured, secured.client().await?)),
+        Some(secured) => Some((secured, secured.client(exchange).await?)),
         None => None,
     };
     let deadline = Instant::now() + tunnel::connect_timeout(exchange, pass);

@@ -3,7 +3,7 @@
 
 use super::failure::Failure;
 use super::{PassRuntime, Target};
-use crate::certificate_files::{CertificateReader, KeptCertificates, Names};
+use crate::certificate_files::{CertificateReader, KeptCertificates, KeyUse, Names};
 use crate::exchange::Exchange;
 use crate::materials::{KeyFile, Materials};
 use crate::template;
@@ -15,10 +15,11 @@ use sealane_conf::model::{
     UpstreamTls,
 };
 use sealane_io::stream::Sealed;
+use sealane_keys::rules::Roles;
 use sealane_tls::client::{
     ClientIdentity, ClientSettings, ClientTls, Connection, PemFile, SessionCache,
 };
-use sealane_tls::{Identity, Secret};
+use sealane_tls::{AcceleratorChoice, Identity, Secret};
 use sealane_upstream::Peer;
 use sealane_upstream::pool::ConnectionKey;
 use std::path::{Path, PathBuf};
@@ -110,6 +111,12 @@ impl<'m> TlsSettings<'m> {
             self.passwords(conf)?,
             conf.certificate_cache
                 .map(|settings| Arc::new(KeptCertificates::new(settings))),
+            KeyUse {
+                roles: Roles::CLIENT,
+                may_decrypt: false,
+                accelerator: AcceleratorChoice::Auto,
+            },
+            Arc::clone(self.materials.handshakes()),
         );
         let tls = PeerTls {
             client,
@@ -355,11 +362,12 @@ impl Secured {
     ///
     /// # Errors
     /// [`Failure::TlsSetup`] when the certificate cannot be loaded.
-    pub(super) async fn client(&self) -> Result<ClientTls, Failure> {
+    pub(super) async fn client(&self, exchange: &Exchange) -> Result<ClientTls, Failure> {
         let Some(names) = &self.files else {
             return Ok(self.client.clone());
         };
-        let loaded = self.certificates.load(names.clone()).await;
+        let keys = exchange.worker.key_loader();
+        let loaded = self.certificates.load(names.clone(), keys).await;
         let identity = loaded.map_err(Failure::TlsSetup)?;
         Ok(self.client.with_identity(Some(identity)))
     }

@@ -69,7 +69,7 @@ impl Accelerator for Device {
 
 impl OpenKeys for Device {
     fn open(&self, deposited: &Deposited) -> Result<OpenedKey, String> {
-        let KeySource::Uri(uri) = deposited.key() else {
+        let crate::deposit::DepositedKey::Uri(uri) = deposited.key() else {
             return Err("not a URI".to_owned());
         };
         let asked = (uri.to_owned(), deposited.passwords().to_vec());
