@@ -12,6 +12,7 @@ use crate::device_stats::DeviceStats;
 use crate::line;
 use crate::loading::Line;
 use crate::wire::{self, MAX_UNDER_WAY, MAX_UNDER_WAY_BYTES};
+use sealane_sys::poll;
 use sealane_tls::KeyId;
 use sealane_tls::accelerator::Job;
 use std::cell::Cell;
@@ -31,6 +32,9 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often an operation is sent. A key process that dies of one would otherwise die of it again.
 const MAX_ATTEMPTS: u8 = 2;
+
+/// How long a key process may be too busy to take a channel.
+const OPENING: Duration = Duration::from_secs(1);
 
 /// How often the operator is told of refusals at most.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
@@ -201,19 +205,35 @@ impl KeyClient {
         !self.stats.is_failing() && self.channels.iter().any(is_connected)
     }
 
-    /// Opens the channels over a line to a key process, which takes the place of the one before.
+    /// Takes a line to a key process, which takes the place of the one before, and opens the
+    /// channels over it.
     ///
     /// # Errors
     ///
     /// When there are no descriptors, or the process is gone already.
     pub fn connect(&self, process: OwnedFd) -> io::Result<()> {
+        self.line.renew(process)?;
+        self.open_channels()
+    }
+
+    /// Opens the channels, unless there are keys that the process is to have first.
+    pub(crate) fn open_channels(&self) -> io::Result<()> {
+        let Some(line) = self.line.take_ready() else {
+            return Ok(());
+        };
         for channel in &self.channels {
             let (own, other) = UnixStream::pair()?;
             own.set_nonblocking(true)?;
-            line::send_channel(process.as_fd(), other.as_fd())?;
+            while let Err(error) = line::send_channel(line.as_fd(), other.as_fd()) {
+                let has_room = error.kind() == io::ErrorKind::WouldBlock
+                    && poll::wait(&[(line.as_fd(), poll::Interest::Writable)], Some(OPENING))?[0];
+                if !has_room {
+                    return Err(error);
+                }
+            }
             self.fail_all(channel.renew(own));
         }
-        self.line.renew(process)
+        Ok(())
     }
 
     pub(crate) fn line(&self) -> &Line {

@@ -3,12 +3,16 @@
 //!
 //! They go over the line of the worker process, and one of its threads reads the answers in its
 //! event loop. A key is held for as long as there is its [`Lease`]. When the key process dies, it
-//! has lost these keys, and the leases are current no more: whoever has kept such a key loads it
+//! has lost these keys, and their leases are current no more: whoever has kept such a key loads it
 //! again.
+//!
+//! Keys of certificates from ACME servers are kept: each key process is given them before it gets
+//! any operation.
 
 use crate::client::{KeyClient, PATIENCE, Received};
 use crate::line::{self, Loaded};
 use crate::service::MAX_LOADING;
+use sealane_sys::poll;
 use sealane_tls::{KeyHandle, KeyId};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -16,8 +20,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// Between two looks at whether a key that is kept is held.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// How often a key is sent. A key process that dies of one would otherwise die of it again.
 const MAX_ATTEMPTS: u8 = 2;
@@ -37,21 +44,40 @@ pub struct LoadedKey {
 pub struct Lease {
     client: Arc<KeyClient>,
     id: KeyId,
-    /// Of the line over which it was loaded.
-    generation: u64,
+    of: Leased,
+}
+
+/// For how long a lease is good.
+#[derive(Clone, Copy)]
+enum Leased {
+    /// For one process: the generation of its line.
+    Process(u64),
+    /// For all: the number of a key that is kept.
+    Kept(u64),
 }
 
 impl Lease {
-    /// Whether the process that has loaded the key still runs.
+    /// Whether the process that has the key still runs, or the next one gets it as well.
     pub fn is_current(&self) -> bool {
-        self.client.line().lock().generation == self.generation
+        match self.of {
+            Leased::Process(generation) => self.client.line().lock().generation == generation,
+            Leased::Kept(_) => true,
+        }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         let mut state = self.client.line().lock();
-        if state.generation == self.generation {
+        let is_held = match self.of {
+            Leased::Process(generation) => generation == state.generation,
+            Leased::Kept(number) => {
+                let kept = state.kept.remove(&number);
+                // If it is on its way, it is forgotten when the answer comes.
+                kept.is_some_and(|kept| kept.held_by == Some(state.generation))
+            }
+        };
+        if is_held {
             state.forgotten.push_back(self.id);
             state.flush();
         }
@@ -83,11 +109,26 @@ struct State {
     lost: Instant,
     /// Counts lines.
     generation: u64,
+    /// The line over which channels were opened.
+    opened: u64,
     last_number: u64,
     /// Keys that were not answered, by their numbers.
     waiting: BTreeMap<u64, Waiting>,
+    /// Keys that each process is to have.
+    kept: BTreeMap<u64, Kept>,
     /// Keys to be forgotten, of which the process was not told.
     forgotten: VecDeque<KeyId>,
+}
+
+/// A key that each process is given.
+struct Kept {
+    memory: OwnedFd,
+    /// The number under which it was sent, while there is no answer.
+    sent: Option<u64>,
+    /// The generation of the line over which the answer came.
+    held_by: Option<u64>,
+    /// Why the process does not hold it.
+    refusal: Option<String>,
 }
 
 struct Waiting {
@@ -107,8 +148,10 @@ impl Line {
                 fd: None,
                 lost: Instant::now(),
                 generation: 0,
+                opened: 0,
                 last_number: 0,
                 waiting: BTreeMap::new(),
+                kept: BTreeMap::new(),
                 forgotten: VecDeque::new(),
             }),
             renewed: Notify::new(),
@@ -136,6 +179,19 @@ impl Line {
         Ok(())
     }
 
+    /// The line, once, when the process has all that is kept: channels may be opened.
+    pub(crate) fn take_ready(&self) -> Option<Arc<OwnedFd>> {
+        let mut state = self.lock();
+        let generation = state.generation;
+        let is_held = |kept: &Kept| kept.held_by == Some(generation);
+        if state.opened == generation || !state.kept.values().all(is_held) {
+            return None;
+        }
+        let line = state.fd.clone()?;
+        state.opened = generation;
+        Some(line)
+    }
+
     /// Nothing under it panics.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,14 +211,46 @@ impl State {
             }
             self.forgotten.pop_front();
         }
+        let waiting = self.waiting.values().filter(|it| it.is_sent).count();
+        let kept = self.kept.values().filter(|it| it.sent.is_some()).count();
+        let mut room = MAX_LOADING.saturating_sub(waiting + kept);
+        // What is kept goes first: operations wait for it.
+        for kept in self.kept.values_mut() {
+            if kept.sent.is_some() || kept.held_by == Some(self.generation) {
+                continue;
+            }
+            let number = self.last_number + 1;
+            if room == 0 || line::send_load(line.as_fd(), number, kept.memory.as_fd()).is_err() {
+                return;
+            }
+            self.last_number = number;
+            kept.sent = Some(number);
+            room -= 1;
+        }
         self.waiting
             .retain(|_, waiting| waiting.is_sent || !waiting.answer.is_closed());
         for (number, waiting) in self.waiting.iter_mut().filter(|(_, it)| !it.is_sent) {
-            if line::send_load(line.as_fd(), *number, waiting.memory.as_fd()).is_err() {
+            if room == 0 || line::send_load(line.as_fd(), *number, waiting.memory.as_fd()).is_err()
+            {
                 return;
             }
             waiting.is_sent = true;
             waiting.attempts += 1;
+            room -= 1;
+        }
+    }
+
+    /// An answer that nobody waits for: it is about a key that is kept, or was until now.
+    fn settle(&mut self, number: u64, result: Result<Loaded, String>) {
+        let mut kept = self.kept.values_mut();
+        match (kept.find(|kept| kept.sent == Some(number)), result) {
+            (Some(kept), result) => {
+                kept.sent = None;
+                kept.held_by = Some(self.generation);
+                kept.refusal = result.err();
+            }
+            (None, Ok(loaded)) => self.forgotten.push_back(loaded.handle.id),
+            (None, Err(_)) => {}
         }
     }
 
@@ -173,6 +261,7 @@ impl State {
         }
         self.forgotten.clear();
         self.waiting.values_mut().for_each(|it| it.is_sent = false);
+        self.kept.values_mut().for_each(|it| it.sent = None);
     }
 }
 
@@ -212,12 +301,67 @@ impl KeyClient {
         answer.map(|(loaded, generation)| self.leased(loaded, generation))
     }
 
+    /// Has each key process hold a key, from now on. Waits until the present one does, for as long
+    /// as `patience`; one that does not answer gets it before any operation.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not held.
+    pub fn keep(
+        self: &Arc<Self>,
+        id: KeyId,
+        memory: OwnedFd,
+        patience: Duration,
+    ) -> Result<Arc<Lease>, String> {
+        let number = {
+            let mut state = self.line().lock();
+            state.last_number += 1;
+            let number = state.last_number;
+            let kept = Kept {
+                memory,
+                sent: None,
+                held_by: None,
+                refusal: None,
+            };
+            state.kept.insert(number, kept);
+            state.flush();
+            number
+        };
+        let lease = Arc::new(Lease {
+            client: Arc::clone(self),
+            id,
+            of: Leased::Kept(number),
+        });
+        let deadline = Instant::now() + patience;
+        loop {
+            // Worker threads may not have begun to read it.
+            self.receive_loaded();
+            let state = self.line().lock();
+            let kept = state.kept.get(&number);
+            match kept.filter(|kept| kept.held_by == Some(state.generation)) {
+                Some(Kept {
+                    refusal: Some(why), ..
+                }) => return Err(why.clone()),
+                Some(_) => return Ok(lease),
+                None if Instant::now() >= deadline => return Ok(lease),
+                None => {}
+            }
+            let line = state.fd.clone();
+            drop(state);
+            match line {
+                // That it ends shows when it is read.
+                Some(line) => drop(poll::wait_readable(&[line.as_fd()], Some(LOOK))),
+                None => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
     fn leased(self: &Arc<Self>, loaded: Loaded, generation: u64) -> LoadedKey {
         LoadedKey {
             lease: Arc::new(Lease {
                 client: Arc::clone(self),
                 id: loaded.handle.id,
-                generation,
+                of: Leased::Process(generation),
             }),
             handle: loaded.handle,
             is_encrypted: loaded.is_encrypted,
@@ -244,9 +388,10 @@ impl KeyClient {
                 break Received::Closed;
             };
             match line::receive_loaded(line.as_fd()) {
-                Ok(Some((number, result))) => {
-                    done.extend(state.waiting.remove(&number).map(|it| (it, result)));
-                }
+                Ok(Some((number, result))) => match state.waiting.remove(&number) {
+                    Some(waiting) => done.push((waiting, result)),
+                    None => state.settle(number, result),
+                },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     state.flush();
                     break Received::Nothing;
@@ -265,6 +410,12 @@ impl KeyClient {
                 drop(self.leased(loaded, generation));
             }
         }
-        received
+        match self.open_channels() {
+            Ok(()) => received,
+            Err(_) => {
+                self.line().lock().hang_up();
+                Received::Closed
+            }
+        }
     }
 }

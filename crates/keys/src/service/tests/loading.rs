@@ -224,3 +224,72 @@ fn forgetting_what_was_never_loaded_does_nothing() {
     let (client, channel) = service.client(1);
     assert!(signs(&client, &channel, &key));
 }
+
+#[test]
+fn each_process_has_what_is_kept_before_it_gets_an_operation() {
+    let service = Service::start(1);
+    let (client, channel) = service.client(1);
+    let keys = [(); 40].map(|()| TestKey::new(&rcgen::PKCS_ECDSA_P256_SHA256));
+    let keep = |key: &TestKey| client.keep(key.id(), sealed(key), LONG).expect("held");
+    let mut leases: Vec<_> = keys.iter().map(keep).collect();
+    assert!(keys.iter().all(|key| signs(&client, &channel, key)));
+    for _ in 0..3 {
+        let service = Service::start(1);
+        client.connect(service.introduce(1)).expect("it is there");
+        // Nothing has been answered yet: the channel is that of the process before.
+        let (job, mut waiting) = job(sign(0x0403, 1));
+        client.submit(Wanted::new(keys[39].id(), job));
+        let begun = Instant::now();
+        while begun.elapsed() < LONG && !leases.is_empty() {
+            client.receive_loaded();
+            client.receive(&channel);
+            if let Some(result) = waiting.try_take() {
+                assert!(result.is_some());
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(keys.iter().all(|key| signs(&client, &channel, key)));
+        assert!(leases.iter().all(|lease| lease.is_current()));
+    }
+    leases.truncate(1);
+    // What is forgotten is so before anything else is loaded.
+    let next = TestKey::new(&rcgen::PKCS_ED25519);
+    let _next = load(&client, sealed(&next)).expect("a key");
+    assert!(signs(&client, &channel, &keys[0]));
+    assert!(!signs(&client, &channel, &keys[1]));
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_and_what_is_not_answered_goes_to_the_next_process() {
+    let service = Service::start(1);
+    let (client, channel) = service.client(1);
+    let key = TestKey::new(&rcgen::PKCS_ECDSA_P256_SHA256);
+    let nonsense = deposit(Roles::SERVER, KeySource::Pem(b"nonsense"));
+    let memory = nonsense.seal().expect("memory");
+    let why = client.keep(key.id(), memory, LONG).expect_err("no key");
+    assert!(why.contains("PEM"), "{why}");
+    assert!(!signs(&client, &channel, &key));
+    // A process that hangs.
+    let (line, _hanging) = socket::seqpacket_pair().expect("descriptors");
+    client.connect(line).expect("it is there");
+    let patience = Duration::from_millis(20);
+    let _lease = client
+        .keep(key.id(), sealed(&key), patience)
+        .expect("it is sent");
+    let service = Service::start(1);
+    client.connect(service.introduce(1)).expect("it is there");
+    let (job, mut waiting) = job(sign(0x0403, 1));
+    client.submit(Wanted::new(key.id(), job));
+    let begun = Instant::now();
+    let result = loop {
+        client.receive_loaded();
+        client.receive(&channel);
+        if let Some(result) = waiting.try_take() {
+            break result;
+        }
+        assert!(begun.elapsed() < LONG, "no answer");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert!(result.is_some());
+}
