@@ -78,6 +78,7 @@ mod key_operation;
 mod large_hello;
 mod memory;
 mod moving;
+mod new_key;
 mod ocsp;
 mod peer;
 mod psk;
@@ -113,6 +114,7 @@ pub use key::{KeyError, KeyKind, PrivateKey};
 pub use key_operation::KeyOperation;
 pub use memory::use_program_allocator;
 pub use moving::NotMovable;
+pub use new_key::NewKey;
 pub use ocsp::{
     CertificateStatus, MAX_OCSP_RESPONSE_BYTES, OcspAnswer, OcspFailure, OcspIssuer, OcspQuestion,
     check_ocsp_response,

@@ -69,6 +69,8 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
             return FATAL;
         }
     };
+    // What ACME servers have issued is served once it is set.
+    server.snapshot.acme().set_keys(&keys);
     let mut threads = Threads {
         stores: StoreThread::new(StateSink::of_worker(
             link.as_deref(),

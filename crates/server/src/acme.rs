@@ -12,13 +12,14 @@ use bytes::Bytes;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{AcmeAccountKey, AcmeCertificate, AcmeDns, ExternalAccountKey, Server};
 use sealane_http::{Method, StatusCode};
+use sealane_keys::{Holders, KeyClient};
 use sealane_tls::{CertificatePair, ServerTls, SharedSessions, sha256};
 use sealane_upstream::resolve::Resolve;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use zeroize::Zeroizing;
 
 /// Where ACME servers ask (RFC 8555 section 8.3).
@@ -76,9 +77,21 @@ pub struct AcmeState {
     dns_answers: RwLock<HashMap<AcmeId, Vec<DnsAnswer>>>,
     /// What handshakes send; each is locked for a few instructions.
     pairs: RwLock<HashMap<AcmeId, Arc<CertificatePair>>>,
+    /// Where private keys are, if not in this process.
+    keys: OnceLock<Arc<Holders>>,
 }
 
 impl AcmeState {
+    /// Private keys are elsewhere.
+    pub fn set_keys(&self, keys: &Arc<Holders>) {
+        self.keys.get_or_init(|| Arc::clone(keys));
+    }
+
+    /// What has keys held elsewhere.
+    pub fn key_loader(&self) -> Option<Arc<KeyClient>> {
+        self.keys.get()?.processor()
+    }
+
     /// Serves a certificate from now on.
     pub fn set_pair(&self, id: AcmeId, pair: Arc<CertificatePair>) {
         let mut pairs = self.pairs.write().unwrap_or_else(PoisonError::into_inner);

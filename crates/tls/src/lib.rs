@@ -110,9 +110,9 @@ pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sans_io::{KernelSeal, SansIo};
 pub use sealane_awslc::{
-    Fault, HandshakeStatus, KeyOperation, MAX_OCSP_RESPONSE_BYTES, NewEchKey, OcspFailure,
-    PublicKey, ReadStatus, Secret, VerifyFailure, fill_random, library_version, seed_random,
-    sha256, use_program_allocator,
+    Fault, HandshakeStatus, KeyKind, KeyOperation, MAX_OCSP_RESPONSE_BYTES, NewEchKey, NewKey,
+    OcspFailure, PrivateKey, PublicKey, ReadStatus, Secret, VerifyFailure, fill_random,
+    library_version, seed_random, sha256, use_program_allocator,
 };
 pub use server::{CertificateReport, ServerTls};
 pub use server_key::{HolderId, KeyHandle, KeyHolder, KeyId, KeyLease, Route};

@@ -7,6 +7,7 @@ use super::client::Client;
 use super::error::AcmeError;
 use super::jws::AccountKey;
 use super::keys::{self, KeyPem};
+use super::record::packed;
 use super::shared::{Lease, SharedRecords};
 use super::state::{KeptAccount, StateDirectory};
 use super::transport::Transport;
@@ -80,8 +81,7 @@ impl Account {
     /// What cannot be used.
     pub(super) fn check(&self) -> Result<(), AcmeError> {
         if let Some(pem) = &self.files.account_key {
-            let pem = String::from_utf8_lossy(pem).into_owned();
-            AccountKey::from_pem(&KeyPem::new(pem))?;
+            AccountKey::from_pem(pem)?;
         }
         self.mac_key().map(drop)
     }
@@ -104,7 +104,7 @@ impl Account {
             }
         };
         Ok(Ready {
-            key: AccountKey::from_pem(&account.key)?,
+            key: AccountKey::from_pem(&account.key.expose())?,
             url: account.url,
         })
     }
@@ -191,8 +191,7 @@ impl Account {
     ) -> Result<KeptAccount, AcmeError> {
         if let AcmeAccountKey::File(_) = &self.issuer.account_key {
             let pem = self.files.account_key.as_deref();
-            let pem = String::from_utf8_lossy(pem.map_or(&[][..], |pem| pem)).into_owned();
-            let key = KeyPem::new(pem);
+            let key = KeyPem::new(pem.map_or(&[][..], |pem| pem))?;
             // Registering a key twice finds the account of the first time.
             let kept = self.state.as_ref().and_then(|state| state.account(journal));
             let url = kept.filter(|kept| kept.key == key).and_then(|it| it.url);
@@ -253,7 +252,8 @@ impl Account {
     async fn of_other_nodes(&self, shared: &SharedRecords) -> Option<KeptAccount> {
         let bytes = shared.get("account").await??;
         let found: SharedAccount = serde_json::from_slice(&bytes).ok()?;
-        let is_usable = found.uri == self.issuer.uri && AccountKey::from_pem(&found.key).is_ok();
+        let is_usable =
+            found.uri == self.issuer.uri && AccountKey::from_pem(&found.key.expose()).is_ok();
         is_usable.then_some(KeptAccount {
             key: found.key,
             url: found.url,
@@ -271,8 +271,7 @@ impl Account {
                 key: account.key.clone(),
                 url: account.url.clone(),
             };
-            let bytes = serde_json::to_vec(&value).expect("no map in it has keys but strings");
-            shared.put("account", &Zeroizing::new(bytes)).await;
+            shared.put("account", &packed(&value)).await;
         }
     }
 

@@ -1,7 +1,6 @@
 //! Keys of accounts, and requests that they sign (RFC 7515, RFC 8555 section 6.2).
 
 use super::error::AcmeError;
-use super::keys::KeyPem;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
@@ -54,8 +53,8 @@ impl AccountKey {
     ///
     /// # Errors
     /// When there is none, or of no such kind.
-    pub(super) fn from_pem(pem: &KeyPem) -> Result<AccountKey, AcmeError> {
-        let der = PrivateKeyDer::from_pem_slice(pem.as_bytes())
+    pub(super) fn from_pem(pem: &[u8]) -> Result<AccountKey, AcmeError> {
+        let der = PrivateKeyDer::from_pem_slice(pem)
             .map_err(|_| AcmeError::Key("it has no private key in PEM"))?;
         for (name, curve, algorithm) in CURVES {
             if let Ok(pair) = EcdsaKeyPair::from_private_key_der(algorithm, der.secret_der()) {
@@ -202,8 +201,8 @@ mod tests {
     fn every_kind_of_key_signs_and_is_read_again() {
         for (name, kind) in AcmeKey::ALL.iter().filter(|(name, _)| *name != "rsa:4096") {
             let pem = keys::generate(*kind).expect("it is generated");
-            let key = AccountKey::from_pem(&pem).expect("it is read");
-            let again = AccountKey::from_pem(&pem).expect("it is read");
+            let key = AccountKey::from_pem(&pem.expose()).expect("it is read");
+            let again = AccountKey::from_pem(&pem.expose()).expect("it is read");
             assert_eq!(key.thumbprint(), again.thumbprint(), "{name}");
             let request = key
                 .request(
@@ -251,7 +250,7 @@ mod tests {
             "",
             "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
         ] {
-            assert!(AccountKey::from_pem(&KeyPem::new(pem.to_owned())).is_err());
+            assert!(AccountKey::from_pem(pem.as_bytes()).is_err());
         }
     }
 }

@@ -613,7 +613,7 @@ impl Keeper {
 
     fn read_facts(&self) -> Option<CertificateFacts> {
         let certificate = self.record.certificate.as_ref()?;
-        CertificateFacts::read(certificate.chain.as_bytes(), certificate.key.as_bytes()).ok()
+        certificate.facts().ok()
     }
 
     /// Serves the certificate of the record.

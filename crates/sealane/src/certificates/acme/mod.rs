@@ -39,7 +39,7 @@ use self::transport::Transport;
 use crate::journal::{Journal, note};
 use sealane_conf::model::AcmeCertificate;
 use sealane_server::{AcmeId, AcmeState, AcmeTask};
-use sealane_tls::{CertificateFacts, SharedSessions, fill_random};
+use sealane_tls::{SharedSessions, fill_random};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -149,8 +149,8 @@ pub(crate) fn kept(conf: &AcmeCertificate) -> Result<Option<Record>, String> {
     };
     let record = Record::unpack(&bytes, conf).map_err(unusable)?;
     if let Some(certificate) = &record.certificate {
-        CertificateFacts::read(certificate.chain.as_bytes(), certificate.key.as_bytes())
-            .map_err(|error| unusable(error.to_string()))?;
+        let facts = certificate.facts();
+        facts.map_err(|error| unusable(error.to_string()))?;
     }
     Ok(Some(record))
 }

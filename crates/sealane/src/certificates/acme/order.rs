@@ -236,7 +236,7 @@ fn checked(
     order: &OrderUnderWay,
 ) -> Result<CertificateFacts, AcmeError> {
     let unusable = |why: String| AcmeError::Certificate(why);
-    let facts = CertificateFacts::read(chain.as_bytes(), order.key.as_bytes())
+    let facts = CertificateFacts::read(chain.as_bytes(), &order.key.expose())
         .map_err(|error| unusable(error.to_string()))?;
     for identifier in &keeper.conf().identifiers {
         let is_covered = match identifier {

@@ -9,7 +9,7 @@ use super::serving::digest_of;
 use crate::dns_command::PREFIX;
 use sealane_conf::model::AcmeCertificate;
 use sealane_server::AcmeId;
-use sealane_tls::CertificateFacts;
+use sealane_tls::{CertificateFacts, SettingsError};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use zeroize::Zeroizing;
@@ -174,8 +174,7 @@ impl Record {
 
     fn facts(&self) -> Option<CertificateFacts> {
         let certificate = self.certificate.as_ref()?;
-        let (chain, key) = (certificate.chain.as_bytes(), certificate.key.as_bytes());
-        CertificateFacts::read(chain, key).ok()
+        certificate.facts().ok()
     }
 
     /// What became of the last attempt, for people.
@@ -198,7 +197,25 @@ impl Record {
 
     /// As bytes that are wiped.
     pub(super) fn pack(&self) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(serde_json::to_vec(self).expect("no map in it has keys other than strings"))
+        packed(self)
+    }
+}
+
+/// As bytes that are wiped, in which keys may be.
+pub(super) fn packed(value: &impl Serialize) -> Zeroizing<Vec<u8>> {
+    // Room for all of it, so that no copy of a key stays behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_RECORD_BYTES));
+    serde_json::to_writer(&mut *bytes, value).expect("no map in it has keys other than strings");
+    bytes
+}
+
+impl Issued {
+    /// What the certificate says.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the key is another one's.
+    pub(super) fn facts(&self) -> Result<CertificateFacts, SettingsError> {
+        CertificateFacts::read(self.chain.as_bytes(), &self.key.expose())
     }
 }
 
@@ -213,7 +230,7 @@ mod tests {
         let mut record = Record::new(&one);
         record.certificate = Some(Issued {
             chain: "chain".to_owned(),
-            key: KeyPem::new("secret".to_owned()),
+            key: KeyPem::new(b"secret").expect("memory"),
             renew_s: 7,
             ask_s: 8,
         });
@@ -238,7 +255,7 @@ mod tests {
         params.not_after = rcgen::date_time_ymd(2026, 3, 1);
         Issued {
             chain: params.self_signed(&key).expect("the key signs").pem(),
-            key: KeyPem::new(key.serialize_pem()),
+            key: KeyPem::new(key.serialize_pem().as_bytes()).expect("memory"),
             renew_s: 0,
             ask_s: 0,
         }

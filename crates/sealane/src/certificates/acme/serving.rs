@@ -5,10 +5,21 @@ use super::keys;
 use super::record::{Answered, Issued};
 use aws_lc_rs::digest;
 use sealane_conf::model::AcmeIdentifier;
+use sealane_keys::deposit::{Deposit, KeySource};
+use sealane_keys::rules::Roles;
+use sealane_keys::{KeyClient, Lease};
 use sealane_server::{AcmeState, AcmeTask, DnsAnswer, HttpAnswer, TlsAnswer};
-use sealane_tls::{ACME_TLS, CertificatePair, Identity, Secret, ServerSettings, ServerTls};
+use sealane_tls::{
+    ACME_TLS, AcceleratorChoice, CertificatePair, Identity, KeyHandle, KeyKind, KeyLease,
+    PrivateKey, Secret, ServerSettings, ServerTls, key_error_text,
+};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a certificate that has come waits for a key process that does not answer. Handshakes
+/// wait from then on.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What certificates of ACME are called in messages.
 const LABEL: &str = "$acme_certificate";
@@ -19,9 +30,36 @@ const KEY_LABEL: &str = "$acme_certificate_key";
 /// # Errors
 /// When certificate and key cannot be used; what was served before is served on.
 pub(super) fn serve(state: &AcmeState, task: &AcmeTask, issued: &Issued) -> Result<(), String> {
-    let pair = pair(issued.chain.as_bytes(), issued.key.as_bytes())?;
+    let (chain, key) = (issued.chain.as_bytes(), issued.key.expose());
+    let pair = match state.key_loader() {
+        Some(keys) => held(&keys, chain, &key)?,
+        None => pair(chain, &key, None)?,
+    };
     state.set_pair(task.id, Arc::new(pair));
     Ok(())
+}
+
+/// Has the key process hold the key for as long as the certificate is served. Each process that
+/// follows it gets the key as well.
+fn held(
+    keys: &Arc<KeyClient>,
+    chain_pem: &[u8],
+    key_pem: &[u8],
+) -> Result<CertificatePair, String> {
+    let key = PrivateKey::from_pem(key_pem, &[]).map_err(|error| key_error_text(&error))?;
+    let handle = KeyHandle::of(&key).map_err(|error| error.to_string())?;
+    drop(key);
+    let deposit = Deposit {
+        roles: Roles::SERVER,
+        // Which servers use it, and how, changes while it is held.
+        may_decrypt: handle.kind == KeyKind::Rsa,
+        accelerator: AcceleratorChoice::Auto,
+        passwords: &[],
+        key: KeySource::Pem(key_pem),
+    };
+    let memory = deposit.seal().map_err(|error| error.to_string())?;
+    let lease = keys.keep(handle.id, memory, PATIENCE)?;
+    pair(chain_pem, &handle.to_bytes(), Some(lease))
 }
 
 /// Serves a self-signed certificate.
@@ -30,13 +68,18 @@ pub(super) fn serve(state: &AcmeState, task: &AcmeTask, issued: &Issued) -> Resu
 /// When it cannot be made.
 pub(super) fn serve_self_signed(state: &AcmeState, task: &AcmeTask) -> Result<(), String> {
     let made = keys::self_signed(&task.conf.identifiers).map_err(|error| error.to_string())?;
-    let pair = pair(made.chain_pem.as_bytes(), made.key.as_bytes())?;
+    let pair = pair(made.chain_pem.as_bytes(), &made.key, None)?;
     state.set_pair(task.id, Arc::new(pair));
     Ok(())
 }
 
-fn pair(chain_pem: &[u8], key_pem: &[u8]) -> Result<CertificatePair, String> {
-    let loaded = CertificatePair::load(&identity(chain_pem, key_pem));
+fn pair(
+    chain_pem: &[u8],
+    key_pem: &[u8],
+    lease: Option<Arc<Lease>>,
+) -> Result<CertificatePair, String> {
+    let lease = lease.map(|lease| lease as KeyLease);
+    let loaded = CertificatePair::load_leased(&identity(chain_pem, key_pem), lease);
     loaded.map_err(|error| error.to_string())
 }
 
@@ -77,7 +120,7 @@ pub(super) fn tls_answer(challenge: &Answered) -> Result<TlsAnswer, AcmeError> {
     };
     let made = keys::challenge(&identifier, &digest_of(&challenge.authorization))?;
     let settings = ServerSettings {
-        identities: vec![identity(made.chain_pem.as_bytes(), made.key.as_bytes())],
+        identities: vec![identity(made.chain_pem.as_bytes(), &made.key)],
         alpn: vec![ACME_TLS],
         tickets: false,
         ..ServerSettings::default()

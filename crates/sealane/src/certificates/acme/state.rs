@@ -4,6 +4,7 @@
 //! it comes from the network, which the master does not read. `account.key` and `account.url` are
 //! those of nginx's module, so that an account goes on when it comes from there.
 
+use super::jws::AccountKey;
 use super::keys::KeyPem;
 use super::record::MAX_RECORD_BYTES;
 use crate::journal::{Journal, note};
@@ -125,8 +126,8 @@ impl StateDirectory {
             }
         };
         let key = text(ACCOUNT_KEY)?;
-        let key = KeyPem::new(String::from_utf8_lossy(&key).into_owned());
-        if let Err(error) = super::jws::AccountKey::from_pem(&key) {
+        let usable = AccountKey::from_pem(&key).and_then(|_| KeyPem::new(&key));
+        let key = usable.inspect_err(|error| {
             note!(
                 journal,
                 Error,
@@ -134,19 +135,18 @@ impl StateDirectory {
                 self.path.join(ACCOUNT_KEY).display(),
                 self.issuer
             );
-            return None;
-        }
+        });
         let url = text(ACCOUNT_URL);
         let url = url.map(|url| String::from_utf8_lossy(&url).trim().to_owned());
         Some(KeptAccount {
-            key,
+            key: key.ok()?,
             url: url.filter(|url| url.starts_with("https://")),
         })
     }
 
     /// Keeps an account. The key comes first: with the key an account is found again.
     pub(super) fn keep_account(&self, account: &KeptAccount, journal: &Journal) {
-        self.write(ACCOUNT_KEY, account.key.as_bytes(), journal);
+        self.write(ACCOUNT_KEY, &account.key.expose(), journal);
         let url = account.url.as_deref().unwrap_or_default();
         self.write(ACCOUNT_URL, url.as_bytes(), journal);
     }
