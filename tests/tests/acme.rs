@@ -6,6 +6,8 @@ mod dns;
 mod dns_listen;
 #[path = "acme/endings.rs"]
 mod endings;
+#[path = "acme/key_process.rs"]
+mod key_process;
 #[path = "acme/kills.rs"]
 mod kills;
 #[path = "acme/limits.rs"]
