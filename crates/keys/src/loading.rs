@@ -112,6 +112,9 @@ struct State {
     /// The line over which channels were opened.
     opened: u64,
     last_number: u64,
+    /// Keys that were sent over this line and not answered: the process cuts off whoever sends more
+    /// than [`MAX_LOADING`].
+    under_way: usize,
     /// Keys that were not answered, by their numbers.
     waiting: BTreeMap<u64, Waiting>,
     /// Keys that each process is to have.
@@ -150,6 +153,7 @@ impl Line {
                 generation: 0,
                 opened: 0,
                 last_number: 0,
+                under_way: 0,
                 waiting: BTreeMap::new(),
                 kept: BTreeMap::new(),
                 forgotten: VecDeque::new(),
@@ -211,32 +215,32 @@ impl State {
             }
             self.forgotten.pop_front();
         }
-        let waiting = self.waiting.values().filter(|it| it.is_sent).count();
-        let kept = self.kept.values().filter(|it| it.sent.is_some()).count();
-        let mut room = MAX_LOADING.saturating_sub(waiting + kept);
         // What is kept goes first: operations wait for it.
         for kept in self.kept.values_mut() {
             if kept.sent.is_some() || kept.held_by == Some(self.generation) {
                 continue;
             }
             let number = self.last_number + 1;
-            if room == 0 || line::send_load(line.as_fd(), number, kept.memory.as_fd()).is_err() {
+            let memory = kept.memory.as_fd();
+            let is_full = self.under_way >= MAX_LOADING;
+            if is_full || line::send_load(line.as_fd(), number, memory).is_err() {
                 return;
             }
             self.last_number = number;
             kept.sent = Some(number);
-            room -= 1;
+            self.under_way += 1;
         }
         self.waiting
             .retain(|_, waiting| waiting.is_sent || !waiting.answer.is_closed());
         for (number, waiting) in self.waiting.iter_mut().filter(|(_, it)| !it.is_sent) {
-            if room == 0 || line::send_load(line.as_fd(), *number, waiting.memory.as_fd()).is_err()
-            {
+            let memory = waiting.memory.as_fd();
+            let is_full = self.under_way >= MAX_LOADING;
+            if is_full || line::send_load(line.as_fd(), *number, memory).is_err() {
                 return;
             }
             waiting.is_sent = true;
             waiting.attempts += 1;
-            room -= 1;
+            self.under_way += 1;
         }
     }
 
@@ -259,6 +263,7 @@ impl State {
         if self.fd.take().is_some() {
             self.lost = Instant::now();
         }
+        self.under_way = 0;
         self.forgotten.clear();
         self.waiting.values_mut().for_each(|it| it.is_sent = false);
         self.kept.values_mut().for_each(|it| it.sent = None);
@@ -388,10 +393,13 @@ impl KeyClient {
                 break Received::Closed;
             };
             match line::receive_loaded(line.as_fd()) {
-                Ok(Some((number, result))) => match state.waiting.remove(&number) {
-                    Some(waiting) => done.push((waiting, result)),
-                    None => state.settle(number, result),
-                },
+                Ok(Some((number, result))) => {
+                    state.under_way = state.under_way.saturating_sub(1);
+                    match state.waiting.remove(&number) {
+                        Some(waiting) => done.push((waiting, result)),
+                        None => state.settle(number, result),
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     state.flush();
                     break Received::Nothing;

@@ -81,7 +81,7 @@ impl fmt::Debug for KeyPem {
 /// In base64: what needs no escapes is read without a copy that nobody wipes.
 impl Serialize for KeyPem {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = Zeroizing::new(STANDARD.encode(&self.expose()));
+        let text = Zeroizing::new(STANDARD.encode(self.expose()));
         serializer.serialize_str(&text)
     }
 }
