@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 30] = [
+pub const TARGETS: [Target; 31] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -206,6 +206,12 @@ pub const TARGETS: [Target; 30] = [
     Target {
         name: "key_channel",
         run: sealane_keys::fuzz::fuzz_channel,
+        max_bytes: 1024,
+        cost: 1,
+    },
+    Target {
+        name: "key_deposit",
+        run: sealane_keys::fuzz::fuzz_deposit,
         max_bytes: 1024,
         cost: 1,
     },

@@ -234,3 +234,13 @@ fn http2_frames() {
 fn tls_flights() {
     run("tls_flights");
 }
+
+#[test]
+fn operations_for_the_key_process() {
+    run("key_channel");
+}
+
+#[test]
+fn keys_for_the_key_process() {
+    run("key_deposit");
+}

@@ -168,7 +168,7 @@ impl Deposited {
         Self::parse(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let ([roles, may_decrypt, accelerator, is_uri], rest) = rest.split_first_chunk()?;
         let roles = match roles {

@@ -1,9 +1,12 @@
-//! The entry point for fuzzing: what a worker that was taken over may send on a channel.
+//! Entry points for fuzzing: what a worker that was taken over may send on a channel, and as a key
+//! to be loaded.
 
+use crate::deposit::{Deposit, Deposited, DepositedKey, KeySource};
 use crate::rules::{Roles, is_permitted};
 use crate::wire::{Nonsense, Request, put_request, take_answer, take_request};
 use sealane_awslc::KeyKind;
 use sealane_tls::KeyOperation;
+use std::os::fd::AsFd;
 
 /// The kinds of keys that a key process holds.
 const KINDS: [KeyKind; 5] = [
@@ -44,6 +47,38 @@ pub fn fuzz_channel(data: &[u8]) {
     while let Ok(Some((_, result))) = take_answer(&mut rest) {
         assert!(result.map_or(0, <[u8]>::len) + rest.len() < data.len());
     }
+}
+
+/// Reads any bytes as a key to be loaded.
+///
+/// # Panics
+///
+/// When what is read is not what was written.
+pub fn fuzz_deposit(data: &[u8]) {
+    let Some(deposited) = Deposited::parse(data) else {
+        return;
+    };
+    let deposit = Deposit {
+        roles: deposited.roles,
+        may_decrypt: deposited.may_decrypt,
+        accelerator: deposited.accelerator,
+        passwords: deposited.passwords(),
+        key: match deposited.key() {
+            DepositedKey::Pem(pem) => KeySource::Pem(pem),
+            DepositedKey::Uri(uri) => KeySource::Uri(uri),
+        },
+    };
+    // A URI that is none is read as one without characters.
+    if matches!(deposited.key(), DepositedKey::Uri("")) {
+        return;
+    }
+    let sealed = deposit.seal().expect("it is no longer than what was read");
+    let again = Deposited::read(sealed.as_fd()).expect("just written");
+    assert_eq!(
+        again.content(),
+        deposited.content(),
+        "there is one way to write it"
+    );
 }
 
 /// What is read of pieces until the first that is nonsense.
