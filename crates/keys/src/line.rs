@@ -44,7 +44,7 @@ pub struct Rights {
 
 /// What a worker process wants over its line.
 #[derive(Debug)]
-pub enum Request {
+pub enum WorkerRequest {
     /// This is a channel of one of its threads.
     Channel(OwnedFd),
     /// Hold this key for it, and answer with its handle.
@@ -67,7 +67,7 @@ pub struct Loaded {
     pub is_encrypted: bool,
 }
 
-/// The answer to [`Request::Load`]: its number, and the key, or why it is not held.
+/// The answer to [`WorkerRequest::Load`]: its number, and the key, or why it is not held.
 pub type LoadAnswer = (u64, Result<Loaded, String>);
 
 /// What the master wants of the key process.
@@ -170,7 +170,7 @@ pub fn send_load(line: BorrowedFd<'_>, number: u64, memory: BorrowedFd<'_>) -> i
     socket::send_fds(line, &data, &[memory])
 }
 
-/// Answers [`Request::Load`].
+/// Answers [`WorkerRequest::Load`].
 ///
 /// # Errors
 ///
@@ -289,18 +289,18 @@ pub fn wait_for_report(line: BorrowedFd<'_>, patience: Duration) -> io::Result<O
 /// # Errors
 ///
 /// `WouldBlock` when there is none; `InvalidData` for anything a worker does not send.
-pub fn receive_request(line: BorrowedFd<'_>) -> io::Result<Option<Request>> {
+pub fn receive_request(line: BorrowedFd<'_>) -> io::Result<Option<WorkerRequest>> {
     let mut data = [0; 64];
     let mut received = socket::receive_fds(line, &mut data)?;
     let request = match (&data[..received.len], received.fds.pop()) {
         ([], None) => return Ok(None),
-        ([OPEN], Some(channel)) if received.fds.is_empty() => Request::Channel(channel),
+        ([OPEN], Some(channel)) if received.fds.is_empty() => WorkerRequest::Channel(channel),
         ([LOAD, number @ ..], Some(memory)) if received.fds.is_empty() && number.len() == 8 => {
             let number = u64::from_le_bytes(number.try_into().map_err(|_| nonsense())?);
-            Request::Load { number, memory }
+            WorkerRequest::Load { number, memory }
         }
         ([FORGET, key @ ..], None) => {
-            Request::Forget(KeyId(key.try_into().map_err(|_| nonsense())?))
+            WorkerRequest::Forget(KeyId(key.try_into().map_err(|_| nonsense())?))
         }
         (_, last) => {
             received.fds.extend(last);
@@ -442,9 +442,15 @@ mod tests {
         send_load(worker.as_fd(), 9, some.as_fd()).expect("room");
         send_forget(worker.as_fd(), KeyId([5; 32])).expect("room");
         let next = || receive_request(service.as_fd());
-        assert!(matches!(next(), Ok(Some(Request::Channel(_)))));
-        assert!(matches!(next(), Ok(Some(Request::Load { number: 9, .. }))));
-        assert!(matches!(next(), Ok(Some(Request::Forget(KeyId([5, ..]))))));
+        assert!(matches!(next(), Ok(Some(WorkerRequest::Channel(_)))));
+        assert!(matches!(
+            next(),
+            Ok(Some(WorkerRequest::Load { number: 9, .. }))
+        ));
+        assert!(matches!(
+            next(),
+            Ok(Some(WorkerRequest::Forget(KeyId([5, ..]))))
+        ));
         for (data, fds) in [
             (&b"O"[..], &[][..]),
             (b"O", &[some.as_fd(), some.as_fd()]),

@@ -97,13 +97,13 @@ pub struct Turn(#[expect(dead_code, reason = "it is held")] OwnedSemaphorePermit
 /// The line of a worker process to a key process. While it is open, the key process knows that
 /// there is a worker.
 pub(crate) struct Line {
-    state: Mutex<State>,
+    state: Mutex<Loading>,
     /// There is another line.
     renewed: Notify,
     turns: Arc<Semaphore>,
 }
 
-struct State {
+struct Loading {
     fd: Option<Arc<OwnedFd>>,
     /// Since when there is no process.
     lost: Instant,
@@ -147,7 +147,7 @@ type Answer = Result<(Loaded, u64), String>;
 impl Line {
     pub(crate) fn new() -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(Loading {
                 fd: None,
                 lost: Instant::now(),
                 generation: 0,
@@ -197,12 +197,12 @@ impl Line {
     }
 
     /// Nothing under it panics.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Loading> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Loading {
     /// Sends what was not sent, as far as there is room.
     fn flush(&mut self) {
         let Some(line) = &self.fd else {

@@ -20,7 +20,7 @@ use self::loaded::{LoadedKeys, Loader};
 use self::queue::Queue;
 use self::readers::Readers;
 use crate::keyring::{Key, Keyring, OpenKeys};
-use crate::line::{self, Order, Report, Request, Rights};
+use crate::line::{self, Order, Report, Rights, WorkerRequest};
 use sealane_sys::{poll, process};
 use sealane_tls::KeyId;
 use sealane_tls::accelerator::Report as Tell;
@@ -218,21 +218,21 @@ impl Process {
     fn hear(&self, from: &mut Introduced) -> bool {
         let client = &from.client;
         match line::receive_request(client.line.as_fd()) {
-            Ok(Some(Request::Channel(channel))) => {
+            Ok(Some(WorkerRequest::Channel(channel))) => {
                 let open = client.channels.load(Ordering::Relaxed);
                 if open < client.rights.max_channels as usize {
                     self.readers.add(channel, client);
                 } // else it is closed, which the worker sees
                 true
             }
-            Ok(Some(Request::Load { number, memory })) => {
+            Ok(Some(WorkerRequest::Load { number, memory })) => {
                 let start = || Loader::start(client, &self.shared);
                 match from.loader.take().map_or_else(start, Ok) {
                     Ok(loader) => from.loader.insert(loader).load(number, memory),
                     Err(_) => false, // there are no threads
                 }
             }
-            Ok(Some(Request::Forget(key))) => {
+            Ok(Some(WorkerRequest::Forget(key))) => {
                 lock(&client.loaded).forget(key);
                 true
             }

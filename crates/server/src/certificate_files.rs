@@ -166,11 +166,11 @@ enum Look<T> {
     /// They are those of a cached certificate.
     Same(T),
     /// They are to be read.
-    Changed(Change),
+    Changed(Stamped),
 }
 
 /// What a cache is to be told once files have been read.
-struct Change {
+struct Stamped {
     stamps: [Stamp; 2],
     was_cached: bool,
 }
@@ -226,7 +226,7 @@ impl<T: Parsed> CertificateReader<T> {
         let Some(keys) = keys.filter(|_| !is_data(&names.key)) else {
             return disk::run(move || match reader.look(&names, kept) {
                 Look::Same(parsed) => Ok(parsed),
-                Look::Changed(change) => reader.keep(&names, &change, reader.loader.load(&names)),
+                Look::Changed(stamped) => reader.keep(&names, &stamped, reader.loader.load(&names)),
             })
             .await;
         };
@@ -234,9 +234,9 @@ impl<T: Parsed> CertificateReader<T> {
         let wanted = names.clone();
         let found = disk::run(move || match reader.look(&wanted, kept) {
             Look::Same(parsed) => Ok(parsed),
-            Look::Changed(change) => Err((change, reader.loader.seal(&wanted))),
+            Look::Changed(stamped) => Err((stamped, reader.loader.seal(&wanted))),
         });
-        let (change, sealed) = match found.await {
+        let (stamped, sealed) = match found.await {
             Ok(parsed) => return Ok(parsed),
             Err(changed) => changed,
         };
@@ -250,7 +250,7 @@ impl<T: Parsed> CertificateReader<T> {
             },
             Err(why) => Err(why),
         };
-        self.keep(&names, &change, read)
+        self.keep(&names, &stamped, read)
     }
 
     /// Whether files are still those of a cached certificate. May block.
@@ -258,7 +258,7 @@ impl<T: Parsed> CertificateReader<T> {
         let was_cached = kept.is_some();
         let Some(cache) = &self.cache else {
             let stamps = [None, None];
-            return Look::Changed(Change { stamps, was_cached });
+            return Look::Changed(Stamped { stamps, was_cached });
         };
         let now = Instant::now();
         let stamps = [
@@ -267,7 +267,7 @@ impl<T: Parsed> CertificateReader<T> {
         ];
         let same = kept.filter(|kept| kept.stamps == stamps && kept.pair.is_current());
         let Some(kept) = same else {
-            return Look::Changed(Change { stamps, was_cached });
+            return Look::Changed(Stamped { stamps, was_cached });
         };
         let parsed = kept.pair.parsed.clone();
         let checked = Kept {
@@ -284,7 +284,7 @@ impl<T: Parsed> CertificateReader<T> {
     fn keep(
         &self,
         names: &Names,
-        change: &Change,
+        stamped: &Stamped,
         read: Result<(Pair<T>, bool), String>,
     ) -> Result<T, String> {
         let Some(cache) = &self.cache else {
@@ -298,7 +298,7 @@ impl<T: Parsed> CertificateReader<T> {
                     let now = Instant::now();
                     let kept = Kept {
                         pair,
-                        stamps: change.stamps,
+                        stamps: stamped.stamps,
                         checked: now,
                         used: now,
                     };
@@ -307,7 +307,7 @@ impl<T: Parsed> CertificateReader<T> {
                 Ok(parsed)
             }
             Err(error) => {
-                if change.was_cached {
+                if stamped.was_cached {
                     cache.remove(names);
                 }
                 Err(error)

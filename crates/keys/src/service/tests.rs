@@ -600,7 +600,7 @@ fn what_was_under_way_is_done_by_the_next_process() {
         client.submit(Wanted::new(key.id(), job));
         pending.push(waiting);
     }
-    let Ok(Some(Request::Channel(taken))) = line::receive_request(dying.as_fd()) else {
+    let Ok(Some(WorkerRequest::Channel(taken))) = line::receive_request(dying.as_fd()) else {
         panic!("no channel");
     };
     let mut taken = UnixStream::from(taken);
