@@ -6,9 +6,37 @@
 //! `)`; `${` does not open a block; `#` begins a comment only where a word
 //! could begin.
 
+use std::ops::Range;
+
 /// Longest word. nginx reads through a buffer of this size and refuses what
 /// does not fit.
 pub(crate) const MAX_WORD_BYTES: usize = 4096;
+
+/// A word as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RawWord {
+    /// Offset of its first byte (the quote, if quoted) in the text.
+    pub(crate) at: usize,
+    /// Its bytes, without quotes.
+    pub(crate) inside: Range<usize>,
+}
+
+impl RawWord {
+    pub(crate) fn is_quoted(&self) -> bool {
+        self.inside.start > self.at
+    }
+}
+
+/// A part of a statement, without blanks and comments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// A word.
+    Word(RawWord),
+    /// `;`, `{` or `}`.
+    Mark(u8),
+    /// The text is over.
+    End,
+}
 
 /// A word with the place where it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +109,11 @@ impl<'t> Lexer<'t> {
         self.line
     }
 
+    /// Offset of the next byte.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
     /// Offset of the last byte read.
     pub(crate) fn last_at(&self) -> usize {
         self.at.saturating_sub(1)
@@ -90,16 +123,12 @@ impl<'t> Lexer<'t> {
     pub(crate) fn next_item(&mut self) -> Result<Item, LexError> {
         let mut words: Vec<Word> = Vec::new();
         loop {
-            self.skip_blanks();
-            let Some(byte) = self.peek() else {
-                return match words.first() {
-                    None => Ok(Item::End),
-                    Some(word) => Err(self.cut_short(word.at)),
-                };
-            };
-            match byte {
-                b';' | b'{' | b'}' => {
-                    self.bump();
+            match self.next_token()? {
+                Token::Word(RawWord { at, inside }) => words.push(Word {
+                    bytes: unescape(&self.text[inside]),
+                    at,
+                }),
+                Token::Mark(byte) => {
                     return match (byte, words.is_empty()) {
                         (b';', false) => Ok(Item::Simple(words)),
                         (b'{', false) => Ok(Item::BlockStart(words)),
@@ -107,9 +136,29 @@ impl<'t> Lexer<'t> {
                         _ => Err(self.unexpected(byte)),
                     };
                 }
-                b'"' | b'\'' => words.push(self.quoted(byte)?),
-                _ => words.push(self.bare()?),
+                Token::End => {
+                    return match words.first() {
+                        None => Ok(Item::End),
+                        Some(word) => Err(self.cut_short(word.at)),
+                    };
+                }
             }
+        }
+    }
+
+    /// The next part of a statement, of which nothing is copied.
+    pub(crate) fn next_token(&mut self) -> Result<Token, LexError> {
+        self.skip_blanks();
+        let Some(byte) = self.peek() else {
+            return Ok(Token::End);
+        };
+        match byte {
+            b';' | b'{' | b'}' => {
+                self.bump();
+                Ok(Token::Mark(byte))
+            }
+            b'"' | b'\'' => self.quoted(byte).map(Token::Word),
+            _ => self.bare().map(Token::Word),
         }
     }
 
@@ -194,7 +243,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// A word in quotes, with what must follow it.
-    fn quoted(&mut self, quote: u8) -> Result<Word, LexError> {
+    fn quoted(&mut self, quote: u8) -> Result<RawWord, LexError> {
         let opening = self.at;
         self.bump();
         let (start, start_line) = (self.at, self.line);
@@ -207,11 +256,14 @@ impl<'t> Lexer<'t> {
                 Some(_) => {}
             }
         }
-        let bytes = unescape(&self.text[start..self.at - 1]);
+        let inside = start..self.at - 1;
         match self.peek() {
             // `if ("$a" = "b")`: the parenthesis is a word of its own.
             None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{' | b')') => {
-                Ok(Word { bytes, at: opening })
+                Ok(RawWord {
+                    at: opening,
+                    inside,
+                })
             }
             Some(other) => {
                 self.bump();
@@ -221,7 +273,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// A word without quotes.
-    fn bare(&mut self) -> Result<Word, LexError> {
+    fn bare(&mut self) -> Result<RawWord, LexError> {
         let (start, start_line) = (self.at, self.line);
         let mut after_dollar = false;
         loop {
@@ -242,8 +294,10 @@ impl<'t> Lexer<'t> {
                 }
             }
         }
-        let bytes = unescape(&self.text[start..self.at]);
-        Ok(Word { bytes, at: start })
+        Ok(RawWord {
+            at: start,
+            inside: start..self.at,
+        })
     }
 
     fn unexpected(&self, byte: u8) -> LexError {
@@ -296,8 +350,8 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// Resolves the escapes of a word.
-fn unescape(raw: &[u8]) -> Vec<u8> {
+/// Resolves the escapes of a word, in memory that is never reallocated.
+pub(crate) fn unescape(raw: &[u8]) -> Vec<u8> {
     if memchr::memchr(b'\\', raw).is_none() {
         return raw.to_vec();
     }

@@ -32,6 +32,7 @@ pub mod directives;
 mod draft;
 pub mod fuzz;
 mod groups;
+pub mod inline_keys;
 pub mod input;
 mod lexer;
 mod listen;
