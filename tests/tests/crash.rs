@@ -263,6 +263,22 @@ const KEYS: &str = "
                 location /ec/1.2/ { proxy_ssl_protocols TLSv1.2; proxy_pass https://127.0.0.1:%origin%/; }
                 location /ec/1.3/ { proxy_ssl_protocols TLSv1.3; proxy_pass https://127.0.0.1:%origin%/; }
             }
+            location /text/ {
+                proxy_ssl_certificate \"BOTH:SET-client-text-ec\";
+                proxy_ssl_certificate_key \"BOTH:SET-client-text-ec\";
+                location /text/1.2/ { proxy_ssl_protocols TLSv1.2; proxy_pass https://127.0.0.1:%origin%/; }
+                location /text/1.3/ { proxy_ssl_protocols TLSv1.3; proxy_pass https://127.0.0.1:%origin%/; }
+            }
+        }
+        # No longer in use: LINE:SET-line-ec
+        server {
+            listen 127.0.0.1:%text% ssl;
+            ssl_certificate certificates/SET-text-rsa.pem;
+            ssl_certificate_key \"KEY:SET-text-rsa\";
+            ssl_certificate certificates/SET-line-ec.pem;
+            ssl_certificate_key 'LINE:SET-line-ec';
+            ssl_session_ticket_key SET-tickets.key;
+            root html;
         }
         server {
             listen 127.0.0.1:%origin% ssl;
@@ -284,22 +300,28 @@ const KEYS: &str = "
     }";
 
 /// Certificates of servers, and those that other servers are shown.
-const FIRST: [&str; 4] = [
+const FIRST: [&str; 7] = [
     "first-rsa",
     "first-ec",
     "first-client-rsa",
     "first-client-ec",
+    "first-text-rsa",
+    "first-line-ec",
+    "first-client-text-ec",
 ];
-const SECOND: [&str; 4] = [
+const SECOND: [&str; 7] = [
     "second-rsa",
     "second-ec",
     "second-client-rsa",
     "second-client-ec",
+    "second-text-rsa",
+    "second-line-ec",
+    "second-client-text-ec",
 ];
 
 /// Two sets of keys: what is in use, and what takes its place.
 #[track_caller]
-fn set_of_keys(site: &Site, set: &str, names: [&'static str; 4], fill: u8) -> Vec<Secret> {
+fn set_of_keys(site: &Site, set: &str, names: [&'static str; 7], fill: u8) -> Vec<Secret> {
     let mut secrets = Vec::new();
     for name in names {
         let key = match name.ends_with("rsa") {
@@ -320,11 +342,21 @@ fn set_of_keys(site: &Site, set: &str, names: [&'static str; 4], fill: u8) -> Ve
 /// As a server with both keys, and as a client of another server.
 #[track_caller]
 fn shake_hands(server: &Server<'_>) {
-    for target in ["/rsa/1.2/", "/rsa/1.3/", "/ec/1.2/", "/ec/1.3/"] {
-        let seen = wire::get(server.port("plain"), target);
-        assert!(seen.text().contains("client"), "{target}: {seen:?}");
+    for key in ["rsa", "ec", "text"] {
+        for version in ["1.2", "1.3"] {
+            let target = format!("/{key}/{version}/");
+            let seen = wire::get(server.port("plain"), &target);
+            assert!(seen.text().contains("client"), "{target}: {seen:?}");
+        }
     }
-    let address = format!("https://localhost:{}/a.txt", server.port("tls"));
+    for port in ["tls", "text"] {
+        shake_hands_as_client(server.port(port));
+    }
+}
+
+#[track_caller]
+fn shake_hands_as_client(port: u16) {
+    let address = format!("https://localhost:{port}/a.txt");
     for choice in [
         &[
             "--tls-max",
@@ -385,7 +417,7 @@ fn keys_are_where_they_belong(
     let is_number = |name: &str| name.ends_with(AS_IN_MEMORY);
     let is_ticket_key = |name: &str| name.contains("ticket key");
     let numbers = expected(&is_number);
-    assert_eq!(numbers.len(), 2 * (6 + 1), "{numbers:?}");
+    assert_eq!(numbers.len(), 3 * 6 + 4, "{numbers:?}");
     let expected = match keys {
         Keys::Apart => expected(&is_ticket_key),
         Keys::Here => expected(&|name| is_number(name) || is_ticket_key(name)),
@@ -422,8 +454,24 @@ fn keys_are_where_they_belong(
     }
 }
 
-fn configuration(set: &str, threads: &str, reload: &str, process: &str) -> String {
-    let text = KEYS.replace("SET", set).replace("THREADS", threads);
+fn configuration(site: &Site, set: &str, threads: &str, reload: &str, process: &str) -> String {
+    let mut text = KEYS.replace("SET", set).replace("THREADS", threads);
+    let pem = |name: &str| {
+        let path = site.path(format!("certificates/{name}"));
+        std::fs::read_to_string(path).expect("it was made")
+    };
+    for name in [FIRST, SECOND].concat() {
+        if text.contains(&format!(":{name}")) {
+            let (certificate, key) = (pem(&format!("{name}.pem")), pem(&format!("{name}.key")));
+            for (form, content) in [
+                ("KEY", key.clone()),
+                ("LINE", key.replace('\n', "\\n")),
+                ("BOTH", certificate + &key),
+            ] {
+                text = text.replace(&format!("{form}:{name}"), &format!("data:{content}"));
+            }
+        }
+    }
     text.replace("RELOAD", reload).replace("PROCESS", process)
 }
 
@@ -433,7 +481,7 @@ fn with_ssl_certificate_reload_and_without_a_key_process_the_master_has_key_file
     let site = Site::new();
     site.write("html/a.txt", b"hello");
     let keys = set_of_keys(&site, "first", FIRST, 0);
-    let text = configuration("first", "2", "on", "off");
+    let text = configuration(&site, "first", "2", "on", "off");
     let server = Server::start(&site, Program::Sealane, &text);
     assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
     shake_hands(&server);
@@ -469,7 +517,8 @@ fn keys_stay_where_they_belong(keys: Keys, process: &str) {
     site.write("html/a.txt", b"hello");
     let first = set_of_keys(&site, "first", FIRST, 0);
     let second = set_of_keys(&site, "second", SECOND, 0x80);
-    let text = |set: &str, threads: &str| configuration(set, threads, reload_of(keys), process);
+    let text =
+        |set: &str, threads: &str| configuration(&site, set, threads, reload_of(keys), process);
     let server = Server::start(&site, Program::Sealane, &text("first", "2"));
     server.expect_alert("crashed: signal");
     server.expect_alert("exited on signal");
@@ -483,6 +532,13 @@ fn keys_stay_where_they_belong(keys: Keys, process: &str) {
     let reloaded = reload(&site, &server, &text("first", "2"));
     assert_eq!(reloaded, Reload::Applied);
     keys_are_where_they_belong(keys, &server, "after a reload", &first, &second);
+    // What is refused has been read.
+    server.expect_alert("unknown directive");
+    for wrong in ["wrong on;", "wrong 'on'on;", "wrong \""] {
+        let text = text("second", "2") + wrong;
+        assert_eq!(reload(&site, &server, &text), Reload::Refused);
+        keys_are_where_they_belong(keys, &server, "after a refusal", &first, &second);
+    }
     let reloaded = reload(&site, &server, &text("second", "2"));
     assert_eq!(reloaded, Reload::Applied);
     keys_are_where_they_belong(keys, &server, "with other keys", &second, &first);
@@ -505,8 +561,8 @@ fn keys_are_in_key_processes_alone_over_an_upgrade() {
     let site = Site::new();
     site.write("html/a.txt", b"hello");
     let secrets = set_of_keys(&site, "first", FIRST, 0);
-    let text =
-        configuration("first", "2", "on", "on").replace("error_log", "pid logs/pid; error_log");
+    let text = configuration(&site, "first", "2", "on", "on")
+        .replace("error_log", "pid logs/pid; error_log");
     let server = Daemon::start(&site, Program::Sealane, &text);
     let is_of_certificate = |(name, _): &(String, Place)| !name.contains("ticket key");
     let search = |masters: &[u32]| {
@@ -525,10 +581,13 @@ fn keys_are_in_key_processes_alone_over_an_upgrade() {
         for version in ["1.2", "1.3"] {
             let arguments = ["-sk", "--tls-max", version, &address];
             assert_eq!(command("curl", &arguments, b"").success().text(), "hello");
-            let target = format!("/rsa/{version}/");
-            let seen = wire::get(site.port("plain"), &target);
-            assert!(seen.text().contains("client"), "{target}: {seen:?}");
+            for key in ["rsa", "text"] {
+                let target = format!("/{key}/{version}/");
+                let seen = wire::get(site.port("plain"), &target);
+                assert!(seen.text().contains("client"), "{target}: {seen:?}");
+            }
         }
+        shake_hands_as_client(site.port("text"));
     };
     get();
     let old = server.pid();

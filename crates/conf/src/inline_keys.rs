@@ -17,10 +17,12 @@
 //! [`CertificateSource::Taken`](crate::model::CertificateSource::Taken).
 
 use crate::lexer::{Lexer, Origin, RawWord, Token, unescape};
-use crate::model::Template;
+use crate::model::{
+    EvaluatedPair, ServerCertificates, Template, Tls, UpstreamCertificate, UpstreamTls,
+};
 use memchr::memmem;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// What begins a text that stands for a file.
@@ -72,6 +74,33 @@ pub fn without_keys(
 /// absolute.
 pub fn path_of(hash: &[u8; 32]) -> PathBuf {
     PathBuf::from(format!("data:{}", hexadecimal(hash)))
+}
+
+/// Whether this is such a path.
+pub fn is_path(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().starts_with(DATA)
+}
+
+/// The paths of texts that the certificates of a server are read from while it runs.
+pub fn of_server(tls: &Tls) -> impl Iterator<Item = PathBuf> {
+    let pairs: &[EvaluatedPair] = match &tls.certificates {
+        ServerCertificates::Evaluated(evaluated) => &evaluated.pairs,
+        ServerCertificates::Files(_) => &[],
+    };
+    let names = pairs.iter().filter_map(|pair| match pair {
+        EvaluatedPair::Named { certificate, key } => Some([certificate, key]),
+        EvaluatedPair::Acme => None,
+    });
+    names.flatten().filter_map(taken_from)
+}
+
+/// The same, of a certificate for other servers.
+pub fn of_upstream(tls: &UpstreamTls) -> impl Iterator<Item = PathBuf> {
+    let names = match &tls.certificate {
+        Some(UpstreamCertificate::Evaluated { certificate, key }) => Some([certificate, key]),
+        Some(UpstreamCertificate::Files(_)) | None => None,
+    };
+    names.into_iter().flatten().filter_map(taken_from)
 }
 
 /// The path of the text that was taken out of a name without variables, if one was.

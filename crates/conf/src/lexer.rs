@@ -259,12 +259,10 @@ impl<'t> Lexer<'t> {
         let inside = start..self.at - 1;
         match self.peek() {
             // `if ("$a" = "b")`: the parenthesis is a word of its own.
-            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{' | b')') => {
-                Ok(RawWord {
-                    at: opening,
-                    inside,
-                })
-            }
+            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{' | b')') => Ok(RawWord {
+                at: opening,
+                inside,
+            }),
             Some(other) => {
                 self.bump();
                 Err(self.unexpected(other))

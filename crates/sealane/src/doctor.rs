@@ -23,8 +23,9 @@ mod servers;
 use crate::arguments::Arguments;
 use crate::journal::Journal;
 use crate::paths::Places;
+use crate::startup::{self, Reading};
 use crate::terminal::{self, say};
-use crate::{materials, startup, version};
+use crate::{materials, version};
 use clap::{CommandFactory, Parser};
 use keys::Devices;
 use report::{Report, Use};
@@ -136,9 +137,9 @@ impl Subject {
             journal.diagnostic(diagnostic);
             Unreadable
         };
-        let config = startup::read_configuration(&arguments, &places, &journal)
-            .map_err(|_refused| Unreadable)?;
-        let mut materials = materials::read(config.http.as_ref(), &Guard::default())
+        let reading = startup::read_recorded(&arguments, &places, &journal);
+        let Reading { config, taken, .. } = reading.map_err(|_refused| Unreadable)?;
+        let mut materials = materials::read(config.http.as_ref(), taken, &Guard::default())
             .map_err(|error| refuse(&error))?;
         let devices = Devices::open(config.http.as_ref(), &mut materials, &journal);
         let devices = devices.map_err(|message| {

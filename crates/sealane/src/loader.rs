@@ -1,8 +1,10 @@
 //! The configuration's view of the file system.
 
 use glob::MatchOptions;
-use sealane_conf::Loader;
+use sealane_conf::{Loader, inline_keys};
 use sealane_sys::poll;
+use sealane_tls::sha256;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -10,6 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
 
 /// Largest configuration file that is read, in bytes. A larger one is a
 /// mistake, such as an `include` of a log.
@@ -18,6 +21,37 @@ const MAX_CONF_FILE_BYTES: u64 = 64 << 20;
 /// How long a pipe (`-c /dev/stdin`) may take. A master that waited forever could neither be
 /// stopped nor start a worker.
 const PIPE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Texts with private keys that were taken out of a configuration, by their paths. They are wiped
+/// when they are dropped.
+pub(crate) type TakenTexts = BTreeMap<PathBuf, Zeroizing<Vec<u8>>>;
+
+/// Takes private keys out of what another loader reads, so that nobody keeps them by keeping the
+/// text ([`inline_keys`]).
+pub(crate) struct KeyTakingLoader<'t, L> {
+    pub(crate) inner: L,
+    pub(crate) taken: &'t mut TakenTexts,
+}
+
+impl<L: Loader> Loader for KeyTakingLoader<'_, L> {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut text = Zeroizing::new(self.inner.read(path)?);
+        let without_keys = inline_keys::without_keys(&text, |key| {
+            let hash = sha256(&key);
+            self.taken.insert(inline_keys::path_of(&hash), key);
+            hash
+        });
+        Ok(without_keys.unwrap_or_else(|| std::mem::take(&mut *text)))
+    }
+
+    fn glob(&mut self, pattern: &str) -> io::Result<Vec<PathBuf>> {
+        self.inner.glob(pattern)
+    }
+
+    fn resolve(&mut self, host: &str) -> io::Result<Vec<IpAddr>> {
+        self.inner.resolve(host)
+    }
+}
 
 /// Reads from the disk and asks the system's resolver.
 pub(crate) struct FileSystemLoader;
@@ -71,14 +105,34 @@ impl Loader for FileSystemLoader {
     }
 }
 
-/// Reads to the end, or `most` bytes, and waits for those of a pipe.
-fn read_patiently(file: &File, most: u64) -> io::Result<Vec<u8>> {
+/// The least room for what is longer than it says.
+const MIN_ROOM_BYTES: u64 = 64 << 10;
+
+/// Reads to the end, or `most` bytes, and waits for those of a pipe. What is outgrown is wiped: there
+/// may be keys in it.
+fn read_patiently(mut file: &File, most: u64) -> io::Result<Vec<u8>> {
     let until = Instant::now() + PIPE_PATIENCE;
-    let mut bytes = Vec::new();
+    // One byte more, to see that it has not become longer.
+    let mut room = file.metadata()?.len() + 1;
+    let mut bytes = Zeroizing::new(vec![0; room.min(most) as usize]);
+    let mut filled = 0;
     loop {
-        let left = most - bytes.len() as u64;
-        match file.take(left).read_to_end(&mut bytes) {
-            Ok(_) => return Ok(bytes),
+        if filled == bytes.len() {
+            if filled as u64 == most {
+                return Ok(std::mem::take(&mut *bytes));
+            }
+            room = (2 * room).max(MIN_ROOM_BYTES).min(most);
+            let mut larger = Zeroizing::new(vec![0; room as usize]);
+            larger[..filled].copy_from_slice(&bytes);
+            bytes = larger;
+        }
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => {
+                bytes.truncate(filled);
+                return Ok(std::mem::take(&mut *bytes));
+            }
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let patience = until.saturating_duration_since(Instant::now());
                 if patience.is_zero() {

@@ -1,7 +1,9 @@
 //! Reading the files that a configuration names: certificates, keys,
 //! passwords, ticket keys, revocation lists. Only the master may open them.
 
+use crate::loader::TakenTexts;
 use sealane_conf::Diagnostic;
+use sealane_conf::inline_keys;
 use sealane_conf::model::{
     Accelerator, CertificateFiles, CertificateSource, ClientCertificates, DeviceKind, Http,
     KeyDevice, KeyFallback, LogLevel, Pass, SessionStore, Tls, UpstreamCertificate, UpstreamTls,
@@ -27,13 +29,19 @@ const MAX_MATERIAL_BYTES: u64 = 16 << 20;
 /// Largest database of `geoip2`, in bytes. The largest that are sold have half of this.
 const MAX_DATABASE_BYTES: u64 = 512 << 20;
 
-/// Reads every file that servers and proxying locations name, each once.
+/// Reads every file that servers and proxying locations name, each once. Of what was `taken` out of
+/// the configuration's text, what they name is there as well.
 ///
 /// # Errors
 /// The first file that cannot be read, in nginx's words.
-pub(crate) fn read(http: Option<&Http>, guard: &Guard) -> Result<Materials, Diagnostic> {
+pub(crate) fn read(
+    http: Option<&Http>,
+    taken: TakenTexts,
+    guard: &Guard,
+) -> Result<Materials, Diagnostic> {
     let mut materials = Reading {
         materials: Materials::new(),
+        taken,
         guard,
     };
     let servers = http.iter().flat_map(|http| &http.servers);
@@ -74,11 +82,24 @@ pub(crate) fn read(http: Option<&Http>, guard: &Guard) -> Result<Materials, Diag
 /// What was read, and what to mind when reading more.
 struct Reading<'a> {
     materials: Materials,
+    taken: TakenTexts,
     guard: &'a Guard,
 }
 
+impl Reading<'_> {
+    /// A text that was taken out of the configuration.
+    fn add_taken(&mut self, path: &Path) {
+        if let Some(text) = self.taken.remove(path) {
+            self.materials.insert_wiped(path.to_owned(), text);
+        }
+    }
+}
+
 fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
-    // The worker reads the others.
+    // The worker reads the others, but for what stood in the configuration.
+    for path in inline_keys::of_server(tls) {
+        materials.add_taken(&path);
+    }
     for files in tls.certificates.files().unwrap_or_default() {
         read_certificate(files, materials)?;
         read_pin(&files.key, tls.key_device(&files.key).as_deref(), materials)?;
@@ -143,6 +164,9 @@ fn read_store(store: &SessionStore, materials: &mut Reading<'_>) -> Result<(), D
 
 /// The files of TLS to other servers. What comes out of variables is not known yet.
 fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
+    for path in inline_keys::of_upstream(tls) {
+        materials.add_taken(&path);
+    }
     if let Some(UpstreamCertificate::Files(files)) = &tls.certificate {
         read_certificate(files, materials)?;
         let device = UpstreamTls::key_device(&files.key);
@@ -200,6 +224,7 @@ fn read_certificate(
             CertificateSource::File(path) => add(materials, path, |error| {
                 format!("cannot load {what} \"{}\": {error}", path.display())
             })?,
+            CertificateSource::Taken(path) => materials.add_taken(path),
             CertificateSource::Uri(_) | CertificateSource::Inline(_) => {}
         }
     }
@@ -505,6 +530,7 @@ mod tests {
         let guard = Guard::default();
         let mut reading = Reading {
             materials: Materials::default(),
+            taken: TakenTexts::default(),
             guard: &guard,
         };
         reading.materials.insert(path.to_owned(), text.into_bytes());
@@ -517,6 +543,7 @@ mod tests {
         let guard = Guard::default();
         let mut materials = Reading {
             materials: Materials::new(),
+            taken: TakenTexts::default(),
             guard: &guard,
         };
         for (path, expected) in [
@@ -541,6 +568,7 @@ mod tests {
         let guard = Guard::default();
         let mut materials = Reading {
             materials: Materials::new(),
+            taken: TakenTexts::default(),
             guard: &guard,
         };
         add(&mut materials, &path, |e| e.to_string()).expect("readable");
@@ -566,7 +594,7 @@ mod tests {
             let mut loader = sealane_conf::MemoryLoader::new().with(&file, text);
             let options = sealane_conf::Options::new(&file, &directory);
             let config = sealane_conf::parse(&options, &mut loader).expect("it can be used");
-            read(config.http.as_ref(), &Guard::default())
+            read(config.http.as_ref(), TakenTexts::new(), &Guard::default())
         };
         let has = |materials: &Materials, name: &str| {
             materials.get(&directory.join(name)) == Some(name.as_bytes())

@@ -43,7 +43,7 @@ pub(crate) struct Rotation {
 struct WatchedPair {
     files: CertificateFiles,
     password_file: Option<PathBuf>,
-    /// `None`: it is written into the configuration.
+    /// `None`: it is still in the text of the configuration.
     key: Option<KeyFile>,
 }
 
@@ -317,7 +317,7 @@ impl WatchedPair {
                 CertificateSource::Inline(pem) => {
                     return Ok(Zeroizing::new(pem.as_bytes().to_vec()));
                 }
-                CertificateSource::File(path) => path,
+                CertificateSource::File(path) | CertificateSource::Taken(path) => path,
                 CertificateSource::Uri(uri) => Path::new(uri),
             };
             match (read.get(path), held) {
@@ -363,6 +363,8 @@ impl WatchedPair {
 fn file(source: &CertificateSource) -> Option<&Path> {
     match source {
         CertificateSource::File(path) => Some(path),
-        CertificateSource::Inline(_) | CertificateSource::Uri(_) => None,
+        CertificateSource::Inline(_) | CertificateSource::Taken(_) | CertificateSource::Uri(_) => {
+            None
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::daemon::Ready;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use crate::key_process::{KeyLine, KeyProcesses, SharedKeyProcesses, UsedKey};
-use crate::loader::FileSystemLoader;
+use crate::loader::{FileSystemLoader, KeyTakingLoader, TakenTexts};
 use crate::paths::Places;
 use crate::pid_file::PidFile;
 use crate::program::Program;
@@ -20,7 +20,7 @@ use crate::{
     activation, dns_command, kernel_tls, key_process, materials, programs, temp_paths, traces,
 };
 use sealane_conf::model::{Http, LogTarget};
-use sealane_conf::{Config, Options};
+use sealane_conf::{Config, Failure, Loader, Options};
 use sealane_log::{LogSet, OsError};
 use sealane_server::metrics::{ProcessCounts, unix_s};
 use sealane_server::worker;
@@ -96,6 +96,8 @@ pub(crate) struct Reading {
     pub(crate) config: Config,
     pub(crate) options: Options,
     pub(crate) records: Records,
+    /// Texts with private keys that were taken out of it.
+    pub(crate) taken: TakenTexts,
     /// The files that it names, if they were read already.
     pub(crate) files: Option<Materials>,
 }
@@ -171,8 +173,16 @@ pub(crate) fn read_recorded(
     journal: &Journal,
 ) -> Result<Reading, Refused> {
     let options = options(arguments, places);
-    let mut loader = RecordingLoader::new(FileSystemLoader);
-    let parsed = sealane_conf::parse(&options, &mut loader);
+    let mut taken = TakenTexts::new();
+    let (parsed, records) = match arguments.dump {
+        // What is printed is what was read.
+        true => parse_recorded(&options, FileSystemLoader),
+        false => {
+            let inner = FileSystemLoader;
+            let taken = &mut taken;
+            parse_recorded(&options, KeyTakingLoader { inner, taken })
+        }
+    };
     let warnings = match &parsed {
         Ok(config) => &config.warnings,
         Err(failure) => &failure.warnings,
@@ -187,9 +197,16 @@ pub(crate) fn read_recorded(
     Ok(Reading {
         config,
         options,
-        records: loader.into_records(),
+        records,
+        taken,
         files: None,
     })
+}
+
+fn parse_recorded(options: &Options, loader: impl Loader) -> (Result<Config, Failure>, Records) {
+    let mut loader = RecordingLoader::new(loader);
+    let parsed = sealane_conf::parse(options, &mut loader);
+    (parsed, loader.into_records())
 }
 
 /// What another process needs to build the same snapshot.
@@ -224,6 +241,7 @@ pub(crate) fn prepare(
         config,
         options,
         records,
+        taken,
         files,
     } = reading;
     let refuse = |message: &dyn std::fmt::Display| {
@@ -235,7 +253,7 @@ pub(crate) fn prepare(
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
     share_counters(&config, goal, first);
     let keys = key_processes(&config, goal, first).map_err(|message| refuse(&message))?;
-    let mut materials = materials_of(&config, files, goal, &guard, first)?;
+    let mut materials = materials_of(&config, files, taken, goal, &guard, first)?;
     deposit_keys(&config, &mut materials, keys.as_ref(), goal, first)
         .map_err(|message| refuse(&message))?;
     if let Goal::Test { quiet: false } = goal {
@@ -474,11 +492,12 @@ fn share_counters(config: &Config, goal: &Goal<'_>, journal: &Journal) {
 fn materials_of(
     config: &Config,
     files: Option<Materials>,
+    taken: TakenTexts,
     goal: &Goal<'_>,
     guard: &Guard,
     journal: &Journal,
 ) -> Result<Materials, Refused> {
-    let read = || materials::read(config.http.as_ref(), guard);
+    let read = || materials::read(config.http.as_ref(), taken, guard);
     let mut materials = files.map_or_else(read, Ok).map_err(|diagnostic| {
         journal.diagnostic(&diagnostic);
         Refused

@@ -1,5 +1,5 @@
 //! The bytes of every file that a configuration names (certificates, keys, passwords, ticket
-//! keys), and facts that only the master can find out.
+//! keys), of texts with keys that were taken out of it, and facts that only the master can find out.
 //!
 //! The privileged master reads them, so that building a [`crate::Snapshot`] needs no right to
 //! open files. A reload sends the same type over a socket.
@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// Contents of the files named by a configuration, by absolute path.
+/// Contents of the files named by a configuration, by absolute path, and of texts that were taken
+/// out of it, by theirs ([`sealane_conf::inline_keys::path_of`]).
 #[derive(Default, Clone)]
 pub struct Materials {
     files: HashMap<PathBuf, Arc<Zeroizing<Vec<u8>>>>,
@@ -46,7 +47,8 @@ pub struct Materials {
 /// A server's key, as a configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyFile {
-    /// `ssl_certificate_key`: a file, or the URI of a key in a device.
+    /// `ssl_certificate_key`: a file, the name of a text that was taken out of the configuration,
+    /// or the URI of a key in a device.
     pub path: PathBuf,
     /// `ssl_password_file`.
     pub passwords: Option<PathBuf>,
@@ -55,14 +57,14 @@ pub struct KeyFile {
 }
 
 impl KeyFile {
-    /// The key of one of a server's certificates; `None` for one that is written into the
+    /// The key of one of a server's certificates; `None` for one that is still in the text of the
     /// configuration.
     pub fn of_server(tls: &Tls, files: &CertificateFiles) -> Option<KeyFile> {
         let device = tls.key_device(&files.key);
         KeyFile::named(&files.key, tls.password_file.clone(), device)
     }
 
-    /// The key of a certificate for other servers; `None` for one that is written into the
+    /// The key of a certificate for other servers; `None` for one that is still in the text of the
     /// configuration.
     pub fn of_upstream(tls: &UpstreamTls, files: &CertificateFiles) -> Option<KeyFile> {
         let device = UpstreamTls::key_device(&files.key);
@@ -75,7 +77,7 @@ impl KeyFile {
         device: Option<Arc<KeyDevice>>,
     ) -> Option<KeyFile> {
         let path = match key {
-            CertificateSource::File(path) => path.clone(),
+            CertificateSource::File(path) | CertificateSource::Taken(path) => path.clone(),
             CertificateSource::Uri(uri) => uri.into(),
             CertificateSource::Inline(_) => return None,
         };

@@ -22,9 +22,10 @@ use crate::names::ServerNames;
 use crate::snapshot::{ServerId, Snapshot};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::{Diagnostic, SourceLocation};
+use sealane_conf::inline_keys;
 use sealane_conf::model::{
-    self, CertificateCache, CertificateFiles, CertificateSource, Http, Listener, LogLevel, Server,
-    ServerCertificates, Tls,
+    self, CertificateCache, CertificateFiles, CertificateSource, EvaluatedPair, Http, Listener,
+    LogLevel, Server, ServerCertificates, Template, Tls,
 };
 use sealane_keys::rules::Roles;
 use sealane_tls::ciphers::offer_rsa_key_exchange;
@@ -216,9 +217,16 @@ impl<'a> TlsBuilder<'a> {
             key_use,
             Arc::clone(self.materials.handshakes()),
         );
-        let pairs = Arc::clone(&evaluated.pairs);
+        let pairs = evaluated.pairs.iter().map(|pair| match pair {
+            EvaluatedPair::Acme => EvaluatedPair::Acme,
+            EvaluatedPair::Named { certificate, key } => EvaluatedPair::Named {
+                certificate: with_text(self.materials, certificate),
+                key: with_text(self.materials, key),
+            },
+        });
         let acme = server.acme_certificate.as_ref();
         let acme = acme.map(|conf| (Arc::clone(self.materials.acme()), AcmeId::of(conf)));
+        let pairs = pairs.collect();
         Ok(Some(EvaluatedCertificates::new(pairs, reader, acme)))
     }
 
@@ -515,11 +523,23 @@ pub(crate) fn pem<'m>(
     what: &str,
 ) -> Result<&'m [u8], Diagnostic> {
     match source {
-        CertificateSource::File(path) => file(materials, path, what),
+        CertificateSource::File(path) | CertificateSource::Taken(path) => {
+            file(materials, path, what)
+        }
         CertificateSource::Inline(pem) => Ok(pem.as_bytes()),
         CertificateSource::Uri(uri) => Err(emerg(format!(
             "cannot load {what} \"{uri}\": its device was not opened"
         ))),
+    }
+}
+
+/// The name of a certificate or key as the configuration has it, beside one with variables: with
+/// the text that was taken out of it, since both are read when they are needed.
+pub(crate) fn with_text(materials: &Materials, name: &Template) -> Template {
+    let taken = inline_keys::taken_from(name);
+    match taken.and_then(|path| materials.get(&path)) {
+        Some(text) => Template::literal([&b"data:"[..], text].concat()),
+        None => name.clone(),
     }
 }
 

@@ -21,7 +21,10 @@ fn sweep(text: &str) -> (String, Vec<String>) {
         taken.push(String::from_utf8(text.to_vec()).expect("text"));
         hash(taken.len())
     });
-    let swept = swept.map_or_else(|| text.to_owned(), |it| String::from_utf8(it).expect("text"));
+    let swept = swept.map_or_else(
+        || text.to_owned(),
+        |it| String::from_utf8(it).expect("text"),
+    );
     (swept, taken)
 }
 
@@ -126,7 +129,10 @@ fn keys_that_are_of_no_use_are_unreadable() {
     let (swept, _) = sweep(&comment(
         "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: AES-128-CBC,0A\n\nc2Vj\n-----END RSA PRIVATE KEY-----",
     ));
-    assert!(!swept.contains("c2Vj") && swept.ends_with("\nb;"), "{swept}");
+    assert!(
+        !swept.contains("c2Vj") && swept.ends_with("\nb;"),
+        "{swept}"
+    );
 }
 
 #[test]

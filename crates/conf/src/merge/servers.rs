@@ -13,6 +13,7 @@ use crate::draft::{
     BuiltinCache, Http2Draft, LocationDraft, OcspScope, ServerBlock, ServerDraft, TlsDraft,
     WrittenFile,
 };
+use crate::inline_keys;
 use crate::input::Options;
 use crate::model::{
     AcmeCertificate, AcmeIssuer, AsyncMode, CertificateFiles, CertificateSource,
@@ -411,7 +412,10 @@ fn named_certificates(options: &Options, draft: &TlsDraft) -> Result<ServerCerti
 /// Where a certificate or key without variables comes from.
 pub(super) fn certificate_source(options: &Options, literal: &[u8]) -> CertificateSource {
     match literal.strip_prefix(b"data:") {
-        Some(pem) => CertificateSource::Inline(shown(pem)),
+        Some(pem) => match inline_keys::path_of_reference(pem) {
+            Some(path) => CertificateSource::Taken(path),
+            None => CertificateSource::Inline(shown(pem)),
+        },
         None => CertificateSource::File(options.beside_conf(path_of(literal))),
     }
 }

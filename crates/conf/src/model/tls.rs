@@ -88,7 +88,7 @@ impl Tls {
         let is_provider = |device: &KeyDevice| matches!(device.kind, DeviceKind::Provider { .. });
         let provider = configured.filter(|device| is_provider(device));
         match key {
-            CertificateSource::Inline(_) => None,
+            CertificateSource::Inline(_) | CertificateSource::Taken(_) => None,
             CertificateSource::File(_) => provider.cloned(),
             CertificateSource::Uri(uri) => match provider {
                 Some(provider) if uri.starts_with("store:") => Some(Arc::clone(provider)),
@@ -170,6 +170,9 @@ pub enum CertificateSource {
     File(PathBuf),
     /// `data:PEM` written into the configuration.
     Inline(String),
+    /// The same with a private key, which was taken out of the configuration: see
+    /// [`inline_keys`](crate::inline_keys). Whoever did that has it under this path.
+    Taken(PathBuf),
     /// A key in a device: `pkcs11:`, `store:` or `engine:pkcs11:`, as written.
     Uri(String),
 }
@@ -179,7 +182,7 @@ impl CertificateSource {
     pub fn label(&self) -> String {
         match self {
             CertificateSource::File(path) => path.display().to_string(),
-            CertificateSource::Inline(_) => "data:...".to_owned(),
+            CertificateSource::Inline(_) | CertificateSource::Taken(_) => "data:...".to_owned(),
             CertificateSource::Uri(uri) => without_query(uri).to_owned(),
         }
     }

@@ -46,7 +46,9 @@ impl UpstreamTls {
     pub fn key_device(key: &CertificateSource) -> Option<Arc<KeyDevice>> {
         match key {
             CertificateSource::Uri(_) => Some(Arc::new(KeyDevice::pkcs11())),
-            CertificateSource::File(_) | CertificateSource::Inline(_) => None,
+            CertificateSource::File(_)
+            | CertificateSource::Inline(_)
+            | CertificateSource::Taken(_) => None,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Which files of a configuration have keys, of servers and for other servers, and handles in their
-//! place.
+//! place. A text with a key that was taken out of the configuration is such a file, too.
 
 use super::KeyProcesses;
 use super::computer::{Computer, token_uri};
 use super::process::Refusal;
 use crate::journal::Journal;
+use sealane_conf::inline_keys::{self, has_private_key};
 use sealane_conf::model::{
     CertificateSource, Http, KeyDevice, KeyFallback, Tls, UpstreamCertificate, UpstreamTls,
     without_query,
@@ -65,10 +66,13 @@ pub(crate) fn deposit_all(
     }
     let Depositing {
         deposited,
-        needed,
+        mut needed,
         pins,
         ..
     } = depositing;
+    // Workers read these themselves.
+    needed.extend(servers(http).flat_map(inline_keys::of_server));
+    needed.extend(upstreams(http).flat_map(inline_keys::of_upstream));
     for path in pins {
         materials.remove(&path);
     }
@@ -129,7 +133,7 @@ impl Depositing<'_> {
             Err(Refusal::Process(error)) => Err(format!(
                 "the key \"{}\" cannot be given to the key process ({}); \"ssl_key_process off\" \
                  keeps keys in worker processes",
-                file.path.display(),
+                shown(&file.path),
                 OsError(&error)
             )),
         }
@@ -266,6 +270,9 @@ impl Depositing<'_> {
 
 /// A key's name in messages: without the query of a URI, which is about where things are.
 pub(crate) fn shown(key: &Path) -> String {
+    if inline_keys::is_path(key) {
+        return "data:...".to_owned();
+    }
     without_query(&key.to_string_lossy()).to_owned()
 }
 
@@ -273,11 +280,6 @@ pub(crate) fn shown(key: &Path) -> String {
 pub(crate) fn may_have_keys(http: &Http) -> bool {
     let has_certificate = |tls: &UpstreamTls| tls.certificate.is_some();
     servers(http).next().is_some() || upstreams(http).any(has_certificate)
-}
-
-fn has_private_key(pem: &[u8]) -> bool {
-    let label = b"PRIVATE KEY-----";
-    pem.windows(label.len()).any(|text| text == label)
 }
 
 fn servers(http: &Http) -> impl Iterator<Item = &Tls> {
@@ -326,7 +328,7 @@ fn keys(http: &Http) -> BTreeMap<KeyFile, Use> {
 
 fn file(source: &CertificateSource) -> Option<&Path> {
     match source {
-        CertificateSource::File(path) => Some(path),
+        CertificateSource::File(path) | CertificateSource::Taken(path) => Some(path),
         CertificateSource::Inline(_) | CertificateSource::Uri(_) => None,
     }
 }

@@ -18,6 +18,7 @@ use crate::crash;
 use crate::journal::note;
 use crate::key_process;
 use crate::limits;
+use crate::loader::TakenTexts;
 use crate::notify::ServiceState;
 use crate::pid_file::PidFile;
 use crate::reload;
@@ -295,6 +296,7 @@ impl Master {
                     config,
                     options,
                     records,
+                    taken: TakenTexts::new(), // it has the handles of keys
                     files: Some(files),
                 },
                 true,
