@@ -455,7 +455,8 @@ fn keys_are_where_they_belong(
 }
 
 fn configuration(site: &Site, set: &str, threads: &str, reload: &str, process: &str) -> String {
-    let mut text = KEYS.replace("SET", set).replace("THREADS", threads);
+    let text = KEYS.replace("SET", set).replace("THREADS", threads);
+    let mut text = text.replace("RELOAD", reload).replace("PROCESS", process);
     let pem = |name: &str| {
         let path = site.path(format!("certificates/{name}"));
         std::fs::read_to_string(path).expect("it was made")
@@ -472,7 +473,7 @@ fn configuration(site: &Site, set: &str, threads: &str, reload: &str, process: &
             }
         }
     }
-    text.replace("RELOAD", reload).replace("PROCESS", process)
+    text
 }
 
 #[test]

@@ -139,7 +139,7 @@ impl Subject {
         };
         let reading = startup::read_recorded(&arguments, &places, &journal);
         let Reading { config, taken, .. } = reading.map_err(|_refused| Unreadable)?;
-        let mut materials = materials::read(config.http.as_ref(), taken, &Guard::default())
+        let mut materials = materials::read(config.http.as_ref(), &taken, &Guard::default())
             .map_err(|error| refuse(&error))?;
         let devices = Devices::open(config.http.as_ref(), &mut materials, &journal);
         let devices = devices.map_err(|message| {

@@ -1,10 +1,8 @@
 //! The configuration's view of the file system.
 
 use glob::MatchOptions;
-use sealane_conf::{Loader, inline_keys};
+use sealane_conf::Loader;
 use sealane_sys::poll;
-use sealane_tls::sha256;
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -21,37 +19,6 @@ const MAX_CONF_FILE_BYTES: u64 = 64 << 20;
 /// How long a pipe (`-c /dev/stdin`) may take. A master that waited forever could neither be
 /// stopped nor start a worker.
 const PIPE_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Texts with private keys that were taken out of a configuration, by their paths. They are wiped
-/// when they are dropped.
-pub(crate) type TakenTexts = BTreeMap<PathBuf, Zeroizing<Vec<u8>>>;
-
-/// Takes private keys out of what another loader reads, so that nobody keeps them by keeping the
-/// text ([`inline_keys`]).
-pub(crate) struct KeyTakingLoader<'t, L> {
-    pub(crate) inner: L,
-    pub(crate) taken: &'t mut TakenTexts,
-}
-
-impl<L: Loader> Loader for KeyTakingLoader<'_, L> {
-    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut text = Zeroizing::new(self.inner.read(path)?);
-        let without_keys = inline_keys::without_keys(&text, |key| {
-            let hash = sha256(&key);
-            self.taken.insert(inline_keys::path_of(&hash), key);
-            hash
-        });
-        Ok(without_keys.unwrap_or_else(|| std::mem::take(&mut *text)))
-    }
-
-    fn glob(&mut self, pattern: &str) -> io::Result<Vec<PathBuf>> {
-        self.inner.glob(pattern)
-    }
-
-    fn resolve(&mut self, host: &str) -> io::Result<Vec<IpAddr>> {
-        self.inner.resolve(host)
-    }
-}
 
 /// Reads from the disk and asks the system's resolver.
 pub(crate) struct FileSystemLoader;

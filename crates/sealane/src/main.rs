@@ -74,6 +74,7 @@ mod sockets;
 mod startup;
 mod summary;
 mod system_load;
+mod taken_texts;
 mod takeover;
 mod temp_paths;
 mod terminal;

@@ -1,7 +1,7 @@
 //! Reading the files that a configuration names: certificates, keys,
 //! passwords, ticket keys, revocation lists. Only the master may open them.
 
-use crate::loader::TakenTexts;
+use crate::taken_texts::TakenTexts;
 use sealane_conf::Diagnostic;
 use sealane_conf::inline_keys;
 use sealane_conf::model::{
@@ -36,7 +36,7 @@ const MAX_DATABASE_BYTES: u64 = 512 << 20;
 /// The first file that cannot be read, in nginx's words.
 pub(crate) fn read(
     http: Option<&Http>,
-    taken: TakenTexts,
+    taken: &TakenTexts,
     guard: &Guard,
 ) -> Result<Materials, Diagnostic> {
     let mut materials = Reading {
@@ -82,23 +82,31 @@ pub(crate) fn read(
 /// What was read, and what to mind when reading more.
 struct Reading<'a> {
     materials: Materials,
-    taken: TakenTexts,
+    taken: &'a TakenTexts,
     guard: &'a Guard,
 }
 
 impl Reading<'_> {
     /// A text that was taken out of the configuration.
-    fn add_taken(&mut self, path: &Path) {
-        if let Some(text) = self.taken.remove(path) {
+    fn add_taken(&mut self, path: &Path) -> Result<(), Diagnostic> {
+        if self.materials.get(path).is_some() {
+            return Ok(());
+        }
+        let text = self.taken.get(path).map_err(|error| {
+            let error = OsError(&error);
+            refusal(format!("cannot load certificate key \"data:...\": {error}"))
+        })?;
+        if let Some(text) = text {
             self.materials.insert_wiped(path.to_owned(), text);
         }
+        Ok(())
     }
 }
 
 fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
     // The worker reads the others, but for what stood in the configuration.
     for path in inline_keys::of_server(tls) {
-        materials.add_taken(&path);
+        materials.add_taken(&path)?;
     }
     for files in tls.certificates.files().unwrap_or_default() {
         read_certificate(files, materials)?;
@@ -165,7 +173,7 @@ fn read_store(store: &SessionStore, materials: &mut Reading<'_>) -> Result<(), D
 /// The files of TLS to other servers. What comes out of variables is not known yet.
 fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
     for path in inline_keys::of_upstream(tls) {
-        materials.add_taken(&path);
+        materials.add_taken(&path)?;
     }
     if let Some(UpstreamCertificate::Files(files)) = &tls.certificate {
         read_certificate(files, materials)?;
@@ -224,7 +232,7 @@ fn read_certificate(
             CertificateSource::File(path) => add(materials, path, |error| {
                 format!("cannot load {what} \"{}\": {error}", path.display())
             })?,
-            CertificateSource::Taken(path) => materials.add_taken(path),
+            CertificateSource::Taken(path) => materials.add_taken(path)?,
             CertificateSource::Uri(_) | CertificateSource::Inline(_) => {}
         }
     }
@@ -530,7 +538,7 @@ mod tests {
         let guard = Guard::default();
         let mut reading = Reading {
             materials: Materials::default(),
-            taken: TakenTexts::default(),
+            taken: &TakenTexts::default(),
             guard: &guard,
         };
         reading.materials.insert(path.to_owned(), text.into_bytes());
@@ -543,7 +551,7 @@ mod tests {
         let guard = Guard::default();
         let mut materials = Reading {
             materials: Materials::new(),
-            taken: TakenTexts::default(),
+            taken: &TakenTexts::default(),
             guard: &guard,
         };
         for (path, expected) in [
@@ -568,7 +576,7 @@ mod tests {
         let guard = Guard::default();
         let mut materials = Reading {
             materials: Materials::new(),
-            taken: TakenTexts::default(),
+            taken: &TakenTexts::default(),
             guard: &guard,
         };
         add(&mut materials, &path, |e| e.to_string()).expect("readable");
@@ -594,7 +602,11 @@ mod tests {
             let mut loader = sealane_conf::MemoryLoader::new().with(&file, text);
             let options = sealane_conf::Options::new(&file, &directory);
             let config = sealane_conf::parse(&options, &mut loader).expect("it can be used");
-            read(config.http.as_ref(), TakenTexts::new(), &Guard::default())
+            read(
+                config.http.as_ref(),
+                &TakenTexts::default(),
+                &Guard::default(),
+            )
         };
         let has = |materials: &Materials, name: &str| {
             materials.get(&directory.join(name)) == Some(name.as_bytes())

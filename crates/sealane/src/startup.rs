@@ -6,7 +6,7 @@ use crate::daemon::Ready;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use crate::key_process::{KeyLine, KeyProcesses, SharedKeyProcesses, UsedKey};
-use crate::loader::{FileSystemLoader, KeyTakingLoader, TakenTexts};
+use crate::loader::FileSystemLoader;
 use crate::paths::Places;
 use crate::pid_file::PidFile;
 use crate::program::Program;
@@ -15,6 +15,7 @@ use crate::resolver::{self, Resolvers};
 use crate::sandbox::FileRules;
 use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
+use crate::taken_texts::{KeyTakingLoader, TakenTexts};
 use crate::terminal::say;
 use crate::{
     activation, dns_command, kernel_tls, key_process, materials, programs, temp_paths, traces,
@@ -173,14 +174,16 @@ pub(crate) fn read_recorded(
     journal: &Journal,
 ) -> Result<Reading, Refused> {
     let options = options(arguments, places);
-    let mut taken = TakenTexts::new();
-    let (parsed, records) = match arguments.dump {
+    let (parsed, records, taken) = match arguments.dump {
         // What is printed is what was read.
-        true => parse_recorded(&options, FileSystemLoader),
+        true => {
+            let (parsed, records, _) = parse_recorded(&options, FileSystemLoader);
+            (parsed, records, Ok(TakenTexts::default()))
+        }
         false => {
-            let inner = FileSystemLoader;
-            let taken = &mut taken;
-            parse_recorded(&options, KeyTakingLoader { inner, taken })
+            let loader = KeyTakingLoader::new(FileSystemLoader);
+            let (parsed, records, loader) = parse_recorded(&options, loader);
+            (parsed, records, loader.into_taken())
         }
     };
     let warnings = match &parsed {
@@ -194,6 +197,15 @@ pub(crate) fn read_recorded(
         journal.diagnostic(&failure.error);
         Refused
     })?;
+    let taken = taken.map_err(|error| {
+        let error = OsError(&error);
+        note!(
+            journal,
+            Emerg,
+            "keys in the configuration cannot be taken out of it ({error}); put them into files"
+        );
+        Refused
+    })?;
     Ok(Reading {
         config,
         options,
@@ -203,10 +215,14 @@ pub(crate) fn read_recorded(
     })
 }
 
-fn parse_recorded(options: &Options, loader: impl Loader) -> (Result<Config, Failure>, Records) {
+fn parse_recorded<L: Loader>(
+    options: &Options,
+    loader: L,
+) -> (Result<Config, Failure>, Records, L) {
     let mut loader = RecordingLoader::new(loader);
     let parsed = sealane_conf::parse(options, &mut loader);
-    (parsed, loader.into_records())
+    let (records, loader) = loader.into_parts();
+    (parsed, records, loader)
 }
 
 /// What another process needs to build the same snapshot.
@@ -253,7 +269,7 @@ pub(crate) fn prepare(
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
     share_counters(&config, goal, first);
     let keys = key_processes(&config, goal, first).map_err(|message| refuse(&message))?;
-    let mut materials = materials_of(&config, files, taken, goal, &guard, first)?;
+    let mut materials = materials_of(&config, files, &taken, goal, &guard, first)?;
     deposit_keys(&config, &mut materials, keys.as_ref(), goal, first)
         .map_err(|message| refuse(&message))?;
     if let Goal::Test { quiet: false } = goal {
@@ -492,7 +508,7 @@ fn share_counters(config: &Config, goal: &Goal<'_>, journal: &Journal) {
 fn materials_of(
     config: &Config,
     files: Option<Materials>,
-    taken: TakenTexts,
+    taken: &TakenTexts,
     goal: &Goal<'_>,
     guard: &Guard,
     journal: &Journal,

@@ -18,7 +18,6 @@ use crate::crash;
 use crate::journal::note;
 use crate::key_process;
 use crate::limits;
-use crate::loader::TakenTexts;
 use crate::notify::ServiceState;
 use crate::pid_file::PidFile;
 use crate::reload;
@@ -27,6 +26,7 @@ use crate::rotation::Rotation;
 use crate::session_store::{self, TicketStates};
 use crate::sockets::Bound;
 use crate::startup::{self, Goal, Reading, Refused, Server};
+use crate::taken_texts::TakenTexts;
 use sealane_log::OsError;
 use sealane_server::metrics::{ProcessCounts, unix_s};
 use sealane_sys::process::Pid;
@@ -296,7 +296,7 @@ impl Master {
                     config,
                     options,
                     records,
-                    taken: TakenTexts::new(), // it has the handles of keys
+                    taken: TakenTexts::default(), // it has the handles of keys
                     files: Some(files),
                 },
                 true,

@@ -66,9 +66,9 @@ impl<L: Loader> RecordingLoader<L> {
         }
     }
 
-    /// The request.
-    pub(crate) fn into_records(self) -> Records {
-        self.records
+    /// The requests, and the other loader.
+    pub(crate) fn into_parts(self) -> (Records, L) {
+        (self.records, self.inner)
     }
 
     fn note<T: Clone>(
@@ -167,7 +167,7 @@ mod tests {
         let options = Options::new("/conf/nginx.conf", "/");
         let mut recording = RecordingLoader::new(files());
         let first = sealane_conf::parse(&options, &mut recording).expect("a good one");
-        let records = recording.into_records();
+        let (records, _) = recording.into_parts();
         let kinds = |wanted: fn(&Record) -> bool| records.all.iter().any(wanted);
         assert!(kinds(|record| matches!(record, Record::Read(..))));
         assert!(kinds(|record| matches!(record, Record::Glob(..))));
@@ -196,7 +196,7 @@ mod tests {
         let mut recording = RecordingLoader::new(files());
         recording.read(Path::new("/conf/a.inc")).expect("there");
         let error = recording.read(Path::new("/gone")).expect_err("missing");
-        let mut replay = ReplayLoader::new(recording.into_records());
+        let mut replay = ReplayLoader::new(recording.into_parts().0);
         assert!(replay.read(Path::new("/etc/passwd")).is_err());
         let again = replay.read(Path::new("/gone")).expect_err("as before");
         assert_eq!(again.to_string(), error.to_string());
