@@ -1,6 +1,8 @@
 //! The entry point for fuzzers. It must not panic, and its time and memory
 //! are bounded by the length of the input.
 
+use crate::diagnostic::Failure;
+use crate::inline_keys;
 use crate::input::{MemoryLoader, Options};
 use crate::model::{
     Config, Location, LocationConf, Locations, Op, Part, Pass, ProxyTarget, Script, Template,
@@ -39,15 +41,26 @@ pub fn fuzz_config(data: &[u8]) {
         texts.next();
     }
     let mut loader = MemoryLoader::new();
+    let mut without_keys = MemoryLoader::new();
     let names = ["nginx", "a", "b", "c", "d", "e"];
     for (name, text) in names.iter().zip(texts) {
-        loader = loader.with(format!("/conf/{name}.conf"), text);
+        let path = format!("/conf/{name}.conf");
+        let swept = inline_keys::without_keys(text, |_| [7; 32]);
+        without_keys = without_keys.with(&path, swept.unwrap_or_else(|| text.to_vec()));
+        loader = loader.with(path, text);
     }
     // Parsing on finds faults in what is refused, and none in what is not.
     let survey = survey_within(&options, &mut loader, &LIMITS);
     let faults = survey.refusals.len() + survey.unread.len() + usize::from(survey.end.is_some());
     let strict = parse_within(&options, &mut loader, &LIMITS);
     assert_eq!(strict.is_err(), faults > 0);
+    // What a server reads is as good, or as bad.
+    let read = parse_within(&options, &mut without_keys, &LIMITS);
+    let line = |result: &Result<Config, Failure>| {
+        let failure = result.as_ref().err();
+        failure.map(|failure| failure.error.place.as_ref().map(|place| place.line))
+    };
+    assert_eq!(line(&strict), line(&read));
     match strict {
         Ok(config) => {
             config
@@ -214,6 +227,9 @@ mod tests {
     /// Words from which random configurations are put together, so that they
     /// get past the first directive.
     const WORDS: &[&str] = &[
+        "ssl_certificate_key",
+        "\"data:-----BEGIN PRIVATE KEY-----\\nMC4C\\n-----END PRIVATE KEY-----\"",
+        "#-----BEGIN PRIVATE KEY-----\nMC4C",
         "events",
         "http",
         "server",
@@ -307,6 +323,10 @@ mod tests {
 
     /// Whole configurations, to be damaged.
     const SEEDS: &[&str] = &[
+        "events {} http { server { listen 443 ssl; ssl_certificate c.pem;
+         ssl_certificate_key \"data:-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIDAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm\n-----END PRIVATE KEY-----
+         \"; # -----BEGIN PRIVATE KEY-----\n# MC4CAQAwBQYDK2VwBCIEIDAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm\n# -----END PRIVATE KEY-----
+         location / { proxy_ssl_certificate c.pem; proxy_ssl_certificate_key 'data:-----BEGIN PRIVATE KEY-----\\nMC4CAQAwBQYDK2VwBCIEIDAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm\\n-----END PRIVATE KEY-----'; proxy_pass https://127.0.0.1; } } }",
         "user www; worker_processes auto; error_log stderr debug; events { worker_connections 9; }
          http { include a.conf; log_format m escape=json '{\"a\":\"$host\"}' \"x\"; access_log l m buffer=1k;
          server { listen 443 ssl default_server; listen [::]:443 ssl; server_name ~^(?<u>.+)\\.x$ *.b;

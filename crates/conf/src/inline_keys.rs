@@ -158,12 +158,15 @@ impl<T: FnMut(Zeroizing<Vec<u8>>) -> [u8; 32]> Sweep<'_, T> {
             let name = &self.text[name.inside.clone()];
             name.ends_with(b"ssl_certificate_key") || name.ends_with(b"ssl_certificate")
         });
+        let start = words.first().map_or(range.end, |name| name.at);
+        self.masked(range.start..start);
         if is_named && words.len() != 2 {
-            return self.masked(range); // it is refused
+            // It is refused. Perhaps there are no quotes.
+            return self.masked(start..range.end);
         }
-        let mut copied = range.start;
-        for word in words.iter().filter(|word| word.is_quoted()) {
-            let end = word.inside.end + 1;
+        let mut copied = start;
+        for word in words {
+            let end = word.inside.end + usize::from(word.is_quoted());
             self.masked(copied..word.at);
             match is_named && self.is_text_with_key(word) {
                 true => self.reference(word),
@@ -178,7 +181,12 @@ impl<T: FnMut(Zeroizing<Vec<u8>>) -> [u8; 32]> Sweep<'_, T> {
         let inside = &self.text[word.inside.clone()];
         // In one line, every key is longer than a reference.
         let has_room = inside.len() >= REFERENCE_BYTES || inside.contains(&b'\n');
-        inside.starts_with(DATA) && has_private_key(inside) && !inside.contains(&b'$') && has_room
+        word.is_quoted()
+            && inside.starts_with(DATA)
+            && has_private_key(inside)
+            && !inside.contains(&b'$')
+            && has_room
+            && std::str::from_utf8(inside).is_ok() // others are refused
     }
 
     /// Takes a text, and puts a reference with as many lines in its place. What follows in the last
@@ -206,7 +214,7 @@ impl<T: FnMut(Zeroizing<Vec<u8>>) -> [u8; 32]> Sweep<'_, T> {
     }
 
     /// Copies a part of the text and makes the private keys in it unreadable, but nothing that the
-    /// lexer goes by. Words without quotes are such a part: they have no blanks, and so no key.
+    /// lexer goes by.
     fn masked(&mut self, range: Range<usize>) {
         let from = self.out.len();
         self.out.extend_from_slice(&self.text[range]);

@@ -101,6 +101,9 @@ fn other_words_stay() {
         format!("ssl_trusted_certificates \"data:{KEY}\";"),
         "ssl_certificate_key data:PRIVATE; # KEY-----".to_owned(),
         "PRIVATE KEY-----".to_owned(),
+        "a; # what begins with -----BEGIN PRIVATE KEY-----\nb c 'd'; # ... KEY-----\ne f;"
+            .to_owned(),
+        format!("a {};", KEY.trim_end()),
         "ssl_certificate_key \"data:-----BEGIN PRIVATE KEY-----\";".to_owned(),
     ] {
         assert_eq!(sweep(&line), (line, Vec::new()));
