@@ -158,8 +158,15 @@ fn references_are_found_again() {
     }
 }
 
-/// All that a parser sees: words with the line and the column of what follows them, and the error.
-fn seen(text: &[u8]) -> (Vec<(Vec<Vec<u8>>, u32, usize)>, Option<LexError>) {
+/// The words of a statement, with the line and the column of what follows them.
+struct Seen {
+    words: Vec<Vec<u8>>,
+    line: u32,
+    column: usize,
+}
+
+/// All that a parser sees, and the error.
+fn seen(text: &[u8]) -> (Vec<Seen>, Option<LexError>) {
     let mut lexer = Lexer::new(text, Origin::File);
     let mut items = Vec::new();
     loop {
@@ -176,7 +183,11 @@ fn seen(text: &[u8]) -> (Vec<(Vec<Vec<u8>>, u32, usize)>, Option<LexError>) {
             Item::BlockEnd => Vec::new(),
         };
         let words = words.into_iter().map(|word| word.bytes).collect();
-        items.push((words, lexer.line(), column(text, lexer.last_at())));
+        items.push(Seen {
+            words,
+            line: lexer.line(),
+            column: column(text, lexer.last_at()),
+        });
     }
 }
 
@@ -211,12 +222,10 @@ proptest! {
         prop_assert_eq!(&error_before, &error_after);
         prop_assert_eq!(before.len(), after.len());
         let mut references = 0;
-        for ((words, line, column), (words_after, line_after, column_after)) in
-            before.iter().zip(&after)
-        {
-            prop_assert_eq!((line, column), (line_after, column_after));
-            prop_assert_eq!(words.len(), words_after.len());
-            for (word, word_after) in words.iter().zip(words_after) {
+        for (before, after) in before.iter().zip(&after) {
+            prop_assert_eq!((before.line, before.column), (after.line, after.column));
+            prop_assert_eq!(before.words.len(), after.words.len());
+            for (word, word_after) in before.words.iter().zip(&after.words) {
                 if word_after.trim_ascii_end().ends_with(b"-----")
                     && let Some(text) = word.strip_prefix(DATA)
                     && let Some(path) = word_after.strip_prefix(DATA).and_then(path_of_reference)
