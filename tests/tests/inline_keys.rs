@@ -1,5 +1,5 @@
-//! Private keys that are written into the configuration: `ssl_certificate_key "data:..."`. Where they
-//! are in memory is a question of `crash.rs`.
+//! Private keys that are written into the configuration: `ssl_certificate_key "data:..."`. Where
+//! they are in memory is a question of `crash.rs`.
 
 use sealane_tests::reload::{Reload, ask, reload};
 use sealane_tests::{
@@ -312,7 +312,7 @@ fn a_test_prints_what_is_in_the_file_and_errors_name_its_lines() {
     }
 }
 
-/// What is wrong with a key is said as if it were not taken out of the text, which `-T` does not do.
+/// What is wrong with a key is said as if it were still in the text, where `-T` leaves it.
 #[test]
 fn errors_of_keys_are_as_ever() {
     let site = site(&["first", "second"]);

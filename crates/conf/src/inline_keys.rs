@@ -54,8 +54,8 @@ pub fn has_private_key(pem: &[u8]) -> bool {
 /// when there are none: the text is what is meant.
 ///
 /// Taken are the arguments of `ssl_certificate_key`, `ssl_certificate` and their relatives, if they
-/// have no variables. Keys in comments, and in what cannot be read as a configuration, are of no use
-/// and made unreadable.
+/// have no variables. Keys in comments, and in what cannot be read as a configuration, are of no
+/// use, and are made unreadable.
 pub fn without_keys(
     text: &[u8],
     take: impl FnMut(Zeroizing<Vec<u8>>) -> [u8; 32],

@@ -23,7 +23,7 @@ mod servers;
 use crate::arguments::Arguments;
 use crate::journal::Journal;
 use crate::paths::Places;
-use crate::startup::{self, Reading};
+use crate::startup::{self, NamedFiles, Reading};
 use crate::terminal::{self, say};
 use crate::{materials, version};
 use clap::{CommandFactory, Parser};
@@ -138,9 +138,14 @@ impl Subject {
             Unreadable
         };
         let reading = startup::read_recorded(&arguments, &places, &journal);
-        let Reading { config, taken, .. } = reading.map_err(|_refused| Unreadable)?;
-        let mut materials = materials::read(config.http.as_ref(), &taken, &Guard::default())
-            .map_err(|error| refuse(&error))?;
+        let Reading { config, files, .. } = reading.map_err(|_refused| Unreadable)?;
+        let mut materials = match files {
+            NamedFiles::Unread(taken) => {
+                materials::read(config.http.as_ref(), &taken, &Guard::default())
+                    .map_err(|error| refuse(&error))?
+            }
+            NamedFiles::Read(files) => files,
+        };
         let devices = Devices::open(config.http.as_ref(), &mut materials, &journal);
         let devices = devices.map_err(|message| {
             say(&format!("sealane doctor: {message}\n"));

@@ -75,8 +75,8 @@ impl Loader for FileSystemLoader {
 /// The least room for what is longer than it says.
 const MIN_ROOM_BYTES: u64 = 64 << 10;
 
-/// Reads to the end, or `most` bytes, and waits for those of a pipe. What is outgrown is wiped: there
-/// may be keys in it.
+/// Reads to the end, or `most` bytes, and waits for those of a pipe. What is outgrown is wiped, as
+/// there may be keys in it.
 fn read_patiently(mut file: &File, most: u64) -> io::Result<Vec<u8>> {
     let until = Instant::now() + PIPE_PATIENCE;
     // One byte more, to see that it has not become longer.

@@ -29,8 +29,8 @@ const MAX_MATERIAL_BYTES: u64 = 16 << 20;
 /// Largest database of `geoip2`, in bytes. The largest that are sold have half of this.
 const MAX_DATABASE_BYTES: u64 = 512 << 20;
 
-/// Reads every file that servers and proxying locations name, each once. Of what was `taken` out of
-/// the configuration's text, what they name is there as well.
+/// Reads every file that servers and proxying locations name, each once. So is what they name of
+/// the texts that were `taken` out of the configuration.
 ///
 /// # Errors
 /// The first file that cannot be read, in nginx's words.

@@ -97,10 +97,15 @@ pub(crate) struct Reading {
     pub(crate) config: Config,
     pub(crate) options: Options,
     pub(crate) records: Records,
-    /// Texts with private keys that were taken out of it.
-    pub(crate) taken: TakenTexts,
-    /// The files that it names, if they were read already.
-    pub(crate) files: Option<Materials>,
+    pub(crate) files: NamedFiles,
+}
+
+/// The files that a configuration names.
+pub(crate) enum NamedFiles {
+    /// They are to be read. These are texts with private keys that were taken out of it.
+    Unread(TakenTexts),
+    /// They were read already.
+    Read(Materials),
 }
 
 /// What a configuration is prepared for.
@@ -210,8 +215,7 @@ pub(crate) fn read_recorded(
         config,
         options,
         records,
-        taken,
-        files: None,
+        files: NamedFiles::Unread(taken),
     })
 }
 
@@ -257,7 +261,6 @@ pub(crate) fn prepare(
         config,
         options,
         records,
-        taken,
         files,
     } = reading;
     let refuse = |message: &dyn std::fmt::Display| {
@@ -269,7 +272,7 @@ pub(crate) fn prepare(
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
     share_counters(&config, goal, first);
     let keys = key_processes(&config, goal, first).map_err(|message| refuse(&message))?;
-    let mut materials = materials_of(&config, files, &taken, goal, &guard, first)?;
+    let mut materials = materials_of(&config, files, goal, &guard, first)?;
     deposit_keys(&config, &mut materials, keys.as_ref(), goal, first)
         .map_err(|message| refuse(&message))?;
     if let Goal::Test { quiet: false } = goal {
@@ -507,14 +510,16 @@ fn share_counters(config: &Config, goal: &Goal<'_>, journal: &Journal) {
 /// server has made of the rest.
 fn materials_of(
     config: &Config,
-    files: Option<Materials>,
-    taken: &TakenTexts,
+    files: NamedFiles,
     goal: &Goal<'_>,
     guard: &Guard,
     journal: &Journal,
 ) -> Result<Materials, Refused> {
-    let read = || materials::read(config.http.as_ref(), taken, guard);
-    let mut materials = files.map_or_else(read, Ok).map_err(|diagnostic| {
+    let read = match files {
+        NamedFiles::Unread(taken) => materials::read(config.http.as_ref(), &taken, guard),
+        NamedFiles::Read(files) => Ok(files),
+    };
+    let mut materials = read.map_err(|diagnostic| {
         journal.diagnostic(&diagnostic);
         Refused
     })?;

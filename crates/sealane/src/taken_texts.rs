@@ -1,8 +1,8 @@
-//! Texts with private keys that were taken out of a configuration (`ssl_certificate_key "data:..."`),
-//! from its reading until [`Materials`](sealane_server::Materials) have them.
+//! Texts with private keys (`ssl_certificate_key "data:..."`) that were taken out of a
+//! configuration, from its reading until [`Materials`](sealane_server::Materials) have them.
 //!
-//! In between the key process is forked, which is given keys one by one and is not to inherit texts.
-//! So they are in a file in memory that no process has mapped.
+//! In between the key process is forked, which is given keys one by one and is not to inherit the
+//! texts. So they are in a file in memory that no process has mapped.
 
 use sealane_conf::{Loader, inline_keys};
 use sealane_sys::file;
@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 /// text.
 pub(crate) struct KeyTakingLoader<L> {
     inner: L,
-    /// By the paths that the configuration has in their place. They are wiped when they are dropped.
+    /// By the paths that the configuration has in their place, and wiped when they are dropped.
     taken: BTreeMap<PathBuf, Zeroizing<Vec<u8>>>,
 }
 

@@ -1,5 +1,6 @@
 //! The bytes of every file that a configuration names (certificates, keys, passwords, ticket
-//! keys), of texts with keys that were taken out of it, and facts that only the master can find out.
+//! keys), of texts with keys that were taken out of it, and facts that only the master can find
+//! out.
 //!
 //! The privileged master reads them, so that building a [`crate::Snapshot`] needs no right to
 //! open files. A reload sends the same type over a socket.

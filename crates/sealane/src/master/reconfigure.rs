@@ -25,8 +25,7 @@ use crate::reload::ReplayLoader;
 use crate::rotation::Rotation;
 use crate::session_store::{self, TicketStates};
 use crate::sockets::Bound;
-use crate::startup::{self, Goal, Reading, Refused, Server};
-use crate::taken_texts::TakenTexts;
+use crate::startup::{self, Goal, NamedFiles, Reading, Refused, Server};
 use sealane_log::OsError;
 use sealane_server::metrics::{ProcessCounts, unix_s};
 use sealane_sys::process::Pid;
@@ -296,8 +295,7 @@ impl Master {
                     config,
                     options,
                     records,
-                    taken: TakenTexts::default(), // it has the handles of keys
-                    files: Some(files),
+                    files: NamedFiles::Read(files),
                 },
                 true,
             ),
