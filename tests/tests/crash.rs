@@ -5,7 +5,8 @@ use sealane_tests::memory::{self, AS_IN_MEMORY, Place, Secret};
 use sealane_tests::reload::{Reload, reload};
 use sealane_tests::upgrade::{self, Daemon};
 use sealane_tests::{
-    Certificate, CertificateKey, Program, Server, Site, command, sealane_binary, wait_for, wire,
+    Certificate, CertificateKey, Program, Server, Site, command, handshake_at, sealane_binary,
+    wait_for, wire,
 };
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -270,6 +271,14 @@ const KEYS: &str = "
                 location /text/1.3/ { proxy_ssl_protocols TLSv1.3; proxy_pass https://127.0.0.1:%origin%/; }
             }
         }
+        map $ssl_server_name $name { default SET-named-ec; }
+        server {
+            listen 127.0.0.1:%named% ssl;
+            ssl_certificate certificates/$name.pem;
+            ssl_certificate_key \"KEY:SET-named-ec\";
+            ssl_session_ticket_key SET-tickets.key;
+            root html;
+        }
         # No longer in use: LINE:SET-line-ec
         server {
             listen 127.0.0.1:%text% ssl;
@@ -300,7 +309,7 @@ const KEYS: &str = "
     }";
 
 /// Certificates of servers, and those that other servers are shown.
-const FIRST: [&str; 7] = [
+const FIRST: [&str; 8] = [
     "first-rsa",
     "first-ec",
     "first-client-rsa",
@@ -308,8 +317,9 @@ const FIRST: [&str; 7] = [
     "first-text-rsa",
     "first-line-ec",
     "first-client-text-ec",
+    "first-named-ec",
 ];
-const SECOND: [&str; 7] = [
+const SECOND: [&str; 8] = [
     "second-rsa",
     "second-ec",
     "second-client-rsa",
@@ -317,11 +327,12 @@ const SECOND: [&str; 7] = [
     "second-text-rsa",
     "second-line-ec",
     "second-client-text-ec",
+    "second-named-ec",
 ];
 
 /// Two sets of keys: what is in use, and what takes its place.
 #[track_caller]
-fn set_of_keys(site: &Site, set: &str, names: [&'static str; 7], fill: u8) -> Vec<Secret> {
+fn set_of_keys(site: &Site, set: &str, names: [&'static str; 8], fill: u8) -> Vec<Secret> {
     let mut secrets = Vec::new();
     for name in names {
         let key = match name.ends_with("rsa") {
@@ -352,6 +363,8 @@ fn shake_hands(server: &Server<'_>) {
     for port in ["tls", "text"] {
         shake_hands_as_client(server.port(port));
     }
+    let named = handshake_at(server, "named", "");
+    assert!(named.succeeded(), "{}", named.output);
 }
 
 #[track_caller]
@@ -417,7 +430,7 @@ fn keys_are_where_they_belong(
     let is_number = |name: &str| name.ends_with(AS_IN_MEMORY);
     let is_ticket_key = |name: &str| name.contains("ticket key");
     let numbers = expected(&is_number);
-    assert_eq!(numbers.len(), 3 * 6 + 4, "{numbers:?}");
+    assert_eq!(numbers.len(), 3 * 6 + 5, "{numbers:?}");
     let expected = match keys {
         Keys::Apart => expected(&is_ticket_key),
         Keys::Here => expected(&|name| is_number(name) || is_ticket_key(name)),

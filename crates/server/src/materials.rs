@@ -10,8 +10,10 @@ use crate::client_status::StatusDesk;
 use crate::snapshot::Snapshot;
 use crate::traces::SpanQueue;
 use sealane_conf::Config;
+use sealane_conf::inline_keys;
 use sealane_conf::model::{
-    CertificateFiles, CertificateSource, KeyDevice, Resolver, SessionStore, Tls, UpstreamTls,
+    CertificateFiles, CertificateSource, KeyDevice, Resolver, SessionStore, Template, Tls,
+    UpstreamTls,
 };
 use sealane_tls::{
     Capabilities, HandshakeState, KeyHandle, SessionState, SharedStore, StapleState, sha256,
@@ -70,6 +72,16 @@ impl KeyFile {
     pub fn of_upstream(tls: &UpstreamTls, files: &CertificateFiles) -> Option<KeyFile> {
         let device = UpstreamTls::key_device(&files.key);
         KeyFile::named(&files.key, tls.password_file.clone(), device)
+    }
+
+    /// The key of a certificate with variables in its name, if its text was taken out of the
+    /// configuration.
+    pub fn of_name(key: &Template, passwords: Option<PathBuf>) -> Option<KeyFile> {
+        Some(KeyFile {
+            path: inline_keys::taken_from(key)?,
+            passwords,
+            device: None,
+        })
     }
 
     fn named(

@@ -219,10 +219,12 @@ impl<'a> TlsBuilder<'a> {
         );
         let pairs = evaluated.pairs.iter().map(|pair| match pair {
             EvaluatedPair::Acme => EvaluatedPair::Acme,
-            EvaluatedPair::Named { certificate, key } => EvaluatedPair::Named {
-                certificate: with_text(self.materials, certificate),
-                key: with_text(self.materials, key),
-            },
+            EvaluatedPair::Named { certificate, key } => {
+                let passwords = tls.password_file.as_ref();
+                let names = [certificate, key];
+                let [certificate, key] = with_texts(self.materials, names, passwords);
+                EvaluatedPair::Named { certificate, key }
+            }
         });
         let acme = server.acme_certificate.as_ref();
         let acme = acme.map(|conf| (Arc::clone(self.materials.acme()), AcmeId::of(conf)));
@@ -533,14 +535,25 @@ pub(crate) fn pem<'m>(
     }
 }
 
-/// The name of a certificate or key as the configuration has it, beside one with variables: with
-/// the text that was taken out of it, since both are read when they are needed.
-pub(crate) fn with_text(materials: &Materials, name: &Template) -> Template {
-    let taken = inline_keys::taken_from(name);
-    match taken.and_then(|path| materials.get(&path)) {
+/// The names of a certificate and its key, at least one of which has variables. In the place of a
+/// text that was taken out of the configuration is the text, or the handle of the key.
+pub(crate) fn with_texts(
+    materials: &Materials,
+    [certificate, key]: [&Template; 2],
+    passwords: Option<&PathBuf>,
+) -> [Template; 2] {
+    let with_text = |name: &Template, text: Option<&[u8]>| match text {
         Some(text) => Template::literal([&b"data:"[..], text].concat()),
         None => name.clone(),
-    }
+    };
+    let chain = inline_keys::taken_from(certificate);
+    let chain = chain.as_ref().and_then(|path| materials.get(path));
+    let held = KeyFile::of_name(key, passwords.cloned());
+    let held = held.and_then(|file| materials.key(&file));
+    [
+        with_text(certificate, chain),
+        with_text(key, held.as_ref().map(|bytes| bytes.as_slice())),
+    ]
 }
 
 /// A key, or the handle of one that another process holds.

@@ -339,7 +339,7 @@ const ROWS: &[Row] = &[
          variables are held for the worker process that has found them, `keys=` at a time (10000). It \
          runs as `user=`, by default as the master. Each device that has keys, or computes with them, has such a process \
          as well, whatever this says (`ssl_accelerator`). `off`: keys are in the memory of worker \
-         processes. Keys written into the configuration beside a variable are there in any case.",
+         processes. Keys whose text is the value of a variable are there in any case.",
         key_process,
     )
     .own(),

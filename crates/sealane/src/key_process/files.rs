@@ -7,8 +7,8 @@ use super::process::Refusal;
 use crate::journal::Journal;
 use sealane_conf::inline_keys::{self, has_private_key};
 use sealane_conf::model::{
-    CertificateSource, Http, KeyDevice, KeyFallback, Tls, UpstreamCertificate, UpstreamTls,
-    without_query,
+    CertificateSource, EvaluatedPair, Http, KeyDevice, KeyFallback, ServerCertificates, Tls,
+    UpstreamCertificate, UpstreamTls, without_query,
 };
 use sealane_keys::deposit::{Deposit, KeySource};
 use sealane_keys::rules::Roles;
@@ -31,6 +31,18 @@ struct Use {
     device: Option<Arc<KeyDevice>>,
     /// Its file's name is a URI.
     is_uri: bool,
+}
+
+impl Use {
+    fn add_server(&mut self, tls: &Tls) {
+        self.roles.server = true;
+        self.may_decrypt |= may_decrypt(tls);
+        // Of several servers, the last that says something.
+        match accelerator_choice(&tls.accelerator) {
+            AcceleratorChoice::Auto => {}
+            choice => self.accelerator = choice,
+        }
+    }
 }
 
 /// Whether a configuration has keys that devices compute with.
@@ -66,20 +78,23 @@ pub(crate) fn deposit_all(
     }
     let Depositing {
         deposited,
-        mut needed,
+        needed,
         pins,
         ..
     } = depositing;
-    // Workers read these themselves.
-    needed.extend(servers(http).flat_map(inline_keys::of_server));
-    needed.extend(upstreams(http).flat_map(inline_keys::of_upstream));
     for path in pins {
         materials.remove(&path);
     }
     let certificates: BTreeSet<&Path> = certificates(http).collect();
+    let evaluated = servers(http).flat_map(inline_keys::of_server);
+    let evaluated = evaluated.chain(upstreams(http).flat_map(inline_keys::of_upstream));
+    let evaluated: BTreeSet<PathBuf> = evaluated.collect();
     for path in deposited.difference(&needed) {
         let path = path.as_path();
-        materials.remove_keys(path, certificates.contains(path));
+        materials.remove_keys(
+            path,
+            certificates.contains(path) || evaluated.contains(path),
+        );
     }
     Ok(())
 }
@@ -305,6 +320,11 @@ fn keys(http: &Http) -> BTreeMap<KeyFile, Use> {
             wanted.is_uri = matches!(files.key, CertificateSource::Uri(_));
             wanted.roles.client = true;
         }
+        if let Some(UpstreamCertificate::Evaluated { key, .. }) = &tls.certificate
+            && let Some(file) = KeyFile::of_name(key, tls.password_file.clone())
+        {
+            all.entry(file).or_default().roles.client = true;
+        }
     }
     for tls in servers(http) {
         for files in tls.certificates.files().unwrap_or_default() {
@@ -314,13 +334,16 @@ fn keys(http: &Http) -> BTreeMap<KeyFile, Use> {
             let wanted = all.entry(file).or_default();
             wanted.device = tls.key_device(&files.key);
             wanted.is_uri = matches!(files.key, CertificateSource::Uri(_));
-            wanted.roles.server = true;
-            wanted.may_decrypt |= may_decrypt(tls);
-            // Of several servers, the last that says something.
-            match accelerator_choice(&tls.accelerator) {
-                AcceleratorChoice::Auto => {}
-                choice => wanted.accelerator = choice,
-            }
+            wanted.add_server(tls);
+        }
+        if let ServerCertificates::Evaluated(evaluated) = &tls.certificates {
+            let files = evaluated.pairs.iter().filter_map(|pair| match pair {
+                EvaluatedPair::Named { key, .. } => {
+                    KeyFile::of_name(key, tls.password_file.clone())
+                }
+                EvaluatedPair::Acme => None,
+            });
+            files.for_each(|file| all.entry(file).or_default().add_server(tls));
         }
     }
     all

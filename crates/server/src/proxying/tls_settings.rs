@@ -7,7 +7,7 @@ use crate::certificate_files::{CertificateReader, KeptCertificates, KeyUse, Name
 use crate::exchange::Exchange;
 use crate::materials::{KeyFile, Materials};
 use crate::template;
-use crate::tls_build::{conf_directory, emerg, file, key, pem, protocols, secrets, with_text};
+use crate::tls_build::{conf_directory, emerg, file, key, pem, protocols, secrets, with_texts};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -102,7 +102,8 @@ impl<'m> TlsSettings<'m> {
         }
         let evaluated = match &conf.certificate {
             Some(UpstreamCertificate::Evaluated { certificate, key }) => {
-                let names = [certificate, key].map(|name| with_text(self.materials, name));
+                let passwords = conf.password_file.as_ref();
+                let names = with_texts(self.materials, [certificate, key], passwords);
                 Some(names.into())
             }
             _ => None,
