@@ -274,7 +274,7 @@ const KEYS: &str = "
         map $ssl_server_name $name { default SET-named-ec; }
         server {
             listen 127.0.0.1:%named% ssl;
-            ssl_certificate certificates/$name.pem;
+            ssl_certificate certificates/NAMED.pem;
             ssl_certificate_key \"KEY:SET-named-ec\";
             ssl_session_ticket_key SET-tickets.key;
             root html;
@@ -469,7 +469,15 @@ fn keys_are_where_they_belong(
 
 fn configuration(site: &Site, set: &str, threads: &str, reload: &str, process: &str) -> String {
     let text = KEYS.replace("SET", set).replace("THREADS", threads);
-    let mut text = text.replace("RELOAD", reload).replace("PROCESS", process);
+    // Without a key process, the worker has the text of a key beside a variable.
+    let named = match process {
+        "on" => "$name".to_owned(),
+        _ => format!("{set}-named-ec"),
+    };
+    let mut text = text
+        .replace("RELOAD", reload)
+        .replace("PROCESS", process)
+        .replace("NAMED", &named);
     let pem = |name: &str| {
         let path = site.path(format!("certificates/{name}"));
         std::fs::read_to_string(path).expect("it was made")
