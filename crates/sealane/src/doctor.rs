@@ -144,7 +144,7 @@ impl Subject {
                 materials::read(config.http.as_ref(), &taken, &Guard::default())
                     .map_err(|error| refuse(&error))?
             }
-            NamedFiles::Read(files) => files,
+            NamedFiles::Read(files) => *files,
         };
         let devices = Devices::open(config.http.as_ref(), &mut materials, &journal);
         let devices = devices.map_err(|message| {

@@ -105,7 +105,7 @@ pub(crate) enum NamedFiles {
     /// They are to be read. These are texts with private keys that were taken out of it.
     Unread(TakenTexts),
     /// They were read already.
-    Read(Materials),
+    Read(Box<Materials>),
 }
 
 /// What a configuration is prepared for.
@@ -517,7 +517,7 @@ fn materials_of(
 ) -> Result<Materials, Refused> {
     let read = match files {
         NamedFiles::Unread(taken) => materials::read(config.http.as_ref(), &taken, guard),
-        NamedFiles::Read(files) => Ok(files),
+        NamedFiles::Read(files) => Ok(*files),
     };
     let mut materials = read.map_err(|diagnostic| {
         journal.diagnostic(&diagnostic);

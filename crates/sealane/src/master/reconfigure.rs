@@ -295,7 +295,7 @@ impl Master {
                     config,
                     options,
                     records,
-                    files: NamedFiles::Read(files),
+                    files: NamedFiles::Read(Box::new(files)),
                 },
                 true,
             ),
