@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,6 +71,8 @@ pub struct KeyClient {
     next: AtomicUsize,
     tell: Tell,
     line: Line,
+    /// Held while channels are opened.
+    opening: Mutex<()>,
     /// When the operator was last told of a refusal.
     told: Mutex<Option<Instant>>,
 }
@@ -185,6 +187,7 @@ impl KeyClient {
             next: AtomicUsize::new(0),
             tell,
             line: Line::new(),
+            opening: Mutex::default(),
             told: Mutex::default(),
         })
     }
@@ -218,15 +221,25 @@ impl KeyClient {
 
     /// Opens the channels, unless there are keys that the process is to have first.
     pub(crate) fn open_channels(&self) -> io::Result<()> {
-        let Some(line) = self.line.take_ready() else {
+        // Whoever is late must not have the channels lead to the process before.
+        let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((line, generation)) = self.line.take_ready() else {
             return Ok(());
         };
+        let opened = self.open_over(line.as_fd());
+        if opened.is_err() {
+            self.line.lose(generation);
+        }
+        opened
+    }
+
+    fn open_over(&self, line: BorrowedFd<'_>) -> io::Result<()> {
         for channel in &self.channels {
             let (own, other) = UnixStream::pair()?;
             own.set_nonblocking(true)?;
-            while let Err(error) = line::send_channel(line.as_fd(), other.as_fd()) {
+            while let Err(error) = line::send_channel(line, other.as_fd()) {
                 let has_room = error.kind() == io::ErrorKind::WouldBlock
-                    && poll::wait(&[(line.as_fd(), poll::Interest::Writable)], Some(OPENING))?[0];
+                    && poll::wait(&[(line, poll::Interest::Writable)], Some(OPENING))?[0];
                 if !has_room {
                     return Err(error);
                 }

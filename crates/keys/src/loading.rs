@@ -183,8 +183,9 @@ impl Line {
         Ok(())
     }
 
-    /// The line, once, when the process has all that is kept: channels may be opened.
-    pub(crate) fn take_ready(&self) -> Option<Arc<OwnedFd>> {
+    /// The line with its generation, once, when the process has all that is kept: channels may be
+    /// opened.
+    pub(crate) fn take_ready(&self) -> Option<(Arc<OwnedFd>, u64)> {
         let mut state = self.lock();
         let generation = state.generation;
         let is_held = |kept: &Kept| kept.held_by == Some(generation);
@@ -193,7 +194,15 @@ impl Line {
         }
         let line = state.fd.clone()?;
         state.opened = generation;
-        Some(line)
+        Some((line, generation))
+    }
+
+    /// The process of this line is of no use.
+    pub(crate) fn lose(&self, generation: u64) {
+        let mut state = self.lock();
+        if state.generation == generation {
+            state.hang_up();
+        }
     }
 
     /// Nothing under it panics.
@@ -420,10 +429,7 @@ impl KeyClient {
         }
         match self.open_channels() {
             Ok(()) => received,
-            Err(_) => {
-                self.line().lock().hang_up();
-                Received::Closed
-            }
+            Err(_) => Received::Closed,
         }
     }
 }

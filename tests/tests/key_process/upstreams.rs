@@ -1,6 +1,7 @@
 //! Keys of our certificates for other servers (`proxy_ssl_certificate_key`): origins see what they
 //! saw when keys were in the worker, and the key process signs for nobody else with them.
 
+use super::kill_between;
 use sealane_tests::reload::{Reload, reload};
 use sealane_tests::upgrade::signal;
 use sealane_tests::{
@@ -144,11 +145,16 @@ fn it_may_be_killed_under_requests_to_origins() {
     let server = Server::start(&site, Program::Sealane, &text("", origin.port("tls")));
     server.expect_alert("exited on signal 9; handshakes wait");
     ask_all(&server);
-    let (ends, done) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let ends = AtomicBool::new(false);
+    let done: Vec<_> = (0..KINDS.len() * VERSIONS.len())
+        .map(|_| AtomicUsize::new(0))
+        .collect();
     std::thread::scope(|scope| {
+        let mut counts = done.iter();
         for (name, _) in KINDS {
             for version in VERSIONS {
-                let (ends, done, server) = (&ends, &done, &server);
+                let (ends, server) = (&ends, &server);
+                let done = counts.next().expect("one for each");
                 scope.spawn(move || {
                     while !ends.load(Ordering::Relaxed) {
                         ask(server, &format!("/{name}/{version}/"), name, version);
@@ -158,11 +164,7 @@ fn it_may_be_killed_under_requests_to_origins() {
             }
         }
         for _ in 0..scale(4, 40) {
-            let before = done.load(Ordering::Relaxed);
-            server.kill_key_process();
-            wait_for("requests after it", || {
-                (done.load(Ordering::Relaxed) >= before + 8).then_some(())
-            });
+            kill_between(&server, &done);
         }
         ends.store(true, Ordering::Relaxed);
     });

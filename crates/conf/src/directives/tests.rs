@@ -755,7 +755,7 @@ fn wrong_values_for_handshakes_are_refused() {
         ("ssl_key_process on user=", "\"user=\" and a name"),
         (
             "ssl_key_process on decryptions=x",
-            "\"decryptions=\" and a number",
+            "\"decryptions=\" or \"keys=\" and a number",
         ),
         ("ssl_certificate_key engine:e:k", "no engine is"),
         (
