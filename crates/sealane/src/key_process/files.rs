@@ -70,31 +70,35 @@ pub(crate) fn deposit_all(
         needed: BTreeSet::new(),
         pins: BTreeSet::new(),
     };
-    for (file, wanted) in keys(http) {
-        match &wanted.device {
-            None => depositing.add_file(&file, &wanted).map(drop)?,
-            Some(device) => depositing.add_to_device(&file, &wanted, device)?,
-        }
-    }
-    let Depositing {
-        deposited,
-        needed,
-        pins,
-        ..
-    } = depositing;
-    for path in pins {
-        materials.remove(&path);
-    }
-    let certificates: BTreeSet<&Path> = certificates(http).collect();
     let evaluated = servers(http).flat_map(inline_keys::of_server);
     let evaluated = evaluated.chain(upstreams(http).flat_map(inline_keys::of_upstream));
-    let evaluated: BTreeSet<PathBuf> = evaluated.collect();
-    for path in deposited.difference(&needed) {
-        let path = path.as_path();
-        materials.remove_keys(
-            path,
-            certificates.contains(path) || evaluated.contains(path),
-        );
+    let certificates = certificates(http).map(Path::to_owned);
+    let certificates: BTreeSet<PathBuf> = certificates.chain(evaluated).collect();
+    let (of_devices, others): (Vec<_>, Vec<_>) = keys(http)
+        .into_iter()
+        .partition(|(_, wanted)| wanted.device.is_some());
+    for (file, wanted) in &others {
+        depositing.add_file(file, wanted)?;
+    }
+    // The process of a device is forked from this one, and is not to have the keys of others.
+    let for_devices = of_devices.iter().flat_map(|(file, wanted)| {
+        let fallbacks = wanted.device.iter().flat_map(|device| &device.fallbacks);
+        let fallbacks = fallbacks.filter_map(|fallback| match fallback {
+            KeyFallback::File(path) => Some(path),
+            KeyFallback::OwnFile => None,
+        });
+        fallbacks.chain([&file.path])
+    });
+    let for_devices: BTreeSet<&PathBuf> = for_devices.collect();
+    depositing.remove_deposited(&certificates, |path| !for_devices.contains(path));
+    for (file, wanted) in &of_devices {
+        if let Some(device) = &wanted.device {
+            depositing.add_to_device(file, wanted, device)?;
+        }
+    }
+    depositing.remove_deposited(&certificates, |_| true);
+    for path in depositing.pins {
+        materials.remove(&path);
     }
     Ok(())
 }
@@ -112,6 +116,21 @@ struct Depositing<'a> {
 }
 
 impl Depositing<'_> {
+    /// Keys that are deposited are not needed here, but for what else is in their files.
+    fn remove_deposited(
+        &mut self,
+        certificates: &BTreeSet<PathBuf>,
+        is_over: impl Fn(&PathBuf) -> bool,
+    ) {
+        let deposited = self.deposited.difference(&self.needed);
+        let over: Vec<PathBuf> = deposited.filter(|path| is_over(path)).cloned().collect();
+        for path in over {
+            let has_more = certificates.contains(&path);
+            self.materials.remove_keys(&path, has_more);
+            self.deposited.remove(&path);
+        }
+    }
+
     /// Has the processor's process hold the key in a file. `None`: there is no such process, or
     /// the key cannot be loaded, or its handle is there from before.
     fn add_file(&mut self, file: &KeyFile, wanted: &Use) -> Result<Option<KeyHandle>, String> {
