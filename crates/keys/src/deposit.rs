@@ -157,14 +157,8 @@ impl Deposited {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let size = usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        // Never reallocated, so that no copy of a key stays behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(size));
-        while bytes.len() < size {
-            let (room, offset) = (size - bytes.len(), bytes.len() as u64);
-            if file::read_at(memory.as_fd(), &mut bytes, room, offset)? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
+        let mut bytes = Zeroizing::default();
+        file::read_exact_at(memory.as_fd(), &mut bytes, size, 0)?;
         Self::parse(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 

@@ -92,14 +92,8 @@ impl TakenTexts {
         let (Some(memory), Some((at, len))) = (&self.memory, self.places.get(path)) else {
             return Ok(None);
         };
-        // Never reallocated, so that no copy stays behind.
-        let mut text = Zeroizing::new(Vec::with_capacity(*len));
-        while text.len() < *len {
-            let (room, offset) = (len - text.len(), at + text.len() as u64);
-            if file::read_at(memory.as_fd(), &mut text, room, offset)? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
+        let mut text = Zeroizing::default();
+        file::read_exact_at(memory.as_fd(), &mut text, *len, *at)?;
         Ok(Some(text))
     }
 }

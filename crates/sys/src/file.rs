@@ -117,6 +117,29 @@ pub fn read_at(
     })
 }
 
+/// Appends `count` bytes of `file` from `offset` to `buf`. Room for all of them is made first, and
+/// `buf` is not moved from then on: where it is empty, no copy of a secret stays behind.
+///
+/// # Errors
+///
+/// `UnexpectedEof` when the file has fewer, or the errno of `pread`.
+pub fn read_exact_at(
+    file: BorrowedFd<'_>,
+    buf: &mut Vec<u8>,
+    count: usize,
+    offset: u64,
+) -> io::Result<()> {
+    buf.reserve_exact(count);
+    let mut read = 0;
+    while read < count {
+        match read_at(file, buf, count - read, offset + read as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            more => read += more,
+        }
+    }
+    Ok(())
+}
+
 /// Calls `read` with the start and length of spare room for `max` bytes, and adds the bytes read to
 /// `buf`.
 pub(crate) fn append(

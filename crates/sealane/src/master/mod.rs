@@ -299,19 +299,10 @@ impl Master {
     fn start_worker(&mut self) -> Role {
         self.start_at = None;
         let before = self.other.as_mut().and_then(Other::take_before);
-        key_process::introduce_next_worker(&mut self.server);
-        let forked = Worker::fork(&self.server.logs);
-        if !matches!(forked, Ok(Forked::Worker(_))) {
-            self.server.key_lines.clear(); // the worker has them
-        }
-        match forked {
+        let journal = self.server.journal.clone();
+        match Worker::fork(&mut self.server, &journal) {
             Ok(Forked::Worker(link)) => return Role::Worker(link, before),
-            Ok(Forked::Master(worker)) => {
-                let pid = worker.pid;
-                note!(self.server.journal, Notice, "start worker process {pid}");
-                ProcessCounts::of_server().workers_started.add(1);
-                self.worker = Some(worker);
-            }
+            Ok(Forked::Master(worker)) => self.worker = Some(worker),
             Err(error) => {
                 let wait = self.restarts.wait_after(Duration::ZERO);
                 self.start_at = Some(Instant::now() + wait);

@@ -370,21 +370,13 @@ impl Master {
         let worker = self.worker.as_ref().filter(|worker| !worker.silent);
         let line = worker.and_then(|_| socket::seqpacket_pair().ok());
         let (told, before) = line.unzip();
-        key_process::introduce_next_worker(&mut reload.next);
-        let forked = Worker::fork(&reload.next.logs);
-        if !matches!(forked, Ok(Forked::Worker(_))) {
-            reload.next.key_lines.clear(); // the worker has them
-        }
-        match forked {
+        match Worker::fork(&mut reload.next, &self.server.journal) {
             // Its own end alone, or it would never see the other one close.
             Ok(Forked::Worker(link)) => {
                 drop(told);
                 return Role::Successor(link, before);
             }
             Ok(Forked::Master(successor)) => {
-                let pid = successor.pid;
-                note!(self.server.journal, Notice, "start worker process {pid}");
-                ProcessCounts::of_server().workers_started.add(1);
                 if let (Some(worker), Some(told)) = (worker, told) {
                     // If it cannot be told, the channel closes, which the successor sees.
                     let _ = control::send_succession(worker.link.as_fd(), told.as_fd());

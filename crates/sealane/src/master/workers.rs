@@ -2,7 +2,10 @@
 
 use crate::control::{self, FDS_PER_MESSAGE};
 use crate::journal::{Journal, note};
+use crate::key_process;
+use crate::startup::Server;
 use sealane_log::{LogSet, OsError};
+use sealane_server::metrics::ProcessCounts;
 use sealane_sys::process::{self, Fork, Pid};
 use sealane_sys::signal::{self, Signal};
 use sealane_sys::socket;
@@ -31,11 +34,24 @@ pub(super) enum Forked {
 }
 
 impl Worker {
-    /// Forks a worker.
+    /// Forks a worker for a configuration, and introduces it to the key processes.
     ///
     /// # Errors
     /// When the kernel refuses a process or descriptors.
-    pub(super) fn fork(logs: &Arc<LogSet>) -> io::Result<Forked> {
+    pub(super) fn fork(server: &mut Server, journal: &Journal) -> io::Result<Forked> {
+        key_process::introduce_next_worker(server);
+        let forked = Worker::fork_with(&server.logs);
+        if !matches!(forked, Ok(Forked::Worker(_))) {
+            server.key_lines.clear(); // the worker has them
+        }
+        if let Ok(Forked::Master(worker)) = &forked {
+            note!(journal, Notice, "start worker process {}", worker.pid);
+            ProcessCounts::of_server().workers_started.add(1);
+        }
+        forked
+    }
+
+    fn fork_with(logs: &Arc<LogSet>) -> io::Result<Forked> {
         let (master, worker) = socket::seqpacket_pair()?;
         // No report has descriptors. Older kernels cannot enforce that.
         let _ = socket::refuse_fds(master.as_fd());

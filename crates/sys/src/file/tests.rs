@@ -37,6 +37,20 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn so_many_bytes_are_read_or_none_is_missing() {
+    let content = pattern(5000);
+    let file = Temporary::new("exact", &content);
+    let opened = file.open();
+    let mut bytes = Vec::new();
+    read_exact_at(opened.as_fd(), &mut bytes, 4990, 10).unwrap();
+    assert_eq!(bytes, content[10..]);
+    assert_eq!(bytes.capacity(), 4990);
+    read_exact_at(opened.as_fd(), &mut bytes, 0, 9000).unwrap();
+    let error = read_exact_at(opened.as_fd(), &mut bytes, 4991, 10).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
 fn sendfile_sends_from_the_offset_and_leaves_the_position_alone() {
     let content = pattern(10_000);
     let temporary = Temporary::new("sendfile", &content);

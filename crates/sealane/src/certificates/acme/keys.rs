@@ -51,16 +51,11 @@ impl KeyPem {
 
     /// The text, which is wiped. Empty if the kernel does not give it back.
     pub(crate) fn expose(&self) -> Zeroizing<Vec<u8>> {
-        // Room for all of it, so that no copy stays behind.
-        let mut pem = Zeroizing::new(Vec::with_capacity(self.bytes));
-        while pem.len() < self.bytes {
-            let (room, offset) = (self.bytes - pem.len(), pem.len() as u64);
-            match file::read_at(self.memory.as_fd(), &mut pem, room, offset) {
-                Ok(1..) => {}
-                Ok(0) | Err(_) => return Zeroizing::default(),
-            }
+        let mut pem = Zeroizing::default();
+        match file::read_exact_at(self.memory.as_fd(), &mut pem, self.bytes, 0) {
+            Ok(()) => pem,
+            Err(_) => Zeroizing::default(),
         }
-        pem
     }
 }
 
