@@ -33,7 +33,7 @@ mod providers;
 mod tokens;
 
 use self::computer::Computer;
-pub(crate) use self::files::{deposit_all, has_devices, may_have_keys, shown};
+pub(crate) use self::files::{deposit_all, has_devices, max_loaded_keys, may_have_keys, shown};
 use self::process::{Common, KeyProcess};
 use crate::control;
 use crate::identity::Identity;
@@ -345,7 +345,7 @@ fn line_of(process: &KeyProcess, server: &Server) -> io::Result<KeyLine> {
         max_channels: server.threads.saturating_add(SPARE_CHANNELS),
         max_decryptions: http.map_or(0, |http| http.key_process.decryptions),
         max_keys: match process.holder {
-            HolderId::PROCESSOR => http.map_or(0, |http| http.key_process.keys),
+            HolderId::PROCESSOR => http.map_or(0, max_loaded_keys),
             _ => 0, // a worker has no keys in devices
         },
     };

@@ -38,8 +38,9 @@ use zeroize::Zeroizing;
 /// Largest file that is read. No certificate is that large; the client can influence the name.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Pairs that are kept as they were read last, so that the same bytes need not be parsed again.
-const MAX_RECENT_PAIRS: usize = 64;
+/// Pairs that each server keeps as they were read last, so that the same bytes need not be parsed
+/// again.
+pub const MAX_RECENT_PAIRS: usize = 64;
 
 /// Unused entries that leave a cache whenever one is added, so that adding takes the same time
 /// whatever the size.

@@ -104,6 +104,7 @@ mod variables;
 
 pub use crate::geoip2::check_database;
 pub use acme::{AcmeFiles, AcmeId, AcmeState, AcmeTask, DnsAnswer, HttpAnswer, TlsAnswer};
+pub use certificate_files::MAX_RECENT_PAIRS;
 pub use client_status::{StatusDesk, StatusRequest};
 pub use handover::moving_format;
 pub use materials::{KeyFile, Materials};

@@ -336,7 +336,8 @@ const ROWS: &[Row] = &[
          in a process of their own, which has no network, no files and no children; worker processes \
          have it compute signatures, and decrypt premaster secrets of the RSA key exchange, \
          `decryptions=` of them in a second for each worker process (10000). Keys whose file names contain \
-         variables are held for the worker process that has found them, `keys=` at a time (10000). It \
+         variables are held for the worker process that has found them, `keys=` at a time (16384, or more \
+         if caches hold more). It \
          runs as `user=`, by default as the master. Each device that has keys, or computes with them, has such a process \
          as well, whatever this says (`ssl_accelerator`). `off`: keys are in the memory of worker \
          processes. Keys whose text is the value of a variable are there in any case.",
@@ -459,7 +460,7 @@ fn key_process(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         match name {
             b"user=" if !value.is_empty() => process.user = Some(c.utf8(index, value)?.to_owned()),
             b"decryptions=" => process.decryptions = number()?,
-            b"keys=" => process.keys = number()?,
+            b"keys=" => process.keys = Some(number()?),
             _ => return Err(invalid()),
         }
     }

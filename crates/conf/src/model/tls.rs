@@ -316,8 +316,9 @@ pub struct KeyProcessSetting {
     pub is_on: bool,
     /// `decryptions=`: how many a worker process may have in a second; default 10000.
     pub decryptions: u32,
-    /// `keys=`: how many keys a worker process may have loaded in handshakes; default 10000.
-    pub keys: u32,
+    /// `keys=`: how many keys a worker process may have loaded in handshakes; by default as many as
+    /// its caches hold, and more.
+    pub keys: Option<u32>,
     /// `user=`: whom processes with keys run as; default: the master's user.
     pub user: Option<String>,
 }
@@ -327,7 +328,7 @@ impl Default for KeyProcessSetting {
         KeyProcessSetting {
             is_on: true,
             decryptions: 10_000,
-            keys: 10_000,
+            keys: None,
             user: None,
         }
     }

@@ -13,11 +13,17 @@ use sealane_conf::model::{
 use sealane_keys::deposit::{Deposit, KeySource};
 use sealane_keys::rules::Roles;
 use sealane_log::OsError;
-use sealane_server::{KeyFile, Materials, accelerator_choice, may_decrypt, secrets};
+use sealane_server::{
+    KeyFile, MAX_RECENT_PAIRS, Materials, accelerator_choice, may_decrypt, secrets,
+};
 use sealane_tls::{AcceleratorChoice, KeyHandle, KeyId, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Keys that a worker process may have loaded beyond those that its caches hold: of handshakes that
+/// are under way.
+const MIN_LOADED_KEYS: u32 = 10_000;
 
 /// What is to be known about a key.
 #[derive(Default)]
@@ -316,6 +322,29 @@ pub(crate) fn may_have_keys(http: &Http) -> bool {
     servers(http).next().is_some() || upstreams(http).any(has_certificate)
 }
 
+/// How many keys a worker process may have loaded in handshakes. By default a power of two, so that
+/// a reload that adds a server or a cache rarely needs another process.
+pub(crate) fn max_loaded_keys(http: &Http) -> u32 {
+    if let Some(keys) = http.key_process.keys {
+        return keys;
+    }
+    let of_servers = servers(http).filter_map(|tls| match &tls.certificates {
+        ServerCertificates::Evaluated(evaluated) => Some(evaluated.cache.as_deref()),
+        ServerCertificates::Files(_) => None,
+    });
+    let of_upstreams = upstreams(http).filter_map(|tls| match &tls.certificate {
+        Some(UpstreamCertificate::Evaluated { .. }) => Some(tls.certificate_cache.as_ref()),
+        _ => None,
+    });
+    let kept = of_servers.chain(of_upstreams).map(|cache| {
+        // As in nginx, a certificate and its key are two elements.
+        let cached = cache.map_or(0, |cache| cache.max / 2);
+        cached.saturating_add(MAX_RECENT_PAIRS as u32)
+    });
+    let kept = kept.fold(MIN_LOADED_KEYS, u32::saturating_add);
+    kept.checked_next_power_of_two().unwrap_or(u32::MAX)
+}
+
 fn servers(http: &Http) -> impl Iterator<Item = &Tls> {
     http.servers
         .iter()
@@ -396,4 +425,43 @@ fn certificates(http: &Http) -> impl Iterator<Item = &Path> {
         own.into_iter().chain(tls.trusted_certificate.as_deref())
     });
     of_servers.chain(named).chain(of_passes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealane_conf::{MemoryLoader, Options};
+
+    fn http(text: &str) -> Http {
+        let text = format!("events {{}} http {{ {text} }}");
+        let mut loader = MemoryLoader::new().with("/nginx.conf", text);
+        let config = sealane_conf::parse(&Options::new("/nginx.conf", "/"), &mut loader);
+        config.expect("a good one").http.expect("it is there")
+    }
+
+    #[test]
+    fn workers_may_have_as_many_keys_as_their_caches_hold() {
+        let evaluated = "listen 1 ssl; ssl_certificate $ssl_server_name; \
+                         ssl_certificate_key $ssl_server_name;";
+        for (text, expected) in [
+            (String::new(), 16_384),
+            (format!("server {{ {evaluated} }}"), 16_384),
+            (
+                format!("ssl_certificate_cache max=60000; server {{ {evaluated} }}"),
+                65_536,
+            ),
+            (
+                format!("ssl_key_process on keys=7; server {{ {evaluated} }}"),
+                7,
+            ),
+            (
+                "server { proxy_ssl_certificate $arg_a; proxy_ssl_certificate_key $arg_a; \
+                 proxy_ssl_certificate_cache max=20000; location / { proxy_pass https://127.0.0.1; } }"
+                    .to_owned(),
+                32_768,
+            ),
+        ] {
+            assert_eq!(max_loaded_keys(&http(&text)), expected, "{text}");
+        }
+    }
 }

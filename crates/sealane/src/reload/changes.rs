@@ -31,7 +31,12 @@ pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'sta
     // What a worker may have of them was said when it began.
     let limits = |server: &Server| {
         let http = server.config.http.as_ref();
-        http.map(|http| (http.key_process.decryptions, http.key_process.keys))
+        http.map(|http| {
+            (
+                http.key_process.decryptions,
+                key_process::max_loaded_keys(http),
+            )
+        })
     };
     let are_others = are_others || (after.keys.is_some() && limits(before) != limits(after));
     if are_others {
