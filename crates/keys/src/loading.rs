@@ -74,7 +74,9 @@ impl Drop for Lease {
             Leased::Kept(number) => {
                 let kept = state.kept.remove(&number);
                 // If it is on its way, it is forgotten when the answer comes.
-                kept.is_some_and(|kept| kept.held_by == Some(state.generation))
+                kept.is_some_and(|kept| {
+                    kept.held_by == Some(state.generation) && kept.refusal.is_none()
+                })
             }
         };
         if is_held {
