@@ -23,9 +23,9 @@ mod servers;
 use crate::arguments::Arguments;
 use crate::journal::Journal;
 use crate::paths::Places;
-use crate::startup::{self, NamedFiles, Reading};
+use crate::startup::{self, Reading};
 use crate::terminal::{self, say};
-use crate::{materials, version};
+use crate::version;
 use clap::{CommandFactory, Parser};
 use keys::Devices;
 use report::{Report, Use};
@@ -139,13 +139,8 @@ impl Subject {
         };
         let reading = startup::read_recorded(&arguments, &places, &journal);
         let Reading { config, files, .. } = reading.map_err(|_refused| Unreadable)?;
-        let mut materials = match files {
-            NamedFiles::Unread(taken) => {
-                materials::read(config.http.as_ref(), &taken, &Guard::default())
-                    .map_err(|error| refuse(&error))?
-            }
-            NamedFiles::Read(files) => *files,
-        };
+        let materials = files.read(config.http.as_ref(), &Guard::default());
+        let mut materials = materials.map_err(|error| refuse(&error))?;
         let devices = Devices::open(config.http.as_ref(), &mut materials, &journal);
         let devices = devices.map_err(|message| {
             say(&format!("sealane doctor: {message}\n"));

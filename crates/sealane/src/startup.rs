@@ -21,7 +21,7 @@ use crate::{
     activation, dns_command, kernel_tls, key_process, materials, programs, temp_paths, traces,
 };
 use sealane_conf::model::{Http, LogTarget};
-use sealane_conf::{Config, Failure, Loader, Options};
+use sealane_conf::{Config, Diagnostic, Failure, Loader, Options};
 use sealane_log::{LogSet, OsError};
 use sealane_server::metrics::{ProcessCounts, unix_s};
 use sealane_server::worker;
@@ -106,6 +106,19 @@ pub(crate) enum NamedFiles {
     Unread(TakenTexts),
     /// They were read already.
     Read(Box<Materials>),
+}
+
+impl NamedFiles {
+    /// Reads them, unless that was done already.
+    ///
+    /// # Errors
+    /// The first file that cannot be read, in nginx's words.
+    pub(crate) fn read(self, http: Option<&Http>, guard: &Guard) -> Result<Materials, Diagnostic> {
+        match self {
+            NamedFiles::Unread(taken) => materials::read(http, &taken, guard),
+            NamedFiles::Read(files) => Ok(*files),
+        }
+    }
 }
 
 /// What a configuration is prepared for.
@@ -515,10 +528,7 @@ fn materials_of(
     guard: &Guard,
     journal: &Journal,
 ) -> Result<Materials, Refused> {
-    let read = match files {
-        NamedFiles::Unread(taken) => materials::read(config.http.as_ref(), &taken, guard),
-        NamedFiles::Read(files) => Ok(*files),
-    };
+    let read = files.read(config.http.as_ref(), guard);
     let mut materials = read.map_err(|diagnostic| {
         journal.diagnostic(&diagnostic);
         Refused
