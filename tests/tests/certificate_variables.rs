@@ -28,6 +28,19 @@ fn readable(key: &Path) {
     fs::set_permissions(key, mode).expect("it was made");
 }
 
+/// Encrypts a key with a password.
+fn lock(key: &Path, password: &str) {
+    let sealed = key.with_extension("sealed");
+    let (from, to) = (key.display().to_string(), sealed.display().to_string());
+    let password = format!("pass:{password}");
+    let arguments = [
+        "pkcs8", "-topk8", "-in", &from, "-out", &to, "-passout", &password,
+    ];
+    command("openssl", &arguments, b"").success();
+    fs::rename(&sealed, key).expect("the site is writable");
+    readable(key);
+}
+
 /// Puts a copy of a certificate and its key in the place of another pair, as certbot does.
 fn put(site: &Site, from: &str, to: &str) {
     for extension in ["pem", "key"] {
@@ -166,23 +179,7 @@ fn a_cache_keeps_what_was_read() {
 fn keys_with_passwords_are_decrypted_each_time() {
     let site = Site::new();
     make(&site, CertificateKey::P256, &["a.test"]);
-    let (key, sealed) = (
-        site.path("certificates/a.test.key").display().to_string(),
-        site.path("certificates/sealed.key").display().to_string(),
-    );
-    let arguments = [
-        "pkcs8",
-        "-topk8",
-        "-in",
-        &key,
-        "-out",
-        &sealed,
-        "-passout",
-        "pass:word",
-    ];
-    command("openssl", &arguments, b"").success();
-    fs::rename(&sealed, &key).expect("the site is writable");
-    readable(Path::new(&key));
+    lock(&site.path("certificates/a.test.key"), "word");
     site.write("words", "wrong\nword\n");
     let server = site.serve(&format!(
         "ssl_password_file {}; ssl_certificate_cache max=8; {}",

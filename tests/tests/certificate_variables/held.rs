@@ -48,21 +48,7 @@ fn site() -> (Site, Vec<Secret>) {
     let secrets = SERVERS.iter().chain([&CLIENT]);
     let secrets = secrets.flat_map(|name| Secret::of_key_file(name, &path(&format!("{name}.key"))));
     let secrets = secrets.collect();
-    let key = path("locked.test.key").display().to_string();
-    let sealed = format!("{key}.sealed");
-    let options = [
-        "pkcs8",
-        "-topk8",
-        "-in",
-        &key,
-        "-out",
-        &sealed,
-        "-passout",
-        "pass:word",
-    ];
-    command("openssl", &options, b"").success();
-    fs::rename(&sealed, &key).expect("the site is writable");
-    readable(Path::new(&key));
+    lock(&path("locked.test.key"), "word");
     let [certificate, key] = ["pem", "key"]
         .map(|kind| fs::read(path(&format!("one.test.{kind}"))).expect("it was made"));
     site.write("one.test.both", [certificate, key].concat());
@@ -267,24 +253,8 @@ fn what_is_wrong_with_a_key_is_told_as_without_a_key_process() {
         .display()
         .to_string();
     command("mkfifo", &[&pipe], b"").success();
-    let (from, to) = (
-        site.path("certificates/ec.test.key").display().to_string(),
-        site.path("certificates/locked2.test.key")
-            .display()
-            .to_string(),
-    );
-    let options = [
-        "pkcs8",
-        "-topk8",
-        "-in",
-        &from,
-        "-out",
-        &to,
-        "-passout",
-        "pass:other",
-    ];
-    command("openssl", &options, b"").success();
-    readable(Path::new(&to));
+    copy("ec.test.key", "locked2.test.key");
+    lock(&site.path("certificates/locked2.test.key"), "other");
     try_all("off");
     let log = try_all("on");
     let reasons = log.lines().filter_map(|line| {
