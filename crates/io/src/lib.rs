@@ -7,14 +7,14 @@
 //! | `stream.rs`, `stream/` | the byte stream, plain or TLS, towards clients and origins alike |
 //! | `message.rs` | what is to be sent: a head, an output chain, a budget |
 //! | `chain.rs` | the output chain: memory and ranges of files |
+//! | `pipe.rs` | pipes that bytes pass through from socket to socket |
 //! | `buffers.rs` | buffers that connections borrow while they work |
 //! | `open_file.rs` | an open file, and how one is opened without waiting |
 //! | `disk.rs` | work that waits for a disk, on threads of its own |
 //! | `registry.rs`, `deadline.rs` | the connections of a worker thread, and their time-outs |
 //! | `turns.rs` | how handshakes share a worker thread with everything else |
 //!
-//! Datagrams, streams of layer 4 and cached files belong here as well: they use the same
-//! sockets, buffers, chains and deadlines.
+//! Cached files belong here as well: they use the same buffers and chains.
 
 pub mod buffers;
 pub mod chain;
@@ -23,6 +23,7 @@ pub mod disk;
 pub mod listener;
 pub mod message;
 pub mod open_file;
+pub mod pipe;
 pub mod registry;
 pub mod runtime;
 pub mod socket;

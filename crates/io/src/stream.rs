@@ -21,6 +21,7 @@ mod gather;
 mod handshake;
 mod kernel_tls;
 mod outgoing;
+mod piped;
 mod sealed;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ mod tests;
 pub use error::{ErrorOf, StreamError};
 pub use gather::{ChainReader, FileError};
 pub use handshake::HandshakeTimes;
+pub use piped::Piped;
 pub use sealed::Sealed;
 
 /// Pieces of memory sent in one call on plain sockets.

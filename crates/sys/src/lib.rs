@@ -15,6 +15,7 @@
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
 //! | [`openssl`] | the system's OpenSSL and its providers, loaded when they are needed |
 //! | [`OsError`] | errors in nginx's notation |
+//! | [`pipe`] | moving bytes from socket to socket without a copy |
 //! | [`poll`] | waiting for a few descriptors |
 //! | [`privileges`] | capabilities, `no_new_privs` |
 //! | [`process`] | fork, wait, identity, daemon, scheduling |
@@ -45,6 +46,7 @@ pub mod memory;
 pub mod openssl;
 mod os_error;
 pub mod pidfd;
+pub mod pipe;
 pub mod poll;
 pub mod privileges;
 pub mod process;

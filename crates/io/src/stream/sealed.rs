@@ -236,6 +236,8 @@ impl<T: KernelSeal> Sealed<T> {
     fn close(&mut self) {
         if !self.closed {
             self.closed = self.connection.close_notify(&mut self.output.bytes);
+            // Nothing follows a close_notify, while the peer may go on sending.
+            self.tickets_due &= !self.closed;
         }
     }
 
