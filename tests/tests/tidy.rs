@@ -20,7 +20,7 @@ const FUNCTION_LINES: usize = 120;
 
 /// Which of our packages a package may depend on. `tests` and `fuzz` may use
 /// everything.
-const DEPENDENCIES: [(&str, &[&str]); 17] = [
+const DEPENDENCIES: [(&str, &[&str]); 18] = [
     ("sys", &[]),
     ("awslc", &[]),
     ("vector", &[]),
@@ -35,10 +35,12 @@ const DEPENDENCIES: [(&str, &[&str]); 17] = [
     ("log", &["conf", "sys"]),
     ("upstream", &["counters"]),
     ("cache", &["counters"]),
+    ("stream", &["io", "sys", "tls"]),
     (
         "server",
         &[
-            "cache", "conf", "counters", "http", "io", "keys", "log", "sys", "tls", "upstream",
+            "cache", "conf", "counters", "http", "io", "keys", "log", "stream", "sys", "tls",
+            "upstream",
         ],
     ),
     ("bench", &["awslc", "http", "sys"]),

@@ -288,8 +288,9 @@ const IP_OPTIONS: [(c_int, c_int); 8] = [
 ];
 
 /// Commands of fcntl. Not those that set who gets a signal when a descriptor is ready, which would
-/// have the kernel send signals to other processes, nor leases and notifications.
-const FCNTL_COMMANDS: [c_int; 7] = [
+/// have the kernel send signals to other processes, nor leases and notifications. Pipes that bytes
+/// of layer 4 pass through are made larger.
+const FCNTL_COMMANDS: [c_int; 9] = [
     F_DUPFD,
     F_DUPFD_CLOEXEC,
     F_GETFD,
@@ -297,6 +298,8 @@ const FCNTL_COMMANDS: [c_int; 7] = [
     F_GETFL,
     F_ADD_SEALS,
     F_GET_SEALS,
+    F_SETPIPE_SZ,
+    F_GETPIPE_SZ,
 ];
 
 /// Threads share all of these with the process, and are in no namespace of their own.

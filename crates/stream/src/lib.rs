@@ -1,0 +1,9 @@
+//! Layer 4: what moves bytes and datagrams between a client and a server (`stream` in the
+//! configuration). No configuration, no choice of servers, no logs: those are the caller's.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`relay`], `relay/` | bytes between two streams, plain or TLS, both ways, until the end |
+#![forbid(unsafe_code)]
+
+pub mod relay;
