@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::BorrowedFd;
 
-/// What a pipe should hold. The default of 64 KiB is 16 pages, and each piece of a packet takes one,
-/// however small it is.
+/// What a pipe should hold. The default of 64 KiB is 16 pages, and each piece of a packet takes
+/// one, however small it is.
 const WANTED_BYTES: u32 = 256 << 10;
 /// A pipe that holds less than this, because the user has too many, is not worth its calls.
 const LEAST_BYTES: u32 = 32 << 10;

@@ -31,8 +31,8 @@ const SHARE_BYTES: usize = 512 << 10;
 /// How a relay works.
 #[derive(Debug, Clone, Copy)]
 pub struct RelaySettings {
-    /// `proxy_buffer_size`: bytes received at a time. Over TLS, while a peer sends more than that at
-    /// once, a bounded number of relays ([`MAX_BULK`]) receives up to
+    /// `proxy_buffer_size`: bytes received at a time. Over TLS, while a peer sends more than that
+    /// at once, a bounded number of relays ([`MAX_BULK`]) receives up to
     /// [`BATCH_BYTES`](sealane_io::buffers::BATCH_BYTES).
     pub buffer_bytes: usize,
     /// `proxy_upload_rate`: bytes received from the client in a second; 0 for no limit.

@@ -1,5 +1,5 @@
-//! Bytes that pass from one stream to another without a copy: out of a plain socket into a pipe, and
-//! from there into a plain socket, or one whose records the kernel seals.
+//! Bytes that pass from one stream to another without a copy: out of a plain socket into a pipe,
+//! and from there into a plain socket, or one whose records the kernel seals.
 
 use super::error::{ErrorOf, StreamError};
 use super::{Endpoint, Stream};
