@@ -280,6 +280,21 @@ impl KeptTls {
         }
     }
 
+    /// Sends a line and returns the one that comes back.
+    #[track_caller]
+    pub fn says_back(&mut self, line: &str) -> String {
+        self.input.write_all(line.as_bytes()).expect("it runs");
+        self.line()
+    }
+
+    /// The next line; empty at the end of the connection.
+    #[track_caller]
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it runs");
+        line
+    }
+
     /// The body of the answer to a GET request.
     #[track_caller]
     pub fn get(&mut self, target: &str) -> String {

@@ -66,6 +66,20 @@ impl ClientContext {
     }
 }
 
+/// The list of an ALPN extension (RFC 7301 section 3.1).
+fn protocol_list(call: &'static str, protocols: &[&[u8]]) -> Result<Vec<u8>, Error> {
+    let mut wire = Vec::new();
+    for protocol in protocols {
+        let length = u8::try_from(protocol.len()).unwrap_or(0);
+        if length == 0 {
+            return Err(Error::local(call, "names have 1 to 255 bytes"));
+        }
+        wire.push(length);
+        wire.extend_from_slice(protocol);
+    }
+    Ok(wire)
+}
+
 impl ClientContextBuilder {
     #[cfg(test)]
     pub(crate) fn as_ptr(&self) -> *mut aws_lc_sys::SSL_CTX {
@@ -141,18 +155,7 @@ impl ClientContextBuilder {
     ///
     /// When a name is empty or longer than 255 bytes.
     pub fn set_alpn(&mut self, protocols: &[&[u8]]) -> Result<(), Error> {
-        let mut wire = Vec::new();
-        for protocol in protocols {
-            let length = u8::try_from(protocol.len()).unwrap_or(0);
-            if length == 0 {
-                return Err(Error::local(
-                    "SSL_CTX_set_alpn_protos",
-                    "names have 1 to 255 bytes",
-                ));
-            }
-            wire.push(length);
-            wire.extend_from_slice(protocol);
-        }
+        let wire = protocol_list("SSL_CTX_set_alpn_protos", protocols)?;
         // SAFETY: pointer and length describe `wire`. Returns 0 on success.
         let code = unsafe {
             sys::SSL_CTX_set_alpn_protos(self.builder.as_ptr(), wire.as_ptr(), wire.len())
@@ -315,6 +318,22 @@ impl ClientConnection {
         // for TLS allow signatures, and many private ones do not.
         unsafe { sys::SSL_set_enforce_rsa_key_usage(connection.as_ptr(), 0) };
         Ok(Self(connection))
+    }
+
+    /// Protocols to offer instead of those of the context, preferred first.
+    ///
+    /// # Errors
+    ///
+    /// When a name is empty or longer than 255 bytes.
+    pub fn offer_protocols(&mut self, protocols: &[&[u8]]) -> Result<(), Error> {
+        let wire = protocol_list("SSL_set_alpn_protos", protocols)?;
+        // SAFETY: the connection is valid, pointer and length describe `wire`. Returns 0 on
+        // success.
+        let code = unsafe { sys::SSL_set_alpn_protos(self.0.as_ptr(), wire.as_ptr(), wire.len()) };
+        match code {
+            0 => Ok(()),
+            _ => Err(Error::drain("SSL_set_alpn_protos")),
+        }
     }
 
     /// Sends a host name in the ClientHello (RFC 6066 section 3). Call it before the

@@ -13,7 +13,9 @@ use crate::lexer::Word;
 use crate::lists::ListBlock;
 use crate::merge::HttpLevel;
 use crate::met::{IdleReason, Met};
-use crate::model::{Condition, If, LogLevel, Matcher, Op, Origin, Server, Types, Upstream};
+use crate::model::{
+    Condition, If, LogLevel, Matcher, Op, Origin, Server, ServerKind, Types, Upstream,
+};
 use crate::regex::Regex;
 use crate::template::Names;
 use std::collections::HashSet;
@@ -27,11 +29,13 @@ pub(crate) struct Build<'a> {
     pub(crate) main: MainDraft,
     pub(crate) events: Option<EventsDraft>,
     pub(crate) http: HttpDraft,
-    pub(crate) http_seen: bool,
-    /// The settings of `http` itself, once its block has ended, and its servers.
-    pub(crate) http_level: Option<HttpLevel>,
+    /// The blocks that were begun.
+    kinds: Vec<ServerKind>,
+    /// The settings of `http` and `stream` themselves, in the order in which the blocks have ended.
+    pub(crate) ended: Vec<HttpLevel>,
+    /// The servers of blocks that have ended, in the order of the configuration.
     pub(crate) servers: Vec<Server>,
-    /// The groups of servers, once the `http` block has ended.
+    /// The groups of servers, once their block has ended.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// Open levels from `http` inwards.
     levels: Vec<Level>,
@@ -60,6 +64,10 @@ pub(crate) enum Opening {
     Http,
     /// `server`.
     Server,
+    /// `stream`.
+    Stream,
+    /// `server` of `stream`.
+    StreamServer,
     /// `location`.
     Location { matcher: Matcher, name: Box<str> },
     /// `upstream`.
@@ -100,6 +108,8 @@ enum LevelKind {
     Main,
     Http,
     Server,
+    Stream,
+    StreamServer,
     Location {
         matcher: Matcher,
         name: Box<str>,
@@ -141,8 +151,8 @@ impl<'a> Build<'a> {
             main: MainDraft::default(),
             events: None,
             http: HttpDraft::default(),
-            http_seen: false,
-            http_level: None,
+            kinds: Vec::new(),
+            ended: Vec::new(),
             servers: Vec::new(),
             upstreams: Vec::new(),
             levels: vec![Level::new(LevelKind::Main, outermost)],
@@ -229,7 +239,7 @@ impl<'a> Build<'a> {
                 directives::EVENTS
             }
             Opening::Http => {
-                self.http_seen = true;
+                self.begin(ServerKind::Http);
                 self.http.log_formats.push(Arc::new(directives::combined()));
                 self.levels.push(Level::new(LevelKind::Http, origin));
                 directives::HTTP
@@ -237,6 +247,16 @@ impl<'a> Build<'a> {
             Opening::Server => {
                 self.levels.push(Level::new(LevelKind::Server, origin));
                 directives::SERVER
+            }
+            Opening::Stream => {
+                self.begin(ServerKind::Stream);
+                self.levels.push(Level::new(LevelKind::Stream, origin));
+                directives::STREAM
+            }
+            Opening::StreamServer => {
+                self.levels
+                    .push(Level::new(LevelKind::StreamServer, origin));
+                directives::STREAM_SERVER
             }
             Opening::Location { matcher, name } => {
                 self.levels
@@ -262,7 +282,10 @@ impl<'a> Build<'a> {
             }
             Opening::Upstream(block) => {
                 self.http.open_upstream = Some(*block);
-                directives::UPSTREAM
+                match self.kind() {
+                    ServerKind::Http => directives::UPSTREAM,
+                    ServerKind::Stream => directives::STREAM_UPSTREAM,
+                }
             }
             Opening::AcmeIssuer(issuer) => {
                 self.http.open_acme_issuer = Some(*issuer);
@@ -299,6 +322,7 @@ impl<'a> Build<'a> {
                 self.level().location.types = Some(Arc::new(types));
             }
             directives::SERVER
+            | directives::STREAM_SERVER
             | directives::LOCATION
             | directives::SERVER_IF
             | directives::LOCATION_IF
@@ -306,7 +330,7 @@ impl<'a> Build<'a> {
                 let level = self.levels.pop().expect("the block was opened");
                 self.finish(level);
             }
-            // `http` stays open as a level until it is merged.
+            // `http` and `stream` stay open as levels until they are merged.
             _ => {}
         }
         Ok(())
@@ -344,8 +368,12 @@ impl<'a> Build<'a> {
             ..
         } = level;
         match kind {
-            LevelKind::Server => {
+            LevelKind::Server | LevelKind::StreamServer => {
                 self.http.servers.push(ServerBlock {
+                    kind: match kind {
+                        LevelKind::StreamServer => ServerKind::Stream,
+                        _ => ServerKind::Http,
+                    },
                     server,
                     location,
                     locations: children,
@@ -384,7 +412,7 @@ impl<'a> Build<'a> {
             LevelKind::LimitExcept { methods } => {
                 self.level().limit_except = Some(LimitExceptBlock { methods, location });
             }
-            LevelKind::Main | LevelKind::Http => {}
+            LevelKind::Main | LevelKind::Http | LevelKind::Stream => {}
         }
     }
 
@@ -394,9 +422,27 @@ impl<'a> Build<'a> {
         level.is_some_and(|level| level.limit_except.is_some())
     }
 
-    /// Takes the level of `http` itself, once its block has ended.
-    pub(crate) fn take_http(&mut self) -> (ServerDraft, LocationDraft) {
-        let level = self.levels.pop().expect("http was opened");
+    /// The block that is open, or was open last.
+    pub(crate) fn kind(&self) -> ServerKind {
+        self.kinds.last().copied().unwrap_or_default()
+    }
+
+    /// Whether there is a block of this kind.
+    pub(crate) fn has_block(&self, kind: ServerKind) -> bool {
+        self.kinds.contains(&kind)
+    }
+
+    /// Begins `http` or `stream`, which have their own names of variables, formats and groups.
+    fn begin(&mut self, kind: ServerKind) {
+        self.kinds.push(kind);
+        self.names.enter(kind);
+        self.http.groups.begin_block();
+        self.http.log_formats.clear();
+    }
+
+    /// Takes the level of `http` or `stream` itself, once its block has ended.
+    pub(crate) fn take_outer_level(&mut self) -> (ServerDraft, LocationDraft) {
+        let level = self.levels.pop().expect("the block was opened");
         (level.server, level.location)
     }
 

@@ -15,6 +15,7 @@ mod passing;
 mod processes;
 mod req_status;
 mod restricting;
+mod stream;
 mod sysguard;
 mod text_filters;
 mod tracing;
@@ -35,6 +36,7 @@ pub(crate) use passing::*;
 pub(crate) use processes::*;
 pub(crate) use req_status::*;
 pub(crate) use restricting::*;
+pub(crate) use stream::*;
 pub(crate) use sysguard::*;
 pub(crate) use text_filters::*;
 pub(crate) use tracing::*;
@@ -50,7 +52,7 @@ use crate::model::{
     HealthCheck, IfModifiedSince, KeepaliveDisable, KeyProcessSetting, KtlsMode, Landlock,
     LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op,
     Origin, PeerNetwork, PostAction, PurgeFormat, RealIpHeader, RequestChange, Resolver,
-    ResponseChange, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore,
+    ResponseChange, Seccomp, SendProxyProtocol, ServerKind, ServerName, ServerTokens, SessionStore,
     SetVariable, StandAlone, Sticky, TempPath, Template, TlsProtocols, TryFiles, Types,
     UpstreamQueue, UpstreamServer, UpstreamState, UpstreamZone, User, VerifyClient, WorkerCount,
 };
@@ -97,7 +99,8 @@ pub(crate) struct EventsDraft {
     pub(crate) debug_connections: Vec<PeerNetwork>,
 }
 
-/// What belongs to the `http` block as a whole.
+/// What belongs to the `http` and `stream` blocks as a whole. Servers, addresses, groups and zones
+/// of both are in one list each.
 #[derive(Debug, Default)]
 pub(crate) struct HttpDraft {
     pub(crate) servers: Vec<ServerBlock>,
@@ -105,7 +108,7 @@ pub(crate) struct HttpDraft {
     pub(crate) address_index: HashMap<ListenAddress, usize>,
     /// Pairs of address and server so far; bounded.
     pub(crate) listen_pairs: usize,
-    /// `log_format`s by name, `combined` first.
+    /// `log_format`s of the open block by name; in `http`, `combined` is first.
     pub(crate) log_formats: Vec<Arc<LogFormat>>,
     /// Buffer of each buffered access log, by path.
     pub(crate) log_buffers: HashMap<PathBuf, (u64, Option<Duration>, Option<u32>)>,
@@ -142,7 +145,7 @@ pub(crate) struct HttpDraft {
     /// Directories for cached responses and temporary files that lines name.
     pub(crate) paths: HashMap<PathBuf, NamedPath>,
     /// What each shared zone is for.
-    pub(crate) zone_uses: HashMap<String, ZoneUse>,
+    pub(crate) zone_uses: HashMap<String, (ServerKind, ZoneUse)>,
     /// `shared:` zones and their sizes.
     pub(crate) zones: HashMap<String, u64>,
     /// `charset_map` blocks, and names of character sets so far.
@@ -164,6 +167,13 @@ pub(crate) enum ZoneUse {
     Upstream,
     Sticky,
     Cache(Family),
+}
+
+impl ZoneUse {
+    /// Whether `http` and `stream` may share a zone.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, ZoneUse::Tls)
+    }
 }
 
 /// An `upstream` block.
@@ -199,6 +209,7 @@ pub(crate) struct UpstreamBlock {
 /// One address of `listen` lines.
 #[derive(Debug)]
 pub(crate) struct Address {
+    pub(crate) kind: ServerKind,
     pub(crate) address: ListenAddress,
     pub(crate) origin: Origin,
     pub(crate) options: ListenOptions,
@@ -219,6 +230,7 @@ pub(crate) struct Address {
 /// A finished `server` block.
 #[derive(Debug)]
 pub(crate) struct ServerBlock {
+    pub(crate) kind: ServerKind,
     pub(crate) server: ServerDraft,
     pub(crate) location: LocationDraft,
     pub(crate) locations: Vec<LocationBlock>,
@@ -276,6 +288,7 @@ pub(crate) struct ServerDraft {
     pub(crate) client_body_early_read: Option<List<Template>>,
     pub(crate) http2: Http2Draft,
     pub(crate) tls: TlsDraft,
+    pub(crate) stream: StreamDraft,
     pub(crate) acme_certificate: Option<AcmeCertificateDraft>,
 }
 

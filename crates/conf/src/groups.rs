@@ -11,7 +11,7 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     list: Vec<Group>,
-    /// By name in lower case: one block, or one group for each port.
+    /// Those of the open block by name in lower case: one block, or one group for each port.
     index: HashMap<String, Vec<usize>>,
 }
 
@@ -33,6 +33,11 @@ pub(crate) struct Group {
 }
 
 impl Groups {
+    /// `http` or `stream` begins, whose groups have nothing to do with those of the other one.
+    pub(crate) fn begin_block(&mut self) {
+        self.index.clear();
+    }
+
     /// The group that a URL means, a new one if none has been named like this.
     pub(crate) fn refer(
         &mut self,

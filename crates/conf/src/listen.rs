@@ -4,7 +4,7 @@ use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::Address;
 use crate::input::addresses_of;
-use crate::model::{ListenAddress, ListenOptions, Origin, TcpKeepalive};
+use crate::model::{ListenAddress, ListenOptions, Origin, ServerKind, TcpKeepalive};
 use crate::parser::path_of;
 use crate::values;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -61,7 +61,11 @@ impl Line {
 pub(crate) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     b.server().listens = true;
     let written = c.arg(1);
-    let addresses = addresses(b, written).map_err(|reason| {
+    let found = match b.kind() {
+        ServerKind::Http => addresses(b, written),
+        ServerKind::Stream => stream_addresses(b, written),
+    };
+    let addresses = found.map_err(|reason| {
         let message = format!(
             "{reason} in \"{}\" of the \"listen\" directive",
             shown(written)
@@ -123,6 +127,31 @@ pub(crate) fn addresses(
         }
     }
     Ok(list)
+}
+
+/// The addresses of a `listen` line of `stream`, which has no default port.
+pub(crate) fn stream_addresses(
+    b: &mut Build<'_>,
+    written: &[u8],
+) -> Result<Vec<ListenAddress>, &'static str> {
+    match has_port(written) {
+        true => addresses(b, written),
+        false => Err("no port"),
+    }
+}
+
+/// Whether an address says which port, or is a Unix socket.
+fn has_port(written: &[u8]) -> bool {
+    if written.len() >= 5 && written[..5].eq_ignore_ascii_case(b"unix:") {
+        return true;
+    }
+    let behind_host = match written {
+        [b'[', rest @ ..] => memchr::memchr(b']', rest).map_or(rest, |close| &rest[close + 1..]),
+        _ => written,
+    };
+    // A number alone is a port.
+    let is_port = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
+    behind_host.contains(&b':') || (!written.is_empty() && written.iter().all(is_port))
 }
 
 /// First and last port of a range.
@@ -217,8 +246,22 @@ fn line_option(
     line: &mut Line,
 ) -> Result<(), Fault> {
     let invalid = |what: &str| Fault::at(index, format!("invalid {what} \"{}\"", shown(option)));
+    let is_stream = b.kind() == ServerKind::Stream;
     match option {
-        b"default_server" | b"default" => line.default_server = true,
+        b"default_server" => line.default_server = true,
+        b"udp" if is_stream => {
+            let help = "only TCP is supported in \"stream\" so far; keep servers of UDP in nginx";
+            return Err(Fault::at(index, "\"listen ... udp\" is not supported")
+                .help(help)
+                .not_yet());
+        }
+        b"http2" | b"quic" | b"default" if is_stream => {
+            return Err(Fault::at(
+                index,
+                format!("the invalid \"{}\" parameter", shown(option)),
+            ));
+        }
+        b"default" => line.default_server = true,
         b"ssl" => {
             line.options.ssl = true;
             line.excludes_quic = Some("ssl");
@@ -365,7 +408,9 @@ fn add(
         b.http
             .address_index
             .insert(address.clone(), b.http.addresses.len());
+        let kind = b.kind();
         b.http.addresses.push(Address {
+            kind,
             address,
             origin: origin.clone(),
             options: line.options.clone(),
@@ -379,8 +424,17 @@ fn add(
         });
         return Ok(());
     };
+    let kind = b.kind();
     let known = &mut b.http.addresses[index];
     let name = known.address.to_string();
+    if known.kind != kind {
+        let message = format!("\"http\" and \"stream\" both listen on {name}");
+        let Origin { file, line } = &known.origin;
+        return Err(Fault::at(1, message).help(format!(
+            "an address belongs to one of them; the other one is in {}:{line}",
+            file.display()
+        )));
+    }
     if known.servers.last() == Some(&server) {
         return Err(Fault::at(1, format!("a duplicate listen {name}")));
     }

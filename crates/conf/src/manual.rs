@@ -145,7 +145,30 @@ fn render_variables(page: &mut String) -> std::fmt::Result {
     writeln!(
         page,
         "| `$`*name* | a named group of a regular expression |"
-    )
+    )?;
+    variables_of_stream(page)
+}
+
+/// The variables that a `stream` block has.
+fn variables_of_stream(page: &mut String) -> std::fmt::Result {
+    writeln!(
+        page,
+        "\n### Variables of `stream`\n\nA `stream` block has variables of its own. Some mean the same \
+         as those above, as do groups of regular expressions and `$proxy_protocol_tlv_`*name*: \
+         {}.\n\nThe others are:\n\n| variable | value |\n|---|---|",
+        shared_variables().join(", ")
+    )?;
+    for (name, _, doc) in variables::STREAM_VARIABLES {
+        writeln!(page, "| `${name}` | {doc} |")?;
+    }
+    Ok(())
+}
+
+/// Variables that mean the same in `http` and `stream`.
+fn shared_variables() -> Vec<String> {
+    let all = variables::BUILTINS.iter();
+    let shared = all.filter(|(_, builtin, _)| variables::is_shared_with_stream(*builtin));
+    shared.map(|(name, ..)| format!("`${name}`")).collect()
 }
 
 fn arity(arity: Arity) -> String {

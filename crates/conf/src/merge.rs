@@ -12,24 +12,26 @@ mod passes;
 mod restricting;
 mod servers;
 mod status;
+mod stream;
 mod upstreams;
 
 use crate::build::Build;
 use crate::call::Fault;
 use crate::diagnostic::{Diagnostic, Failure};
-use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft};
+use crate::draft::{Address, EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
     CERTIFICATE_RELOAD, Config, ErrorLog, Events, HandshakeLimits, Http, Landlock, List,
-    ListenAddress, Listener, LocationConf, LogLevel, LogTarget, Main, Origin, Server, Source,
-    TempPath, VerifyClient, WorkerCount, locations_of,
+    ListenAddress, Listener, LocationConf, LogLevel, LogTarget, Main, Origin, Server, ServerKind,
+    Source, TempPath, VerifyClient, WorkerCount, locations_of,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The levels that servers inherit from.
+/// The levels that servers inherit from: of `http`, or of `stream`.
 #[derive(Debug, Default)]
 pub(crate) struct HttpLevel {
+    pub(crate) kind: ServerKind,
     pub(crate) server: ServerDraft,
     pub(crate) location: LocationDraft,
     /// Error logs of the main context when the block ended.
@@ -38,9 +40,10 @@ pub(crate) struct HttpLevel {
 
 /// At the end of the `http` block: checks and builds it. Errors are reported in nginx's order.
 pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
-    let (server, location) = b.take_http();
+    let (server, location) = b.take_outer_level();
     let location = locations::with_log_defaults(location, b);
     let level = HttpLevel {
+        kind: ServerKind::Http,
         server,
         location,
         main_logs: b.main.error_logs.len(),
@@ -49,6 +52,7 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
     if !unknown_zones.is_empty() {
         return unknown_zones;
     }
+    let first = b.servers.len();
     let servers = match build_servers(b, &level) {
         Ok(servers) => servers,
         Err(fault) => return vec![fault],
@@ -59,28 +63,55 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
     if let Err(fault) = check_traces(b, &servers) {
         return vec![fault];
     }
-    if let Err(fault) = status::check_access(&b.http.addresses, &servers) {
+    if let Err(fault) = status::check_access(&b.http.addresses, first, &servers) {
         return vec![fault];
     }
     if let Err(fault) = health::check(b, &servers) {
         return vec![fault];
     }
     enable_ssl(b, &level);
+    end(b, level, servers)
+}
+
+/// At the end of the `stream` block.
+pub(crate) fn stream(b: &mut Build<'_>) -> Vec<Fault> {
+    let (server, location) = b.take_outer_level();
+    let level = HttpLevel {
+        kind: ServerKind::Stream,
+        server,
+        location,
+        main_logs: b.main.error_logs.len(),
+    };
+    if let Err(fault) = stream::check_listens(b) {
+        return vec![fault];
+    }
+    match build_servers(b, &level) {
+        Ok(servers) => end(b, level, servers),
+        Err(fault) => vec![fault],
+    }
+}
+
+/// What is checked and built for `http` and `stream` alike, whose `servers` these are.
+fn end(b: &mut Build<'_>, level: HttpLevel, servers: Vec<Server>) -> Vec<Fault> {
     let mut faults = Vec::new();
     match upstreams::all(b, &level, &servers) {
-        Ok(upstreams) => b.upstreams = upstreams,
+        Ok(upstreams) => b.upstreams.extend(upstreams),
         Err(fault) => faults.push(fault),
     }
-    faults.extend(check_tls(b, &servers).err());
+    let mut all = std::mem::take(&mut b.servers);
+    all.extend(servers);
+    faults.extend(check_tls(b, level.kind, &all).err());
     faults.extend(undefined_variables(b));
-    faults.extend(crate::directives::check_thread_pools(b));
+    if level.kind == ServerKind::Http {
+        faults.extend(crate::directives::check_thread_pools(b));
+    }
     if faults.is_empty() {
         // Its warnings are about a configuration that is right so far.
-        faults.extend(servers::check_names(b, &servers).err());
+        faults.extend(servers::check_names(b, level.kind, &all).err());
     }
     faults.extend(check_zones(b).err());
-    b.http_level = Some(level);
-    b.servers = servers;
+    b.ended.push(level);
+    b.servers = all;
     faults
 }
 
@@ -173,14 +204,20 @@ fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault>
         cache_zones: &b.http.cache_zones,
         traffic: &b.http.traffic,
     };
+    let drafts = || {
+        b.http
+            .servers
+            .iter()
+            .filter(|block| block.kind == level.kind)
+    };
     let mut servers: Vec<Server> = Vec::with_capacity(b.http.servers.len());
     let mut merged: Vec<LocationDraft> = Vec::with_capacity(b.http.servers.len());
-    for draft in &b.http.servers {
+    for draft in drafts() {
         let (server, location) = servers::server(&inherited, draft, level, &b.http.acme_issuers)?;
         servers.push(server);
         merged.push(location);
     }
-    for ((server, draft), location) in servers.iter_mut().zip(&b.http.servers).zip(&merged) {
+    for ((server, draft), location) in servers.iter_mut().zip(drafts()).zip(&merged) {
         server.locations = inherited.tree(&draft.locations, location)?;
     }
     Ok(servers)
@@ -196,7 +233,7 @@ fn undefined_variables(b: &Build<'_>) -> Vec<Fault> {
         let instead = crate::directives::instead_of_variable(name);
         if let Some(instead) = instead {
             help.push(format!("its module is left out: {instead}"));
-        } else if let Some(near) = crate::variables::nearest(name) {
+        } else if let Some(near) = crate::variables::nearest(b.kind(), name) {
             help.push(format!("did you mean \"${near}\"?"));
         }
         let fault = Fault::whole(format!("unknown \"{name}\" variable")).help(help.join("; "));
@@ -211,14 +248,15 @@ fn undefined_variables(b: &Build<'_>) -> Vec<Fault> {
 /// `ssl on` of files for nginx before 1.25.1: as there, the default server of an address decides
 /// for all of its connections.
 fn enable_ssl(b: &mut Build<'_>, level: &HttpLevel) {
-    for address in &mut b.http.addresses {
+    let of_http = |address: &&mut Address| address.kind == ServerKind::Http;
+    for address in b.http.addresses.iter_mut().filter(of_http) {
         let server = &b.http.servers[address.default_server].server;
         address.options.ssl |= server.ssl.or(level.server.ssl).unwrap_or(false);
     }
 }
 
 /// Every address with `ssl` needs a certificate, or refuses handshakes.
-fn check_tls(b: &Build<'_>, servers: &[Server]) -> Result<(), Fault> {
+fn check_tls(b: &Build<'_>, kind: ServerKind, servers: &[Server]) -> Result<(), Fault> {
     let missing = |server: &Server| {
         let message = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
         Err(Fault::earlier(&server.origin, message))
@@ -227,7 +265,7 @@ fn check_tls(b: &Build<'_>, servers: &[Server]) -> Result<(), Fault> {
         .http
         .addresses
         .iter()
-        .filter(|address| address.options.ssl)
+        .filter(|address| address.kind == kind && address.options.ssl)
     {
         let default = &servers[address.default_server];
         match &default.tls {
@@ -268,6 +306,7 @@ fn listeners(b: &mut Build<'_>) -> Vec<Listener> {
             _ => false,
         };
         Listener {
+            kind: address.kind,
             bind: address.bind || !covered,
             address: address.address,
             origin: address.origin,
@@ -339,13 +378,20 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
         Some(events) => events_of(events)?.worker_connections,
         None => 0, // an error, below
     };
-    let http = match b.http_level.take() {
-        None => None,
-        Some(level) => {
-            // An `error_log` of the main context may follow the block.
-            if level.main_logs != b.main.error_logs.len() {
-                b.servers = build_servers(b, &level).map_err(|fault| fault.message)?;
+    let ended = std::mem::take(&mut b.ended);
+    let http = match ended.is_empty() {
+        true => None,
+        false => {
+            // An `error_log` of the main context may follow the blocks.
+            if ended
+                .iter()
+                .any(|level| level.main_logs != b.main.error_logs.len())
+            {
+                let built = ended.iter().map(|level| build_servers(b, level));
+                let built = built.collect::<Result<Vec<_>, Fault>>();
+                b.servers = built.map_err(|fault| fault.message)?.concat();
             }
+            let tls = process_wide(&ended);
             let servers = std::mem::take(&mut b.servers);
             let charsets = std::mem::take(&mut b.http.charsets);
             charsets::check(&charsets, &servers)?;
@@ -373,13 +419,9 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 charsets: Arc::new(charsets),
                 geoip2: std::mem::take(&mut b.http.geoip2).finish(),
                 trace_exporter: std::mem::take(&mut b.http.trace_exporter).finish(),
-                handshakes: handshake_limits(&level.server.tls, connections),
-                certificate_reload: level
-                    .server
-                    .tls
-                    .certificate_reload
-                    .unwrap_or(Some(CERTIFICATE_RELOAD)),
-                key_process: level.server.tls.key_process.unwrap_or_default(),
+                handshakes: handshake_limits(&tls, connections),
+                certificate_reload: tls.certificate_reload.unwrap_or(Some(CERTIFICATE_RELOAD)),
+                key_process: tls.key_process.unwrap_or_default(),
                 upstreams: std::mem::take(&mut b.upstreams),
                 http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),
                 compression_memory_bytes: b.http.compression_memory_bytes.unwrap_or(512 << 20),
@@ -401,6 +443,19 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
         ));
     }
     Ok((events, http))
+}
+
+/// What `http` and `stream` say about the process as a whole. Where both do, `http` counts.
+fn process_wide(levels: &[HttpLevel]) -> TlsDraft {
+    let mut tls = TlsDraft::default();
+    for kind in [ServerKind::Http, ServerKind::Stream] {
+        for level in levels.iter().filter(|level| level.kind == kind) {
+            let outer = &level.server.tls;
+            servers::inherit!(tls, outer;
+                async_threads handshake_queue certificate_reload key_process);
+        }
+    }
+    tls
 }
 
 fn handshake_limits(draft: &TlsDraft, worker_connections: u32) -> HandshakeLimits {

@@ -378,6 +378,7 @@ impl<'a> Parser<'a> {
             return Err(call_place(Fault::new("too deep nesting of blocks")));
         }
         let is_http = matches!(opening, Opening::Http);
+        let is_stream = matches!(opening, Opening::Stream);
         let is_server = matches!(opening, Opening::Server);
         self.opened = row.name;
         let inner = self.build.open(opening, call.origin.clone());
@@ -388,7 +389,7 @@ impl<'a> Parser<'a> {
         if is_server {
             ended = listen::default_listen(&mut self.build, text.origin(end_line));
         }
-        if inner == directives::UPSTREAM {
+        if inner == directives::UPSTREAM || inner == directives::STREAM_UPSTREAM {
             ended = directives::end_upstream(&mut self.build);
         } else if inner == directives::ACME_ISSUER {
             ended = directives::end_acme_issuer(&mut self.build);
@@ -399,6 +400,8 @@ impl<'a> Parser<'a> {
         let mut faults: Vec<Fault> = ended.err().into_iter().collect();
         if is_http {
             faults = merge::http(&mut self.build);
+        } else if is_stream {
+            faults = merge::stream(&mut self.build);
         }
         for fault in faults {
             let kind = fault.kind.unwrap_or(RefusalKind::Wrong);

@@ -1,7 +1,7 @@
 //! Compiles values with variables into [`Template`]s.
 
 use crate::call::{Fault, shown};
-use crate::model::{Getter, Origin, Part, Template, UserVariable, Variable};
+use crate::model::{Getter, Origin, Part, ServerKind, Template, UserVariable, Variable};
 use crate::variables::{self, Builtin};
 use std::collections::{HashMap, HashSet};
 
@@ -10,14 +10,20 @@ use std::collections::{HashMap, HashSet};
 pub(crate) struct Names {
     /// In the order of [`crate::model::Http::variables`].
     list: Vec<Name>,
+    /// Those of the open block.
     index: HashMap<String, u16>,
     /// Names that exist without being defined, may still be defined, and were used
     /// before they were.
     used_undefined: HashSet<String>,
+    /// The open block, whose variables have nothing to do with those of others.
+    kind: ServerKind,
+    /// Where its names begin.
+    first: usize,
 }
 
 #[derive(Debug)]
 struct Name {
+    kind: ServerKind,
     name: String,
     getter: Option<Getter>,
     used_at: Option<Origin>,
@@ -53,9 +59,16 @@ const FIXED: &[&str] = &[
 ];
 
 impl Names {
+    /// Another block begins.
+    pub(crate) fn enter(&mut self, kind: ServerKind) {
+        self.index.clear();
+        self.used_undefined.clear();
+        (self.kind, self.first) = (kind, self.list.len());
+    }
+
     /// A named group of an expression.
     pub(crate) fn define(&mut self, name: &str) -> Result<u16, Fault> {
-        let getter = match lookup_changeable(name)? {
+        let getter = match self.lookup_changeable(name)? {
             // The group's text takes precedence over the built-in value once there is one.
             Some(existing @ Variable::Builtin(_)) => Getter::Same(existing),
             _ => Getter::Absent,
@@ -65,7 +78,7 @@ impl Names {
 
     /// A variable with a value of its own, such as `map`'s. The last definition holds.
     pub(crate) fn define_as(&mut self, name: &str, getter: Getter) -> Result<u16, Fault> {
-        lookup_changeable(name)?;
+        self.lookup_changeable(name)?;
         let index = self.intern_new(name)?;
         self.list[usize::from(index)].getter = Some(getter);
         Ok(index)
@@ -74,7 +87,7 @@ impl Names {
     /// A variable without a value, unless there is one of that name.
     pub(crate) fn define_if_new(&mut self, name: &str) -> Result<(), Fault> {
         let lower = name.to_ascii_lowercase();
-        if variables::lookup(&lower).is_some() {
+        if variables::lookup(self.kind, &lower).is_some() {
             return Ok(());
         }
         let index = self.intern_new(name)?;
@@ -87,7 +100,7 @@ impl Names {
     /// The target of `set` and the like. Without another definition the variable reads as
     /// `otherwise` until something is assigned to it.
     pub(crate) fn settable(&mut self, name: &str, otherwise: Getter) -> Result<Settable, Fault> {
-        let existing = lookup_changeable(name)?;
+        let existing = self.lookup_changeable(name)?;
         if let Some(Variable::Builtin(builtin)) = existing
             && is_assigned(builtin)
         {
@@ -107,7 +120,7 @@ impl Names {
         {
             return Ok(Variable::User(*index));
         }
-        if let Some(variable) = variables::lookup(&lower) {
+        if let Some(variable) = variables::lookup(self.kind, &lower) {
             if changeable(&lower, &variable) {
                 self.used_undefined.insert(lower);
             }
@@ -139,6 +152,7 @@ impl Names {
         }
         let index = u16::try_from(self.list.len()).map_err(|_| Fault::new("too many variables"))?;
         self.list.push(Name {
+            kind: self.kind,
             name: name.clone(),
             getter: None,
             used_at: None,
@@ -147,32 +161,35 @@ impl Names {
         Ok(index)
     }
 
-    /// The names that nothing defines, each with the place of its first use.
+    /// The names of the open block that nothing defines, each with the place of its first use.
     pub(crate) fn undefined(&self) -> impl Iterator<Item = (&str, Option<&Origin>)> {
-        let names = self.list.iter().filter(|name| name.getter.is_none());
+        let names = self.list[self.first..].iter();
+        let names = names.filter(|name| name.getter.is_none());
         names.map(|name| (name.name.as_str(), name.used_at.as_ref()))
     }
 
     /// All variables, in order.
     pub(crate) fn into_list(self) -> Vec<UserVariable> {
         let variable = |name: Name| UserVariable {
+            kind: name.kind,
             name: name.name.into(),
             // It was checked that something defines each.
             getter: name.getter.unwrap_or(Getter::Absent),
         };
         self.list.into_iter().map(variable).collect()
     }
-}
 
-/// The variable of a name that may be defined again, if there is one.
-fn lookup_changeable(name: &str) -> Result<Option<Variable>, Fault> {
-    let lower = name.to_ascii_lowercase();
-    match variables::lookup(&lower) {
-        Some(variable) if !changeable(&lower, &variable) => {
-            let message = format!("the duplicate \"{name}\" variable");
-            Err(Fault::new(message).help("a variable of this name exists and cannot be changed"))
+    /// The variable of a name that may be defined again, if there is one.
+    fn lookup_changeable(&self, name: &str) -> Result<Option<Variable>, Fault> {
+        let lower = name.to_ascii_lowercase();
+        match variables::lookup(self.kind, &lower) {
+            Some(variable) if !changeable(&lower, &variable) => {
+                let message = format!("the duplicate \"{name}\" variable");
+                let help = "a variable of this name exists and cannot be changed";
+                Err(Fault::new(message).help(help))
+            }
+            existing => Ok(existing),
         }
-        existing => Ok(existing),
     }
 }
 

@@ -4,7 +4,11 @@
 //! template holds a [`Builtin`] (or one of the prefixed kinds of
 //! [`Variable`]), never a name.
 
-use crate::model::Variable;
+mod stream;
+
+pub use stream::{STREAM_VARIABLES, StreamVariable, is_shared as is_shared_with_stream};
+
+use crate::model::{ServerKind, Variable};
 
 /// Declares [`Builtin`] with, for every variable, its name in the
 /// configuration and one sentence for the manual, so that the three cannot
@@ -265,9 +269,12 @@ pub const PREFIXES: &[(&str, &str)] = &[
 /// Finds the variable called `name` (without the `$`); named captures, which
 /// depend on the configuration, are not considered.
 ///
-/// Names are compared in lower case, as nginx does.
-pub fn lookup(name: &str) -> Option<Variable> {
+/// Names are compared in lower case, as nginx does. Those of `stream` are not those of `http`.
+pub fn lookup(kind: ServerKind, name: &str) -> Option<Variable> {
     let name = name.to_ascii_lowercase();
+    if kind == ServerKind::Stream {
+        return stream::lookup(&name);
+    }
     if let Some((_, builtin, _)) = BUILTINS.iter().find(|(known, ..)| *known == name) {
         return Some(Variable::Builtin(*builtin));
     }
@@ -303,13 +310,18 @@ pub fn lookup(name: &str) -> Option<Variable> {
 }
 
 /// The known name nearest to an unknown one, if it is near enough to be meant.
-pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+pub(crate) fn nearest(kind: ServerKind, name: &str) -> Option<&'static str> {
     let allowed = 1 + name.len() / 5;
     // No distance is less than the difference in length: a long name costs nothing.
-    let distances = BUILTINS
-        .iter()
-        .filter(|row| row.0.len().abs_diff(name.len()) <= allowed)
-        .map(|row| (crate::directives::distance(name, row.0), row.0));
+    let of_http = || BUILTINS.iter().map(|row| row.0);
+    let names: Vec<&'static str> = match kind {
+        ServerKind::Http => of_http().collect(),
+        ServerKind::Stream => stream::names().collect(),
+    };
+    let distances = names
+        .into_iter()
+        .filter(|known| known.len().abs_diff(name.len()) <= allowed)
+        .map(|known| (crate::directives::distance(name, known), known));
     let near = distances.filter(|(distance, _)| *distance <= allowed && *distance < name.len());
     near.min().map(|(_, name)| name)
 }
@@ -317,6 +329,10 @@ pub(crate) fn nearest(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn lookup(name: &str) -> Option<Variable> {
+        super::lookup(ServerKind::Http, name)
+    }
 
     #[test]
     fn every_name_is_found_and_is_its_own_row() {

@@ -4,7 +4,8 @@
 
 use sealane_conf::model::{
     BalanceMethod, BetterOfTwo, BodyInFile, FrameAllowance, Http, Http2Limits, LocationConf,
-    PeerAddress, PeerNetwork, RealIpHeader, SendProxyProtocol, TempPath, UpstreamPeers, Variable,
+    PeerAddress, PeerNetwork, RealIpHeader, SendProxyProtocol, TempPath, TimeUntil, UpstreamPeers,
+    Variable,
 };
 use sealane_conf::variables::Builtin;
 use sealane_conf::{MemoryLoader, Options, parse};
@@ -155,10 +156,10 @@ fn methods() {
             other => panic!("{other:?}"),
         };
         assert_eq!(two_by(two), Some(BetterOfTwo::FewerConnections));
-        let by_time = |header| Some(BetterOfTwo::LessTime { header });
+        let by_time = |until| Some(BetterOfTwo::LessTime { until });
         let text = |time: &str| format!("random two least_time={time};");
-        assert_eq!(two_by(&text("header")), by_time(true));
-        assert_eq!(two_by(&text("last_byte")), by_time(false));
+        assert_eq!(two_by(&text("header")), by_time(TimeUntil::Header));
+        assert_eq!(two_by(&text("last_byte")), by_time(TimeUntil::LastByte));
     }
     let (all, some) = (None, Some(9));
     assert_eq!(method("vnswrr;"), BalanceMethod::Vnswrr { max_init: all });

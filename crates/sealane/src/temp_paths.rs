@@ -133,7 +133,7 @@ fn add_location(wanted: &mut BTreeMap<PathBuf, &'static str>, conf: &LocationCon
         }
         return;
     };
-    if let Pass::Tunnel(_) = pass {
+    if let Pass::Tunnel(_) | Pass::Stream(_) = pass {
         return; // nothing waits on a disk
     }
     wanted.insert(conf.client_body_temp_path.path.clone(), CLIENT_BODY);

@@ -324,6 +324,7 @@ impl Parts<'_> {
             .map(|(at, _)| ListenerId(index(at)))
             .collect();
         self.snapshot.listeners.push(ListenerRuntime {
+            kind: listener.kind,
             address: listener.address.clone(),
             bind: listener.bind,
             options: listener.options.clone(),

@@ -10,6 +10,7 @@
 
 mod handshake;
 mod moving;
+mod session;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -22,9 +23,10 @@ use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
 use crate::handover::KeepAlive;
-use crate::proxy_protocol;
+use crate::proxy_protocol::{self, HeaderRead};
 use crate::proxying::ClosesBound;
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
+use crate::stream;
 use crate::transport::{ClientEndpoint, Transport, TransportError};
 use crate::worker::Worker;
 use sealane_conf::model::{LingeringClose, ListenAddress, LogLevel};
@@ -63,6 +65,12 @@ pub(crate) async fn serve(
     let listener = listener.of_connection(&facts);
     let mut connection = Connection::new(worker, listener, facts);
     connection.debug(format_args!("accepted on {}", connection.listen_address()));
+    while connection.is_for_session() {
+        match Box::pin(stream::serve(&mut connection)).await {
+            Some(listener) => connection.pass_to(listener),
+            None => return connection.end_session(),
+        }
+    }
     if connection.open().await {
         connection.serve_requests().await;
     }
@@ -111,6 +119,8 @@ pub(crate) struct Connection {
     /// A plain request arrived on a TLS port: it gets nginx's 400 and nothing else.
     pub(crate) plain_on_tls_port: bool,
     entry: Entry,
+    /// How often `pass` has given it to another listener.
+    passes: u8,
     /// Keeps registry and counters up to date; dropped last.
     gauge: Gauge,
 }
@@ -154,6 +164,7 @@ impl Connection {
             ends_soon: false,
             plain_on_tls_port: false,
             entry,
+            passes: 0,
             gauge: Gauge::new(worker.clone()),
             worker,
             snapshot,
@@ -302,7 +313,11 @@ impl Connection {
             false => self.handshake_timeout(),
         };
         self.deadline.set(&self.entry, timeout);
-        if listener.options.proxy_protocol && !proxy_protocol::read(self).await {
+        let has_header = self.facts.proxy_protocol().is_some();
+        if listener.options.proxy_protocol
+            && !has_header
+            && proxy_protocol::read(self).await != HeaderRead::Done
+        {
             return false;
         }
         if is_plain {
@@ -670,7 +685,7 @@ impl Connection {
     }
 
     /// The address of its listener, as it was configured.
-    fn listen_address(&self) -> &ListenAddress {
+    pub(crate) fn listen_address(&self) -> &ListenAddress {
         &self.snapshot.listener(self.listener).address
     }
 

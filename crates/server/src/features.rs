@@ -33,6 +33,7 @@ use crate::request_body::RequestBodyState;
 use crate::request_log::RequestLogState;
 use crate::rewrite::RewriteState;
 use crate::status::StatusState;
+use crate::stream::SessionState;
 use crate::subrequest::{SubrequestKind, SubrequestState};
 use crate::sysguard::SysguardState;
 use crate::tally::{SubrequestPermit, TallyState};
@@ -59,6 +60,8 @@ pub(crate) struct Features {
     pub(crate) request_id: RequestIdState,
     pub(crate) request_log: RequestLogState,
     pub(crate) rewrite: RewriteState,
+    /// Of a session of layer 4; requests have none.
+    pub(crate) session: Option<Box<SessionState>>,
     pub(crate) slice: SliceState,
     pub(crate) ssi: SsiState,
     pub(crate) status: StatusState,

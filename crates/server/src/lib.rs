@@ -20,6 +20,7 @@
 //! | [`exchange`], `features` | a request with its response; what features keep with it |
 //! | [`facts`] | one connection |
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
+//! | `stream` | sessions of layer 4 |
 //! | `access`, `limits` | who may; how often, how many at a time |
 //! | `variables`, `template`, `access_log` | an exchange as text |
 //! | [`counters`], `status`, [`metrics`] | what is counted: by threads, of requests; its names |
@@ -88,6 +89,7 @@ mod request_log;
 mod response_head;
 mod rewrite;
 mod status;
+mod stream;
 mod subrequest;
 mod sysguard;
 mod tally;

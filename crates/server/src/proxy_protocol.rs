@@ -32,9 +32,20 @@ impl ProxyHeader {
     }
 }
 
-/// Reads the header. False if the connection is to be closed; as in nginx without a response, since
-/// only proxies are meant to connect here.
-pub(crate) async fn read(connection: &mut Connection) -> bool {
+/// What became of a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeaderRead {
+    /// It is there.
+    Done,
+    /// It is none.
+    Malformed,
+    /// The proxy has gone, or sends nothing.
+    Gone,
+}
+
+/// Reads the header. Unless that succeeds, the connection is to be closed; as in nginx without a
+/// response, since only proxies are meant to connect here.
+pub(crate) async fn read(connection: &mut Connection) -> HeaderRead {
     const READING: &str = "while reading PROXY protocol";
     let mut decoder = HeaderDecoder::default();
     loop {
@@ -46,7 +57,7 @@ pub(crate) async fn read(connection: &mut Connection) -> bool {
                     tlvs,
                 });
                 connection.buffer.drain(..header.header_bytes);
-                return true;
+                return HeaderRead::Done;
             }
             Ok(Parsed::Incomplete) => {}
             Err(error) => {
@@ -55,26 +66,26 @@ pub(crate) async fn read(connection: &mut Connection) -> bool {
                     None => String::new(),
                 };
                 connection.log(LogLevel::Error, &format!("{error}{quoted} {READING}"));
-                return false;
+                return HeaderRead::Malformed;
             }
         }
         match connection.receive(HEAD_READ_BYTES, true).await {
             Wait::Bytes => {}
             Wait::Broken(error) => {
                 connection.log_broken(&error, READING);
-                return false;
+                return HeaderRead::Gone;
             }
             Wait::TimedOut => {
                 let text = format!("client timed out (110: Connection timed out) {READING}");
                 connection.log(LogLevel::Info, &text);
-                return false;
+                return HeaderRead::Gone;
             }
             Wait::End => {
                 let text = format!("client closed connection {READING}");
                 connection.log(LogLevel::Info, &text);
-                return false;
+                return HeaderRead::Gone;
             }
-            Wait::Asked(_) => return false,
+            Wait::Asked(_) => return HeaderRead::Gone,
         }
     }
 }

@@ -87,6 +87,9 @@ impl fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exchange = self.0;
         write!(f, ", client: {}", exchange.client_address())?;
+        if exchange.is_session() {
+            return session_tail(exchange, f);
+        }
         write!(f, ", server: {}", exchange.server().conf.primary_name)?;
         let request = &exchange.request;
         let head = &request.head;
@@ -109,6 +112,45 @@ impl fmt::Display for Tail<'_> {
             write!(f, ", referrer: \"{}\"", Text(referrer.of(&request.buffer)))?;
         }
         Ok(())
+    }
+}
+
+/// `, server: 0.0.0.0:5432, upstream: "10.0.0.1:5432", bytes from/to client:1/2, ...`.
+fn session_tail(exchange: &Exchange, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let listener = exchange.snapshot.listener(exchange.listener);
+    write!(f, ", server: {}", listener.address)?;
+    let Some(upstream) = exchange.upstream.as_deref() else {
+        return Ok(());
+    };
+    if !upstream.attempts.is_empty() {
+        write!(f, ", upstream: \"{upstream}\"")?;
+    }
+    write!(f, "{}", MovedBytes(exchange))
+}
+
+/// What a session has moved so far, as nginx ends its lines.
+struct MovedBytes<'e>(&'e Exchange);
+
+impl Exchange {
+    /// `, bytes from/to client:1/2, bytes from/to upstream:2/1` of a session.
+    pub(crate) fn moved_bytes(&self) -> impl fmt::Display {
+        MovedBytes(self)
+    }
+}
+
+impl fmt::Display for MovedBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let transfer = &self.0.transfer;
+        let states = self.0.upstream.as_deref();
+        let attempt = states.and_then(|states| states.attempts.last());
+        let (received, sent) = attempt.map_or((0, 0), |attempt| {
+            (attempt.bytes_received, attempt.bytes_sent)
+        });
+        write!(
+            f,
+            ", bytes from/to client:{}/{}, bytes from/to upstream:{received}/{sent}",
+            transfer.request_bytes, transfer.sent_bytes
+        )
     }
 }
 

@@ -29,7 +29,7 @@ use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
     CachePath, Charsets, ListenAddress, ListenOptions, Location, LocationConf, LogFormat,
-    PeerNetwork, Server, Template, UserVariable,
+    PeerNetwork, Server, ServerKind, Template, UserVariable,
 };
 use sealane_http::Method;
 use sealane_log::{AccessLogger, LogSet, Logger};
@@ -209,6 +209,8 @@ pub struct AccessLogRuntime {
 
 /// A listening address at run time.
 pub struct ListenerRuntime {
+    /// What is spoken: HTTP, or whatever sessions of layer 4 say.
+    pub kind: ServerKind,
     /// The address.
     pub address: ListenAddress,
     /// Whether it has its own socket; otherwise the wildcard listener of the same port accepts for
@@ -230,7 +232,8 @@ impl ListenerRuntime {
     /// Whether connections begin in the same way, so that what was negotiated with a client of one
     /// is valid for the other.
     pub(crate) fn begins_like(&self, other: &ListenerRuntime) -> bool {
-        self.options.ssl == other.options.ssl
+        self.kind == other.kind
+            && self.options.ssl == other.options.ssl
             && self.options.proxy_protocol == other.options.proxy_protocol
     }
 }
@@ -327,11 +330,12 @@ impl Snapshot {
     /// The group for a host and a port in a pass directive with variables.
     pub(crate) fn group_named(
         &self,
+        kind: ServerKind,
         host: &str,
         port: u16,
         is_written: bool,
     ) -> Option<Arc<GroupRuntime>> {
-        self.groups.named(host, port, is_written)
+        self.groups.named(kind, host, port, is_written)
     }
 
     pub(crate) fn servers(&self) -> &[ServerRuntime] {

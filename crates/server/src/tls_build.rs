@@ -74,6 +74,17 @@ impl TlsOfServers {
     }
 }
 
+/// What clients of a server may agree on with ALPN.
+fn protocols_of(server: &Server, http2: bool) -> Vec<Box<[u8]>> {
+    match &server.stream {
+        Some(stream) => stream.alpn.to_vec(),
+        None => {
+            let names = ALPN[usize::from(!http2)..].iter();
+            names.map(|name| Box::from(*name)).collect()
+        }
+    }
+}
+
 /// Whether clients of the server with this number are offered HTTP/2: by its own `http2`, or by a
 /// `listen` line of one of its addresses.
 pub(crate) fn offers_http2(http: &Http, server: usize) -> bool {
@@ -314,7 +325,7 @@ impl<'a> TlsBuilder<'a> {
             client_verification: self.client_verification(&tls.client_certificates)?,
             client_status: self.client_status(&tls.client_certificates)?,
             session_stats: Some(self.sessions.stats()),
-            alpn: ALPN[usize::from(!http2)..].to_vec(),
+            alpn: protocols_of(server, http2),
             reject_handshake: tls.reject_handshake,
             buffer_bytes: tls.buffer_bytes as usize,
             dynamic_records: tls.dynamic_records.map(|d| sealane_tls::DynamicRecords {

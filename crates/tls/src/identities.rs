@@ -404,7 +404,8 @@ impl ServerTls {
             .set_session_id_context(context_id)
             .map_err(library_error)?;
         if !settings.alpn.is_empty() {
-            builder.set_alpn_select(&settings.alpn);
+            let names: Vec<&[u8]> = settings.alpn.iter().map(|name| &**name).collect();
+            builder.set_alpn_select(&names);
         }
         if let Some((keys, retry)) = &settings.ech {
             keys.set(&mut builder, retry.as_deref())

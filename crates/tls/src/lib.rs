@@ -70,6 +70,7 @@ mod ktls;
 mod offload;
 mod packed;
 mod parameters;
+mod preread;
 mod protocols;
 mod record_size;
 mod record_writer;
@@ -106,6 +107,7 @@ pub use ktls::{
 };
 pub use offload::{AsyncMode, HandshakeSettings, HandshakeState, Load, WakeTogether};
 pub use packed::{MAX_PACKED_BYTES, NotPackable, Packed, UnpackError, moving_format};
+pub use preread::{PrereadDecoder, PrereadHello, PrereadStatus};
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sans_io::{KernelSeal, SansIo};

@@ -75,7 +75,7 @@ pub struct ServerSettings {
     /// The counters of all servers; `None` counts for this one alone.
     pub session_stats: Option<Arc<SessionStats>>,
     /// Application protocols in the server's order; empty for none.
-    pub alpn: Vec<&'static [u8]>,
+    pub alpn: Vec<Box<[u8]>>,
     /// `ssl_reject_handshake`: no certificate is needed.
     pub reject_handshake: bool,
     /// `ssl_buffer_size`: the most plaintext in one record, in bytes.

@@ -40,6 +40,7 @@ pub struct PickRequest<'a> {
 #[derive(Debug)]
 pub struct Group {
     name: String,
+    counted_as: Arc<str>,
     method: Method,
     checks: Arc<[CheckSettings]>,
     keepalive: KeepaliveSettings,
@@ -112,6 +113,7 @@ impl Group {
     ) -> Group {
         let GroupSettings {
             name,
+            counted_as,
             servers: _,
             method,
             checks,
@@ -126,7 +128,7 @@ impl Group {
             .map_or_else(Arc::default, |known| Arc::clone(&known.queue));
         let set = Arc::new(PeerSet::build(
             GroupFacts {
-                name: &name,
+                name: &counted_as,
                 checks: &checks,
                 queue: &line,
             },
@@ -141,15 +143,16 @@ impl Group {
         let turns = if shared { 1 } else { threads.max(1) };
         let turns = (0..turns).map(|_| Turns(Mutex::new(Turn::new(&set))));
         Group {
-            without_peer: Placed::named(&format!("without peer {name}")),
+            without_peer: Placed::named(&format!("without peer {counted_as}")),
             overflows: match queue {
-                Some(_) => Placed::named(&format!("queue overflows {name}")),
+                Some(_) => Placed::named(&format!("queue overflows {counted_as}")),
                 None => Placed::private(),
             },
             queue,
             line,
             id: GroupId::next(),
             name,
+            counted_as,
             method,
             checks,
             keepalive,
@@ -166,6 +169,11 @@ impl Group {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Under which name it is counted.
+    pub fn counted_as(&self) -> &Arc<str> {
+        &self.counted_as
     }
 
     /// The settings of the connections kept for it.
@@ -250,7 +258,7 @@ impl Group {
 
     fn facts(&self) -> GroupFacts<'_> {
         GroupFacts {
-            name: &self.name,
+            name: &self.counted_as,
             checks: &self.checks,
             queue: &self.line,
         }

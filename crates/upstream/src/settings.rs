@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct GroupSettings {
     /// Its name, for messages and `$upstream_addr` when there is no peer.
     pub name: String,
+    /// Under which name it is counted: groups of `http` and of `stream` may have the same.
+    pub counted_as: Arc<str>,
     /// Its `server` lines, in order.
     pub servers: Vec<ServerSettings>,
     /// How a peer is chosen.

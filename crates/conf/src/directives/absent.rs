@@ -1,8 +1,9 @@
 //! Modules of nginx that Sealane leaves out on purpose, with alternatives.
 
-use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row};
+use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row, STREAM};
 
 const TWO: Arity = Arity::Between(2, 2);
+const TWO_AT_MOST: Arity = Arity::Between(1, 2);
 
 const GEOIP: &str = "it reads GeoIP Legacy databases, which are no longer published; use `geoip2` \
                      with a current database";
@@ -11,9 +12,9 @@ pub(super) const GEOIP_MODULE: Module = Module {
     title: "Left out: GeoIP Legacy",
     doc: "ngx_http_geoip_module.",
     rows: &[
-        Row::unsupported("geoip_city", HTTP, Arity::Between(1, 2), GEOIP),
-        Row::unsupported("geoip_country", HTTP, Arity::Between(1, 2), GEOIP),
-        Row::unsupported("geoip_org", HTTP, Arity::Between(1, 2), GEOIP),
+        Row::unsupported("geoip_city", HTTP | STREAM, TWO_AT_MOST, GEOIP),
+        Row::unsupported("geoip_country", HTTP | STREAM, TWO_AT_MOST, GEOIP),
+        Row::unsupported("geoip_org", HTTP | STREAM, TWO_AT_MOST, GEOIP),
         Row::unsupported("geoip_proxy", HTTP, ONE, GEOIP),
         Row::unsupported("geoip_proxy_recursive", HTTP, ONE, GEOIP).inert(&["off"]),
     ],

@@ -1,7 +1,7 @@
 //! ngx_http_access_module, and the access directives of ngx_http_core_module.
 
 use super::real_ip::network;
-use super::{Arity, HSL, LIMIT_EXCEPT, LOCATION, Module, ONE, Row};
+use super::{Arity, HSL, HSL_STREAM, LIMIT_EXCEPT, LOCATION, Module, ONE, Row};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault};
 use crate::model::{AddressRule, AddressRules, IpNetwork, Satisfy};
@@ -17,7 +17,7 @@ pub(super) const MODULE: Module = Module {
 const ROWS: &[Row] = &[
     Row::new(
         "allow",
-        HSL | LIMIT_EXCEPT,
+        HSL_STREAM | LIMIT_EXCEPT,
         ONE,
         "",
         "Allows access for an address, a network (`192.0.2.0/24`, `2001:db8::/32`), `unix:` for \
@@ -26,7 +26,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "deny",
-        HSL | LIMIT_EXCEPT,
+        HSL_STREAM | LIMIT_EXCEPT,
         ONE,
         "",
         "Denies access with 403; arguments as in `allow`.",

@@ -3,6 +3,7 @@
 use super::{ANYWHERE, Arity, Check, MAIN, Module, ONE, Row, SetterOf, modules, thread_pools};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
+use crate::model::ServerKind;
 use crate::model::{CpuAffinity, EnvVar, Landlock, Seccomp, User, WorkerCount};
 use crate::values;
 
@@ -221,7 +222,7 @@ const ROWS: &[Row] = &[
         Arity::Between(0, 0),
         "The HTTP server.",
         |b, c| {
-            if b.http_seen {
+            if b.has_block(ServerKind::Http) {
                 return Err(c.refuse("is duplicate"));
             }
             b.opening = Some(Opening::Http);
@@ -311,16 +312,11 @@ const ROWS: &[Row] = &[
         "use perf on the running process",
     ),
     Row::unsupported_block(
-        "stream",
-        MAIN,
-        Arity::Between(0, 0),
-        "only HTTP is supported so far, and an empty block is accepted; keep the block in nginx",
-    ),
-    Row::unsupported_block(
         "mail",
         MAIN,
         Arity::Between(0, 0),
-        "only HTTP is supported so far, and an empty block is accepted; keep the block in nginx",
+        "only HTTP and layer 4 are supported so far, and an empty block is accepted; keep the block \
+         in nginx",
     ),
 ];
 
@@ -476,7 +472,7 @@ fn env(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 /// A module does nothing until one of its directives is used, and those
 /// directives are unknown here: the line itself can be accepted.
 fn load_module(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    if b.events.is_some() || b.http_seen {
+    if b.events.is_some() || b.has_block(ServerKind::Http) || b.has_block(ServerKind::Stream) {
         return Err(c.refuse("is specified too late"));
     }
     let name = shown(c.arg(1));

@@ -35,30 +35,6 @@ fn matches(pattern: &str, name: &str) -> bool {
 pub const ELSEWHERE: &[Elsewhere] = &[
     // nginx's other servers.
     Elsewhere {
-        module: "nginx's stream server",
-        names: &[
-            "pass",
-            "preread_buffer_size",
-            "preread_timeout",
-            "proxy_download_rate",
-            "proxy_downstream_buffer",
-            "proxy_half_close",
-            "proxy_protocol",
-            "proxy_protocol_timeout",
-            "proxy_requests",
-            "proxy_responses",
-            "proxy_session_drop",
-            "proxy_ssl",
-            "proxy_timeout",
-            "proxy_upload_rate",
-            "proxy_upstream_buffer",
-            "ssl_alpn",
-            "ssl_preread",
-        ],
-        instead: "it belongs in `stream`, which is not supported: only HTTP is supported so far; \
-                  keep it in nginx",
-    },
-    Elsewhere {
         module: "nginx's mail server",
         names: &[
             "auth_http",
@@ -84,7 +60,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "timeout",
             "xclient",
         ],
-        instead: "it belongs in `mail`, which is not supported: only HTTP is supported so far; \
+        instead: "it belongs in `mail`, which is not supported: only HTTP and layer 4 are supported so far; \
                   keep it in nginx",
     },
     // nginx's packages that are no part of its source.
@@ -122,6 +98,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "health_check*",
             "zone_sync*",
             "sticky_cookie_insert",
+            "proxy_session_drop",
             "*_allow_upstream",
             "*_bind_dynamic",
             "*_request_dynamic",

@@ -1,7 +1,7 @@
 //! ngx_http_geo_module and ngx_http_split_clients_module.
 
 use super::real_ip::network;
-use super::{Arity, HTTP, Module, Row};
+use super::{Arity, HTTP, Module, Row, STREAM};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::lexer::Word;
@@ -21,7 +21,7 @@ pub(super) const MODULE: Module = Module {
     rows: &[
         Row::block(
             "geo",
-            HTTP,
+            HTTP | STREAM,
             Arity::Between(1, 2),
             "Defines a variable whose value depends on the client address, or on the address in \
              another variable given as the first argument. Lines have the form `network value`; \
@@ -33,7 +33,7 @@ pub(super) const MODULE: Module = Module {
         ),
         Row::block(
             "split_clients",
-            HTTP,
+            HTTP | STREAM,
             Arity::Between(2, 2),
             "Defines a variable (second argument) whose value depends on a hash of the first \
              argument. Each value is used for a given share of hashes, and the same string always \

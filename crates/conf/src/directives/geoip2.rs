@@ -1,7 +1,7 @@
 //! ngx_http_geoip2_module.
 
 use super::real_ip::network;
-use super::{HTTP, Module, ONE, Row};
+use super::{HTTP, Module, ONE, Row, STREAM};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::lexer::Word;
@@ -20,7 +20,7 @@ pub(super) const MODULE: Module = Module {
     rows: &[
         Row::block(
             "geoip2",
-            HTTP,
+            HTTP | STREAM,
             ONE,
             "Reads a database and defines variables: `$name [default=text] [source=$variable] \
              path...`, where the path leads to a value of the address's record (`country iso_code`, \
@@ -34,7 +34,7 @@ pub(super) const MODULE: Module = Module {
         .own(),
         Row::new(
             "geoip2_proxy",
-            HTTP,
+            HTTP | STREAM,
             ONE,
             "",
             "Network of proxies whose `X-Forwarded-For` names the address to look up, for \
@@ -55,7 +55,7 @@ pub(super) const MODULE: Module = Module {
         .own(),
         Row::new(
             "geoip2_proxy_recursive",
-            HTTP,
+            HTTP | STREAM,
             ONE,
             "off",
             "Whether the address is the last one in `X-Forwarded-For` that is not of a proxy \

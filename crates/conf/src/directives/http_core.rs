@@ -1,6 +1,6 @@
 //! ngx_http_core_module, first part: connections and what is read from them.
 
-use super::{Arity, Check, HS, HSL, HTTP, Module, ONE, Row};
+use super::{Arity, Check, HS, HSL, HSL_STREAM, HTTP, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::model::{KeepaliveDisable, LingeringClose};
@@ -146,7 +146,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "tcp_nodelay",
-        HSL,
+        HSL_STREAM,
         ONE,
         "on",
         "Whether TCP_NODELAY is used, so that the last bytes of a response are sent at once.",

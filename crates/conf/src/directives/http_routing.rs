@@ -225,7 +225,7 @@ fn check_nesting(b: &Build<'_>, inner: &Matcher, name: &[u8], word: usize) -> Re
     }
 }
 
-fn server_name(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+pub(super) fn server_name(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     for (index, written) in c.args() {
         let written_text = c.utf8(index, written)?;
         let invalid = match written {

@@ -1,6 +1,6 @@
 //! ngx_http_limit_req_module and ngx_http_limit_conn_module.
 
-use super::{Arity, HSL, HTTP, Module, ONE, Row, zones};
+use super::{Arity, HSL, HSL_STREAM, HTTP, Module, ONE, Row, STREAM, zones};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::{LimitUse, LimitZoneDraft, ZoneUse};
@@ -88,7 +88,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "limit_conn_zone",
-        HTTP,
+        HTTP | STREAM,
         Arity::Between(2, 2),
         "",
         "Zone for `limit_conn`: key and `zone=name:size`. A key takes 64 bytes of it while a \
@@ -97,7 +97,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "limit_conn",
-        HSL,
+        HSL_STREAM,
         Arity::Between(2, 2),
         "",
         "Maximum number of concurrent requests (second argument) with the same key in the zone. \
@@ -114,7 +114,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "limit_conn_log_level",
-        HSL,
+        HSL_STREAM,
         ONE,
         "error",
         "Log level for rejected requests: `info`, `notice`, `warn` or `error`.",
@@ -122,7 +122,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "limit_conn_dry_run",
-        HSL,
+        HSL_STREAM,
         ONE,
         "off",
         "Whether excess requests are only counted and logged, but not limited.",

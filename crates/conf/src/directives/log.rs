@@ -1,6 +1,9 @@
 //! ngx_http_log_module, and `error_log`.
 
-use super::{Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION_IF, MAIN, Module, ONE, Row, syslog};
+use super::{
+    Arity, Check, HSL, HSL_STREAM, HTTP, LIMIT_EXCEPT, LOCATION_IF, MAIN, Module, ONE, Row, STREAM,
+    syslog,
+};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::model::{
@@ -22,7 +25,7 @@ pub(super) const MODULE: Module = Module {
 const ROWS: &[Row] = &[
     Row::new(
         "error_log",
-        MAIN | HSL,
+        MAIN | HSL_STREAM,
         Arity::AtLeast(1),
         "logs/error.log error",
         "File, `stderr`, `syslog:`, `pipe:` or `memory:SIZE`, and the minimum level: `debug`, `info`, `notice`, `warn`, \
@@ -41,7 +44,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "log_format",
-        HTTP,
+        HTTP | STREAM,
         Arity::AtLeast(2),
         "combined",
         "Defines a log format: `escape=default|json|none`, then strings with variables, which are \
@@ -50,7 +53,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "access_log",
-        HSL | LOCATION_IF | LIMIT_EXCEPT,
+        HSL_STREAM | LOCATION_IF | LIMIT_EXCEPT,
         Arity::AtLeast(1),
         "logs/access.log combined",
         "`off`, or a file, `syslog:` or `pipe:` (see `error_log`), with a format and parameters: `buffer=` buffers lines, \
@@ -63,7 +66,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "open_log_file_cache",
-        HSL,
+        HSL_STREAM,
         Arity::Between(1, 4),
         "off",
         "Caches descriptors of log files whose paths contain variables: up to `max=` files that \

@@ -1,6 +1,6 @@
 //! ngx_http_map_module.
 
-use super::{Arity, Check, HTTP, Module, ONE, Row};
+use super::{Arity, Check, HTTP, Module, ONE, Row, STREAM};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::lexer::Word;
@@ -19,7 +19,7 @@ pub(super) const MODULE: Module = Module {
 const ROWS: &[Row] = &[
     Row::block(
         "map",
-        HTTP,
+        HTTP | STREAM,
         Arity::Between(2, 2),
         "Defines a variable (second argument) whose value depends on the first argument, which may \
          contain variables. Lines have the form `source value`. A source is a string \
@@ -31,14 +31,14 @@ const ROWS: &[Row] = &[
     ),
     Row::meaningless(
         "map_hash_bucket_size",
-        HTTP,
+        HTTP | STREAM,
         ONE,
         Check::Number,
         "Hash tables size themselves.",
     ),
     Row::meaningless(
         "map_hash_max_size",
-        HTTP,
+        HTTP | STREAM,
         ONE,
         Check::Number,
         "Hash tables size themselves.",

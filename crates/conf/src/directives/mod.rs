@@ -74,6 +74,8 @@ mod ssl_sessions;
 mod ssl_stapling;
 mod status;
 mod sticky;
+mod stream;
+mod stream_proxy;
 mod sub_filter;
 mod subrequests;
 mod sysguard;
@@ -110,7 +112,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// A set of contexts, as bits.
-pub type Contexts = u16;
+pub type Contexts = u32;
 
 /// Outside of any block.
 pub const MAIN: Contexts = 1;
@@ -136,6 +138,12 @@ pub const ACME_ISSUER: Contexts = 1 << 9;
 pub const PROCESSES: Contexts = 1 << 10;
 /// `process`.
 pub const PROCESS: Contexts = 1 << 11;
+/// `stream`.
+pub const STREAM: Contexts = 1 << 12;
+/// `server` of `stream`.
+pub const STREAM_SERVER: Contexts = 1 << 13;
+/// `upstream` of `stream`.
+pub const STREAM_UPSTREAM: Contexts = 1 << 14;
 /// Every context.
 pub const ANYWHERE: Contexts = Contexts::MAX;
 
@@ -143,6 +151,12 @@ pub const ANYWHERE: Contexts = Contexts::MAX;
 pub(crate) const HSL: Contexts = HTTP | SERVER | LOCATION;
 /// `http` and `server`.
 pub(crate) const HS: Contexts = HTTP | SERVER;
+/// `stream` and its `server`.
+pub(crate) const STREAM_LEVELS: Contexts = STREAM | STREAM_SERVER;
+/// `http`, `stream`, and `server` in both.
+pub(crate) const HS_STREAM: Contexts = HS | STREAM_LEVELS;
+/// `http`, `server` and `location`; `stream` and its `server`.
+pub(crate) const HSL_STREAM: Contexts = HSL | STREAM_LEVELS;
 
 /// The name of each context in the manual.
 pub const CONTEXT_NAMES: &[(Contexts, &str)] = &[
@@ -158,6 +172,9 @@ pub const CONTEXT_NAMES: &[(Contexts, &str)] = &[
     (ACME_ISSUER, "acme_issuer"),
     (PROCESSES, "processes"),
     (PROCESS, "process"),
+    (STREAM, "stream"),
+    (STREAM_SERVER, "server in stream"),
+    (STREAM_UPSTREAM, "upstream in stream"),
 ];
 
 /// How many arguments a directive takes.
@@ -352,6 +369,8 @@ pub const MODULES: &[&Module] = &[
     &health::MODULE,
     &subrequests::MODULE,
     &tuning::MODULE,
+    &stream::MODULE,
+    &stream_proxy::MODULE,
     &absent::GEOIP_MODULE,
     &absent::IMAGE_FILTER,
     &absent::XSLT_MODULE,
@@ -507,6 +526,12 @@ impl Row {
     /// The row with arguments that are accepted because they change nothing.
     pub(crate) const fn inert(mut self, inert: &'static [&'static str]) -> Row {
         self.inert = inert;
+        self
+    }
+
+    /// The row with further contexts.
+    pub(crate) const fn also_in(mut self, contexts: Contexts) -> Row {
+        self.contexts |= contexts;
         self
     }
 

@@ -57,7 +57,8 @@ mod tests {
             "modules/ngx_http_headers_more_filter_module.so"
         ));
         assert!(is_built_in("modules/ngx_http_geoip2_module.so"));
-        assert!(!is_built_in("ngx_stream_module.so"));
+        assert!(is_built_in("ngx_stream_module.so"));
+        assert!(!is_built_in("ngx_mail_module.so"));
         assert!(!is_built_in("modules/ngx_http_geoip_module.so"));
         assert!(!is_built_in("modules/made_up.so"));
         assert!(!is_built_in(""));

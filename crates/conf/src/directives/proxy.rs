@@ -8,7 +8,8 @@ use super::proxying_cache::{cache_rows, predicates};
 use super::proxying_store::store_rows;
 use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
 use super::{
-    Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row, proxy_rewrites,
+    Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row, STREAM_LEVELS,
+    proxy_rewrites,
 };
 use crate::model::ProxyHttpVersion;
 use crate::template;
@@ -33,11 +34,12 @@ pub(super) const MODULE: Module = Module {
 const REACHING: &[Row] = reaching_rows!(
     "proxy",
     "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_502`, `http_503`, \
-     `http_504`, `http_403`, `http_404`, `http_429`"
+     `http_504`, `http_403`, `http_404`, `http_429`",
+    also STREAM_LEVELS
 );
-const ANSWERS: &[Row] = answer_rows!("proxy");
+const ANSWERS: &[Row] = answer_rows!("proxy", STREAM_LEVELS);
 const BUFFERING: &[Row] = buffering_rows!("proxy");
-const TLS: &[Row] = tls_rows!("proxy");
+const TLS: &[Row] = tls_rows!("proxy", STREAM_LEVELS);
 const CACHING: &[Row] = cache_rows!(
     "proxy",
     "$scheme$proxy_host$request_uri",

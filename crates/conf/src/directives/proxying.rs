@@ -74,14 +74,22 @@ pub(super) use joined;
 /// Rows that every family has: reaching a server, time, and the next server.
 macro_rules! reaching_rows {
     ($family:literal, $next_upstream:literal) => {
+        reaching_rows!($family, $next_upstream, also 0)
+    };
+    // Those that `stream` has as well are allowed in `$also`.
+    ($family:literal, $next_upstream:literal, also $also:expr) => {
         reaching_rows!(
             $family,
             $next_upstream,
             " Requests with a non-idempotent method (POST, LOCK, PATCH) that have been sent to a \
-             server are passed on only with `non_idempotent`."
+             server are passed on only with `non_idempotent`.",
+            $also
         )
     };
     ($family:literal, $next_upstream:literal, $more:literal) => {
+        reaching_rows!($family, $next_upstream, $more, 0)
+    };
+    ($family:literal, $next_upstream:literal, $more:literal, $also:expr) => {
         &[
             Row::new(
                 concat!($family, "_connect_timeout"),
@@ -90,7 +98,8 @@ macro_rules! reaching_rows {
                 "60s",
                 "Timeout for establishing a connection with a server.",
                 |b, c| c.time(&mut upstream(b, c).connect_timeout),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_send_timeout"),
                 HSL,
@@ -127,7 +136,8 @@ macro_rules! reaching_rows {
                 "0",
                 "Maximum number of servers that are tried for a request; 0 means no limit.",
                 |b, c| c.number(&mut upstream(b, c).next_upstream_tries),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_next_upstream_timeout"),
                 HSL,
@@ -135,7 +145,8 @@ macro_rules! reaching_rows {
                 "0",
                 "Time during which a request may be passed to the next server; 0 means no limit.",
                 |b, c| c.time(&mut upstream(b, c).next_upstream_timeout),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_bind"),
                 HSL,
@@ -145,7 +156,8 @@ macro_rules! reaching_rows {
                  `transparent` allows a non-local address; `off` cancels an inherited directive. \
                  May contain variables.",
                 bind,
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_socket_keepalive"),
                 HSL,
@@ -153,7 +165,8 @@ macro_rules! reaching_rows {
                 "off",
                 "Whether SO_KEEPALIVE is enabled for connections to servers.",
                 |b, c| c.flag(&mut upstream(b, c).socket_keepalive),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_buffer_size"),
                 HSL,
@@ -171,6 +184,10 @@ pub(super) use reaching_rows;
 /// Rows of the families whose servers answer with header fields.
 macro_rules! answer_rows {
     ($family:literal) => {
+        answer_rows!($family, 0)
+    };
+    // Those that `stream` has as well are allowed in `$also`.
+    ($family:literal, $also:expr) => {
         &[
             Row::new(
                 concat!($family, "_socket_rcvbuf"),
@@ -180,7 +197,8 @@ macro_rules! answer_rows {
                 "Size of the receive buffer (SO_RCVBUF) of connections to servers; by default, \
                  the system's.",
                 |b, c| c.size(&mut upstream(b, c).socket_rcvbuf),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_socket_sndbuf"),
                 HSL,
@@ -189,7 +207,8 @@ macro_rules! answer_rows {
                 "Size of the send buffer (SO_SNDBUF) of connections to servers; by default, the \
                  system's.",
                 |b, c| c.size(&mut upstream(b, c).socket_sndbuf),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_intercept_errors"),
                 HSL,

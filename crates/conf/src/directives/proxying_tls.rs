@@ -18,6 +18,10 @@ pub(super) fn tls<'b>(b: &'b mut Build<'_>, c: &Call<'_>) -> &'b mut UpstreamTls
 /// The rows of a family.
 macro_rules! tls_rows {
     ($family:literal) => {
+        tls_rows!($family, 0)
+    };
+    // `$also`: where the rows are allowed besides locations.
+    ($family:literal, $also:expr) => {
         &[
             Row::new(
                 concat!($family, "_ssl_protocols"),
@@ -27,7 +31,8 @@ macro_rules! tls_rows {
                 "Enabled protocols for connections to servers: `TLSv1`, `TLSv1.1`, `TLSv1.2`, \
                  `TLSv1.3`. SSLv2 and SSLv3 are accepted but never enabled.",
                 protocols,
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_ciphers"),
                 HSL,
@@ -40,7 +45,8 @@ macro_rules! tls_rows {
                     tls(b, c).ciphers = Some(c.text(1)?.to_owned());
                     Ok(())
                 },
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_conf_command"),
                 HSL,
@@ -54,7 +60,8 @@ macro_rules! tls_rows {
                     commands.get_or_insert_default().push(command);
                     Ok(())
                 },
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_name"),
                 HSL,
@@ -73,7 +80,8 @@ macro_rules! tls_rows {
                     tls(b, c).name = Some(name);
                     Ok(())
                 },
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_server_name"),
                 HSL,
@@ -81,7 +89,8 @@ macro_rules! tls_rows {
                 "off",
                 "Whether the server name is sent to servers (SNI).",
                 |b, c| c.flag(&mut tls(b, c).server_name),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_verify"),
                 HSL,
@@ -89,7 +98,8 @@ macro_rules! tls_rows {
                 "off",
                 "Whether certificates of servers are verified.",
                 |b, c| c.flag(&mut tls(b, c).verify),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_verify_depth"),
                 HSL,
@@ -98,7 +108,8 @@ macro_rules! tls_rows {
                 "Maximum number of intermediate certificates between a server certificate and a \
                  trusted one.",
                 |b, c| c.number(&mut tls(b, c).verify_depth),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_trusted_certificate"),
                 HSL,
@@ -111,7 +122,8 @@ macro_rules! tls_rows {
                     tls(b, c).trusted_certificate = Some(path);
                     Ok(())
                 },
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_crl"),
                 HSL,
@@ -124,7 +136,8 @@ macro_rules! tls_rows {
                     tls(b, c).crl = Some(path);
                     Ok(())
                 },
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_certificate"),
                 HSL,
@@ -138,7 +151,8 @@ macro_rules! tls_rows {
                     tls(b, c).certificate = Some(value);
                     Ok(())
                 },
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_certificate_key"),
                 HSL,
@@ -153,7 +167,8 @@ macro_rules! tls_rows {
                     tls(b, c).certificate_key = Some(value);
                     Ok(())
                 },
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_password_file"),
                 HSL,
@@ -166,7 +181,8 @@ macro_rules! tls_rows {
                     tls(b, c).password_file = Some(path);
                     Ok(())
                 },
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_session_reuse"),
                 HSL,
@@ -174,7 +190,8 @@ macro_rules! tls_rows {
                 "on",
                 "Whether TLS sessions are reused for connections to servers.",
                 |b, c| c.flag(&mut tls(b, c).session_reuse),
-            ),
+            )
+            .also_in($also),
             Row::new(
                 concat!($family, "_ssl_certificate_cache"),
                 HSL,
@@ -186,7 +203,8 @@ macro_rules! tls_rows {
                  `valid=` (60s by default), its files are checked for changes. `off`: the files \
                  are read for each connection.",
                 certificate_cache,
-            ),
+            )
+            .also_in($also),
         ]
     };
 }

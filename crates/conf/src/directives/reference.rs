@@ -3,7 +3,8 @@
 
 use super::{
     ACME_ISSUER, ANYWHERE, Arity, CONTEXT_NAMES, Contexts, EVENTS, HTTP, LIMIT_EXCEPT, LOCATION,
-    LOCATION_IF, MAIN, SERVER, SERVER_IF, Support, UPSTREAM, named, owner, works,
+    LOCATION_IF, MAIN, SERVER, SERVER_IF, STREAM, STREAM_SERVER, STREAM_UPSTREAM, Support,
+    UPSTREAM, named, owner, works,
 };
 use std::collections::BTreeSet;
 
@@ -56,6 +57,9 @@ fn contexts(letters: &str) -> Contexts {
             's' => SERVER_IF,
             'l' => LOCATION_IF,
             'e' => LIMIT_EXCEPT,
+            'T' => STREAM,
+            't' => STREAM_SERVER,
+            'u' => STREAM_UPSTREAM,
             other => panic!("no such context: {other}"),
         }
     })
@@ -191,6 +195,6 @@ fn not_working(text: &str) -> Vec<&str> {
     let names = quoted.filter_map(|code| code.split(' ').next());
     names
         .filter(|name| !named(name.as_bytes()).is_empty() && !works(name))
-        .filter(|name| !["stream", "mail"].contains(name)) // said to be refused
+        .filter(|name| *name != "mail") // said to be refused
         .collect()
 }

@@ -1,6 +1,6 @@
 //! `resolver` and `resolver_timeout` of ngx_http_core_module.
 
-use super::{Arity, HSL, Module, ONE, Row};
+use super::{Arity, HSL_STREAM, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::input::addresses_of;
@@ -21,7 +21,7 @@ pub(super) const MODULE: Module = Module {
     rows: &[
         Row::new(
             "resolver",
-            HSL,
+            HSL_STREAM,
             Arity::AtLeast(1),
             "",
             "Addresses or names of name servers, queried in round-robin order; the default port is \
@@ -36,7 +36,7 @@ pub(super) const MODULE: Module = Module {
         ),
         Row::new(
             "resolver_file",
-            HSL,
+            HSL_STREAM,
             ONE,
             "",
             "File with `nameserver` lines, such as `/etc/resolv.conf`, in the place of `resolver`, \
@@ -51,7 +51,7 @@ pub(super) const MODULE: Module = Module {
         .own(),
         Row::new(
             "resolver_timeout",
-            HSL,
+            HSL_STREAM,
             ONE,
             "30s",
             "Timeout for name resolution.",

@@ -1,6 +1,7 @@
 //! Where and when handshakes are processed: `ssl_async` and related directives.
 
-use super::{Arity, HS, HTTP, Module, ONE, Row, key_devices};
+use super::{Arity, HS, HS_STREAM, HTTP, Module, ONE, Row, STREAM, STREAM_LEVELS, key_devices};
+use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::model::AsyncMode;
 use crate::values;
@@ -18,7 +19,7 @@ const MAX_ASYNC_THREADS: u32 = 1024;
 const ROWS: &[Row] = &[
     Row::new(
         "ssl_async",
-        HS,
+        HS_STREAM,
         ONE,
         "auto",
         "Whether private key operations run on handshake threads, so that the worker thread can \
@@ -38,7 +39,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_async_threads",
-        HTTP,
+        HTTP | STREAM,
         ONE,
         "auto",
         "Number of handshake threads of the process; `0` disables them, whatever `ssl_async` says. \
@@ -56,7 +57,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_accelerator",
-        HS,
+        HS_STREAM,
         Arity::Between(1, 16),
         "auto",
         "What performs private key operations. `cpu`: AWS-LC, one operation at a time. `batch`: up \
@@ -77,7 +78,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_handshake_queue",
-        HTTP,
+        HTTP | STREAM,
         ONE,
         "auto",
         "Maximum number of handshakes that wait on each worker thread for their turn, for a \
@@ -102,16 +103,27 @@ const ROWS: &[Row] = &[
         "Timeout from accepting a connection to the end of its handshake, including the time in \
          the queue; `client_header_timeout` applies too. The value comes from the default server \
          of the address, because the client has not sent a server name yet.",
-        |b, c| {
-            c.time(&mut b.server().tls.handshake_timeout)?;
-            match b.server().tls.handshake_timeout {
-                Some(Duration::ZERO) => Err(c.refuse_arg(1, "value must be greater than 0")),
-                _ => Ok(()),
-            }
-        },
+        handshake_timeout,
     )
     .own(),
+    // That of nginx.
+    Row::new(
+        "ssl_handshake_timeout",
+        STREAM_LEVELS,
+        ONE,
+        "60s",
+        "Timeout of the TLS handshake. The value comes from the default server of the address.",
+        handshake_timeout,
+    ),
 ];
+
+fn handshake_timeout(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.time(&mut b.server().tls.handshake_timeout)?;
+    match b.server().tls.handshake_timeout {
+        Some(Duration::ZERO) => Err(c.refuse_arg(1, "value must be greater than 0")),
+        _ => Ok(()),
+    }
+}
 
 /// The argument as a number from `least` to `most`.
 fn count(c: &Call<'_>, least: u32, most: u32) -> Result<u32, Fault> {

@@ -1,6 +1,6 @@
 //! ngx_http_ssl_module, second part: resumption.
 
-use super::{Arity, HS, HTTP, Module, ONE, Row, session_store, zones};
+use super::{Arity, HS, HS_STREAM, HTTP, Module, ONE, Row, STREAM, session_store, zones};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::{BuiltinCache, ZoneUse};
@@ -25,7 +25,7 @@ const MAX_EARLY_DATA_METHODS: usize = 32;
 const ROWS: &[Row] = &[
     Row::new(
         "ssl_session_timeout",
-        HS,
+        HS_STREAM,
         ONE,
         "5m",
         "Time during which a session can be resumed.",
@@ -33,7 +33,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_session_tickets",
-        HS,
+        HS_STREAM,
         ONE,
         "on",
         "Whether sessions can be resumed with tickets (RFC 5077, RFC 8446).",
@@ -41,7 +41,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_session_ticket_key",
-        HS,
+        HS_STREAM,
         ONE,
         "",
         "File of 48 or 80 bytes with a ticket key. If several are given, the first encrypts \
@@ -58,7 +58,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_session_cache",
-        HS,
+        HS_STREAM,
         Arity::Between(1, 2),
         "none",
         "`off`, `none`, `builtin[:sessions]` or `shared:name:size`. All worker threads share every \
@@ -67,7 +67,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_session_ticket_rotation",
-        HS,
+        HS_STREAM,
         ONE,
         "",
         "Time for which a generated ticket key encrypts tickets before the next key replaces it; \
@@ -85,7 +85,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_session_ticket_state",
-        HTTP,
+        HTTP | STREAM,
         ONE,
         "",
         "File that keeps generated ticket keys across a restart, so that clients can still resume \
@@ -102,7 +102,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_session_store",
-        HS,
+        HS_STREAM,
         Arity::AtLeast(1),
         "",
         "Redis or Valkey store that the nodes of a site share. It holds generated ticket keys, \

@@ -1,6 +1,6 @@
 //! ngx_http_ssl_module, fourth part: OCSP stapling.
 
-use super::{HS, HTTP, Module, ONE, Row};
+use super::{HS_STREAM, HTTP, Module, ONE, Row, STREAM};
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: OCSP stapling",
@@ -17,7 +17,7 @@ pub(super) const MODULE: Module = Module {
 const ROWS: &[Row] = &[
     Row::new(
         "ssl_stapling",
-        HS,
+        HS_STREAM,
         ONE,
         "off",
         "Whether staples are sent. The issuer's certificate has to be in the file of \
@@ -26,7 +26,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_stapling_verify",
-        HS,
+        HS_STREAM,
         ONE,
         "off",
         "Whether a responder that is not the issuer itself has to lead to a certificate of \
@@ -35,7 +35,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_stapling_file",
-        HS,
+        HS_STREAM,
         ONE,
         "",
         "File with a response in DER, as `openssl ocsp -respout` makes it, which is sent while it \
@@ -50,7 +50,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_stapling_responder",
-        HS,
+        HS_STREAM,
         ONE,
         "",
         "URL of the responder, beginning with `http://`, instead of the one that the certificate \
@@ -64,7 +64,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_stapling_state",
-        HTTP,
+        HTTP | STREAM,
         ONE,
         "",
         "File that keeps staples across a restart, so that the first clients get them, too, and \

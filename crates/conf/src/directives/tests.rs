@@ -80,6 +80,7 @@ fn defaults_in_the_table_are_the_real_ones() {
         let (main, events, http, server) = (at("main"), at("events"), at("http"), at("server"));
         let (upstream, issuer) = (at("upstream"), at("acme_issuer"));
         let (process, location) = (at("process"), at("location"));
+        let (stream, of_stream) = (at("stream"), at("server in stream"));
         let mut config = read(&format!(
             "{main} processes {{ process p {{ command /a; {process} }} }} events {{ {events} }} http {{ types {{ a b; }} {http}
              upstream u {{ {upstream} server 192.0.2.1; }}
@@ -90,7 +91,8 @@ fn defaults_in_the_table_are_the_real_ones() {
              location /p {{ proxy_pass https://192.0.2.1; }} location /f {{ fastcgi_pass 192.0.2.1:1; }}
              location /u {{ uwsgi_pass suwsgi://192.0.2.1:1; }} location /s {{ scgi_pass 192.0.2.1:1; }}
              location /g {{ grpc_pass grpcs://192.0.2.1:1; }}
-             location /d {{ dubbo_pass s 0 m u; {location} }} }} }}"
+             location /d {{ dubbo_pass s 0 m u; {location} }} }} }}
+             stream {{ {stream} server {{ listen 1; proxy_pass 192.0.2.1:1; {of_stream} }} }}"
         ));
         config.sources.clear();
         config.met = crate::met::Met::default();
@@ -107,6 +109,8 @@ fn defaults_in_the_table_are_the_real_ones() {
         "limit_rate",
         "limit_rate_after",
         "proxy_limit_rate",
+        "proxy_upload_rate",
+        "proxy_download_rate",
         "fastcgi_limit_rate",
         "uwsgi_limit_rate",
         "scgi_limit_rate",
@@ -128,6 +132,8 @@ fn defaults_in_the_table_are_the_real_ones() {
             (ACME_ISSUER, "acme_issuer"),
             (PROCESS, "process"),
             (LOCATION, "location"),
+            (STREAM, "stream"),
+            (STREAM_SERVER, "server in stream"),
         ];
         let (_, place) = places
             .into_iter()

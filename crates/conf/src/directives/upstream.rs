@@ -2,15 +2,16 @@
 //! Tengine's VNSWRR.
 
 use super::{
-    Arity, HTTP, Module, ONE, Row, UPSTREAM, resolver, session_sticky, session_store, sticky, zones,
+    Arity, HTTP, Module, ONE, Row, STREAM, STREAM_UPSTREAM, UPSTREAM, resolver, session_sticky,
+    session_store, sticky, zones,
 };
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::draft::{CheckDraft, UpstreamBlock, ZoneUse};
 use crate::input::addresses_of;
 use crate::model::{
-    BalanceMethod, BetterOfTwo, MAX_WEIGHT, PeerAddress, UpstreamPeers, UpstreamQueue,
-    UpstreamServer, UpstreamState, UpstreamZone,
+    BalanceMethod, BetterOfTwo, MAX_WEIGHT, PeerAddress, ServerKind, TimeUntil, UpstreamPeers,
+    UpstreamQueue, UpstreamServer, UpstreamState, UpstreamZone,
 };
 use crate::parser::{errno_text, path_of};
 use crate::template;
@@ -42,7 +43,7 @@ pub(super) const MODULE: Module = Module {
 const ROWS: &[Row] = &[
     Row::block(
         "upstream",
-        HTTP,
+        HTTP | STREAM,
         ONE,
         "A group of servers. `proxy_pass` and the like refer to it by name; names are \
          case-insensitive, and the block may follow its use.",
@@ -50,7 +51,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "server",
-        UPSTREAM,
+        UPSTREAM | STREAM_UPSTREAM,
         Arity::AtLeast(1),
         "",
         "A server of the group: `host[:port]` or `unix:path`; the default port is 80. A name that \
@@ -67,7 +68,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "least_conn",
-        UPSTREAM,
+        UPSTREAM | STREAM_UPSTREAM,
         NONE,
         "",
         "Selects the server with the fewest active connections, taking weights into account.",
@@ -84,7 +85,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "hash",
-        UPSTREAM,
+        UPSTREAM | STREAM_UPSTREAM,
         Arity::Between(1, 2),
         "",
         "Selects a server by a key of text and variables. `consistent` uses ketama consistent \
@@ -93,7 +94,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "random",
-        UPSTREAM,
+        UPSTREAM | STREAM_UPSTREAM,
         Arity::Between(0, 2),
         "",
         "Selects a server at random, taking weights into account. `two [least_conn]` selects two \
@@ -103,7 +104,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "vnswrr",
-        UPSTREAM,
+        UPSTREAM | STREAM_UPSTREAM,
         Arity::Between(0, 1),
         "",
         "Smooth weighted round robin over virtual nodes, as in Tengine. The cost of a selection \
@@ -115,12 +116,12 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "least_time",
-        UPSTREAM,
+        UPSTREAM | STREAM_UPSTREAM,
         Arity::Between(1, 2),
         "",
         "Selects the server with the least average response time and the fewest active \
          connections, taking weights into account: the time to the response `header`, or to the \
-         `last_byte`. With `inflight`, requests that are under way count as well.",
+         `last_byte`; in `stream` the time to `connect`, to the `first_byte`, or to the `last_byte`. With `inflight`, requests that are under way count as well.",
         least_time,
     ),
     Row::new(
@@ -230,7 +231,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "zone",
-        UPSTREAM,
+        UPSTREAM | STREAM_UPSTREAM,
         Arity::Between(1, 2),
         "",
         "All workers share the counters and the state of the group. The size is checked as in \
@@ -251,7 +252,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "resolver",
-        UPSTREAM,
+        UPSTREAM | STREAM_UPSTREAM,
         Arity::AtLeast(1),
         "",
         "Name servers for `resolve`; overrides the `resolver` of `http`.",
@@ -264,7 +265,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "resolver_timeout",
-        UPSTREAM,
+        UPSTREAM | STREAM_UPSTREAM,
         ONE,
         "30s",
         "Timeout for name resolution.",
@@ -542,10 +543,11 @@ fn hash(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn random(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let better = match c.arg(2) {
-        b"least_time=header" => BetterOfTwo::LessTime { header: true },
-        b"least_time=last_byte" => BetterOfTwo::LessTime { header: false },
-        _ => BetterOfTwo::FewerConnections,
+    let time = c.arg(2).strip_prefix(b"least_time=");
+    let time = time.and_then(|written| time_until(b.kind(), written));
+    let better = match time {
+        Some(until) => BetterOfTwo::LessTime { until },
+        None => BetterOfTwo::FewerConnections,
     };
     let two = (c.count() > 0).then_some(better);
     // First, as in nginx: it may have to warn.
@@ -562,15 +564,22 @@ fn random(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 
 fn least_time(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let inflight = c.count() == 2;
-    let header = match c.arg(1) {
-        b"header" => true,
-        b"last_byte" => false,
-        _ => return Err(c.invalid(1)),
-    };
+    let until = time_until(b.kind(), c.arg(1)).ok_or_else(|| c.invalid(1))?;
     if inflight && c.arg(2) != b"inflight" {
         return Err(c.invalid_parameter(2));
     }
-    method(b, BalanceMethod::LeastTime { header, inflight })
+    method(b, BalanceMethod::LeastTime { until, inflight })
+}
+
+/// What `least_time` measures.
+fn time_until(kind: ServerKind, written: &[u8]) -> Option<TimeUntil> {
+    match (kind, written) {
+        (_, b"last_byte") => Some(TimeUntil::LastByte),
+        (ServerKind::Http, b"header") => Some(TimeUntil::Header),
+        (ServerKind::Stream, b"first_byte") => Some(TimeUntil::Header),
+        (ServerKind::Stream, b"connect") => Some(TimeUntil::Connect),
+        _ => None,
+    }
 }
 
 fn vnswrr(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

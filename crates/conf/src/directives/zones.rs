@@ -9,14 +9,16 @@ use crate::draft::ZoneUse;
 /// # Errors
 /// nginx's message if it is for something else already.
 pub(super) fn claim(b: &mut Build<'_>, name: &str, for_what: ZoneUse) -> Result<(), Fault> {
+    let kind = b.kind();
     let uses = &mut b.http.zone_uses;
     match uses.get(name) {
-        Some(known) if *known == for_what => Ok(()),
+        // Sessions of all servers may be in one zone: each belongs to the server that began it.
+        Some((of, known)) if *known == for_what && (*of == kind || known.is_shared()) => Ok(()),
         Some(_) => Err(Fault::new(format!(
             "the shared memory zone \"{name}\" is already declared for a different use"
         ))),
         None => {
-            uses.insert(name.to_owned(), for_what);
+            uses.insert(name.to_owned(), (kind, for_what));
             Ok(())
         }
     }

@@ -73,6 +73,14 @@ fn write_page(page: &mut String) -> std::fmt::Result {
     for (prefix, doc) in variables::PREFIXES {
         writeln!(page, ".TP\n.BI ${} name\n{}", word(prefix), sentence(doc))?;
     }
+    writeln!(
+        page,
+        ".SH VARIABLES OF STREAM\nA stream block has those about the two ends of a \
+         connection, TLS, time, process and upstream servers, and these:"
+    )?;
+    for (name, _, doc) in variables::STREAM_VARIABLES {
+        writeln!(page, ".TP\n.B ${}\n{}", word(name), sentence(doc))?;
+    }
     Ok(())
 }
 

@@ -8,15 +8,15 @@ use crate::call::{Fault, shown};
 use crate::directives::default_redirect;
 use crate::draft::{
     DubboDraft, FastCgiDraft, FixedTarget, PassingDraft, ProxyDraft, RulesDraft, StoreDraft,
-    TargetDraft, UpstreamDraft, UpstreamTlsDraft, UwsgiDraft,
+    StreamDraft, TargetDraft, UpstreamDraft, UpstreamTlsDraft, UwsgiDraft,
 };
 use crate::input::Options;
 use crate::model::{
     CertificateFiles, DubboPass, Family, FastCgiPass, GrpcPass, HiddenHeaders, List, MemcachedPass,
     NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget, ProxyConnect,
     ProxyHttpVersion, ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, Store,
-    TempPath, Template, TlsProtocols, TunnelPass, UpstreamCertificate, UpstreamSettings,
-    UpstreamTls, UriPart, UwsgiPass, Variable,
+    StreamHandler, StreamPass, TempPath, Template, TlsProtocols, TunnelPass, UpstreamCertificate,
+    UpstreamSettings, UpstreamTls, UriPart, UwsgiPass, Variable,
 };
 use crate::variables::Builtin;
 use std::sync::Arc;
@@ -29,6 +29,9 @@ const BUFFER_BYTES: u64 = 4 << 10;
 
 /// Default of `dubbo_max_response_size`: what Dubbo's consumers accept unless told otherwise.
 const DUBBO_RESPONSE_BYTES: u64 = 8 << 20;
+
+/// Default of `proxy_buffer_size` in `stream`.
+const STREAM_BUFFER_BYTES: u64 = 16 << 10;
 
 /// Default of `max_temp_file_size`.
 const MAX_TEMP_FILE_BYTES: u64 = 1 << 30;
@@ -295,6 +298,43 @@ pub(super) fn pass(inherited: &Inherited<'_>, draft: &PassingDraft) -> Result<Op
     }))
 }
 
+/// `proxy_pass` in a server of `stream`. Both drafts are merged already.
+pub(super) fn stream_pass(
+    inherited: &Inherited<'_>,
+    draft: &PassingDraft,
+    stream: &StreamDraft,
+) -> Result<Option<Pass>, Fault> {
+    let common = draft.of(Family::Proxy);
+    let (Some(target), Some(StreamHandler::Proxy)) = (&common.target, &stream.handler) else {
+        return Ok(None);
+    };
+    let upstream = settings(inherited, Family::Proxy, draft, target)?;
+    let proxy = &stream.proxy;
+    let tls = proxy.tls.unwrap_or(false);
+    let tls = tls.then(|| tls_of(inherited.options, Family::Proxy, &common.tls));
+    Ok(Some(Pass::Stream(Arc::new(StreamPass {
+        target: pass_target(target),
+        upstream: UpstreamSettings {
+            next_upstream: match proxy.next_upstream.unwrap_or(true) {
+                true => NextUpstream::DEFAULT,
+                false => NextUpstream::NEVER,
+            },
+            buffer_bytes: common.buffer_size.unwrap_or(STREAM_BUFFER_BYTES),
+            tls: tls.transpose()?.map(Arc::new),
+            // There are no responses.
+            busy_buffers_bytes: 0,
+            temp_file_write_bytes: 0,
+            cache: None,
+            ..upstream
+        },
+        timeout: proxy.timeout.unwrap_or(10 * MINUTE),
+        upload_rate: proxy.upload_rate.clone(),
+        download_rate: proxy.download_rate.clone(),
+        half_close: proxy.half_close.unwrap_or(false),
+        alpn: proxy.alpn.clone().unwrap_or_default(),
+    }))))
+}
+
 /// `tunnel_pass` or `proxy_connect`.
 fn tunnel(
     draft: &PassingDraft,
@@ -417,7 +457,7 @@ fn settings(
         }
     };
     let tls = match may_have_tls {
-        true => Some(Arc::new(tls(options, family, &d.tls)?)),
+        true => Some(Arc::new(tls_of(options, family, &d.tls)?)),
         false => None,
     };
     Ok(UpstreamSettings {
@@ -645,7 +685,11 @@ fn sorted_lower<'n>(names: impl Iterator<Item = &'n [u8]>) -> Vec<Box<[u8]>> {
     names
 }
 
-fn tls(options: &Options, family: Family, draft: &UpstreamTlsDraft) -> Result<UpstreamTls, Fault> {
+fn tls_of(
+    options: &Options,
+    family: Family,
+    draft: &UpstreamTlsDraft,
+) -> Result<UpstreamTls, Fault> {
     let verify = draft.verify.unwrap_or(false);
     let mut certificate = certificate(options, family, draft)?;
     let named = match &certificate {

@@ -19,8 +19,8 @@ use crate::model::{
     AcmeCertificate, AcmeIssuer, AsyncMode, CertificateFiles, CertificateSource,
     ClientCertificates, ClientOcsp, DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES,
     EarlyData, EvaluatedCertificates, EvaluatedPair, Http2, Http2Limits, Ktls, ListenAddress,
-    LocationConf, Locations, MIN_TICKET_ROTATION, Server, ServerCertificates, ServerName,
-    SessionCache, Stapling, Tls, TlsProtocols, VerifyClient,
+    LocationConf, Locations, MIN_TICKET_ROTATION, RealIpHeader, Server, ServerCertificates,
+    ServerKind, ServerName, SessionCache, Stapling, Tls, TlsProtocols, VerifyClient,
 };
 use crate::parser::path_of;
 use std::collections::HashSet;
@@ -42,7 +42,9 @@ pub(super) fn server(
     draft.inherit(&level.server);
     let mut location = block.location.clone();
     location.inherit(&level.location);
-    passes::check(&location.passing)?;
+    if block.kind == ServerKind::Http {
+        passes::check(&location.passing)?;
+    }
     location.restricting.check()?;
 
     let (number, size) = draft.large_header_buffers.unwrap_or((4, 8 << 10));
@@ -66,6 +68,15 @@ pub(super) fn server(
         }
     }
     let tls = tls(inherited.options, &draft.tls)?;
+    let stream = (block.kind == ServerKind::Stream).then(|| draft.stream.server());
+    let pass = match block.kind {
+        ServerKind::Http => passes::pass(inherited, &location.passing)?,
+        ServerKind::Stream => {
+            location.real_ip_header = Some(RealIpHeader::ProxyProtocol);
+            location.types = Some(Arc::default()); // nothing has a media type
+            passes::stream_pass(inherited, &location.passing, &draft.stream)?
+        }
+    };
     let http2 = http2(&draft.http2);
     if draft.names.is_empty() {
         draft.names.push(ServerName::Exact(String::new()));
@@ -78,7 +89,7 @@ pub(super) fn server(
         verify_client: draft.tls.verify_client.unwrap_or_default(),
         locations: Locations::default(),
         conf: Arc::new(LocationConf {
-            pass: passes::pass(inherited, &location.passing)?,
+            pass,
             ..inherited.finish(&location, "")
         }),
         client_header_timeout: draft
@@ -94,6 +105,7 @@ pub(super) fn server(
         client_body_early_read: draft.client_body_early_read.unwrap_or_default(),
         http2,
         acme_certificate,
+        stream: stream.map(Arc::new),
         origin: block.origin.clone(),
     };
     Ok((server, location))
@@ -147,6 +159,7 @@ impl ServerDraft {
             ignore_invalid_headers underscores_in_headers merge_slashes client_body_early_read);
         self.http2.inherit(&outer.http2);
         self.tls.inherit(&outer.tls);
+        self.stream.inherit(&outer.stream);
     }
 }
 
@@ -446,9 +459,16 @@ fn session_cache(draft: &TlsDraft) -> SessionCache {
 /// Warns about names that several servers of one address have, and refuses
 /// wildcards in the wrong place. Like nginx, looks only at addresses where
 /// names decide: with several servers, or a default one with an expression.
-pub(super) fn check_names(b: &mut Build<'_>, servers: &[Server]) -> Result<(), Fault> {
+pub(super) fn check_names(
+    b: &mut Build<'_>,
+    kind: ServerKind,
+    servers: &[Server],
+) -> Result<(), Fault> {
     for index in in_nginx_order(b) {
         let address = &b.http.addresses[index];
+        if address.kind != kind {
+            continue;
+        }
         let captures = servers[address.default_server]
             .names
             .iter()

@@ -11,9 +11,13 @@ use crate::model::{
 /// refused.
 ///
 /// # Errors
-/// The first such location.
-pub(super) fn check_access(addresses: &[Address], servers: &[Server]) -> Result<(), Fault> {
-    for (index, server) in servers.iter().enumerate() {
+/// The first such location. `first` is the number of the first server.
+pub(super) fn check_access(
+    addresses: &[Address],
+    first: usize,
+    servers: &[Server],
+) -> Result<(), Fault> {
+    for (index, server) in (first..).zip(servers) {
         if server.verify_client == VerifyClient::On {
             continue;
         }

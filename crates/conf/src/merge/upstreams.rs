@@ -9,7 +9,7 @@ use crate::draft::UpstreamBlock;
 use crate::groups::Group;
 use crate::input::{Loader, addresses_of};
 use crate::model::{
-    BalanceMethod, Origin, Pass, PeerAddress, Server, SessionStore, Sticky, Upstream,
+    BalanceMethod, Origin, Pass, PeerAddress, Server, ServerKind, SessionStore, Sticky, Upstream,
     UpstreamKeepalive, UpstreamPeers, UpstreamServer, locations_of,
 };
 use crate::parser::path_of;
@@ -19,25 +19,28 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Every group, in the order of [`crate::groups::Groups::list`]; `servers` use them.
+/// Every group of the block that has ended, in the order of [`crate::groups::Groups::list`];
+/// `servers` use them.
 pub(super) fn all(
     b: &mut Build<'_>,
     level: &HttpLevel,
     servers: &[Server],
 ) -> Result<Vec<Arc<Upstream>>, Fault> {
     let stores = Stores::of(b, level, servers);
+    let first = b.upstreams.len();
+    let named = &b.http.groups.list()[first..];
     let mut blocks: Vec<Option<UpstreamBlock>> = Vec::new();
-    blocks.resize_with(b.http.groups.list().len(), || None);
+    blocks.resize_with(named.len(), || None);
     for block in std::mem::take(&mut b.http.upstreams) {
-        let index = block.group.0;
+        let index = block.group.0 - first;
         blocks[index] = Some(block);
     }
     let mut groups = Vec::with_capacity(blocks.len());
-    for (at, (group, block)) in b.http.groups.list().iter().zip(blocks).enumerate() {
+    for (at, (group, block)) in (first..).zip(named.iter().zip(blocks)) {
         let own = block.as_ref().and_then(|block| block.store.clone());
         let mut upstream = match block {
             Some(block) => explicit(block, level)?,
-            None => implicit(b.loader, group)?,
+            None => implicit(b.loader, group, level.kind)?,
         };
         upstream.store = stores.store(at, &upstream, own)?;
         groups.push(Arc::new(upstream));
@@ -143,6 +146,7 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
         .keepalive
         .unwrap_or((default.connections, default.local));
     Ok(Upstream {
+        kind: level.kind,
         name: block.name,
         explicit: true,
         servers: block.servers,
@@ -173,7 +177,7 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
 
 /// The group that `proxy_pass` and the like define by naming an address or a
 /// host that is not the name of a block.
-fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
+fn implicit(loader: &mut dyn Loader, group: &Group, kind: ServerKind) -> Result<Upstream, Fault> {
     let name = &group.name;
     let Origin { file, line } = &group.origin;
     let fault = |what: &str| {
@@ -195,6 +199,7 @@ fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
         }
     };
     Ok(Upstream {
+        kind,
         name: name.as_str().into(),
         explicit: false,
         servers: vec![UpstreamServer {

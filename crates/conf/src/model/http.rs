@@ -1,10 +1,10 @@
-//! The `http` and `server` contexts.
+//! The `http` and `server` contexts, and what `stream` shares with them.
 
 use super::{
     AcmeCertificate, AcmeDns, CachePath, Charsets, ContentHandler, GeoIp2, HandshakeLimits, Http2,
     KeyProcessSetting, LimitZone, List, LocationConf, Locations, Pass, ProxyHttpVersion,
-    ReqStatusZone, ResponseMatch, Script, Template, Tls, TraceExporter, TrafficZone, Upstream,
-    UserVariable, VerifyClient, locations_of,
+    ReqStatusZone, ResponseMatch, Script, ServerKind, StreamServer, Template, Tls, TraceExporter,
+    TrafficZone, Upstream, UserVariable, VerifyClient, locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The `http` block.
+/// The `http` and `stream` blocks: servers, addresses, groups, zones and variables of both, in the
+/// order of the configuration.
 #[derive(Debug, Clone)]
 pub struct Http {
     /// Servers in the order of the configuration.
@@ -107,6 +108,8 @@ impl std::fmt::Display for ListenAddress {
 /// One address and the servers reachable through it.
 #[derive(Debug, Clone)]
 pub struct Listener {
+    /// The block that listens: an address belongs to one.
+    pub kind: ServerKind,
     /// What to bind.
     pub address: ListenAddress,
     /// False when it needs no socket of its own: the wildcard listener of the
@@ -220,11 +223,21 @@ pub struct Server {
     pub http2: Http2,
     /// `acme_certificate`.
     pub acme_certificate: Option<Arc<AcmeCertificate>>,
+    /// What it does in `stream`; `None` for a server of `http`.
+    pub stream: Option<Arc<StreamServer>>,
     /// File and line of the `server` block, for messages.
     pub origin: Origin,
 }
 
 impl Server {
+    /// The block that it is in.
+    pub fn kind(&self) -> ServerKind {
+        match self.stream {
+            None => ServerKind::Http,
+            Some(_) => ServerKind::Stream,
+        }
+    }
+
     /// Whether a location of the server opens tunnels for CONNECT, or the server itself does.
     pub fn accepts_connect(&self) -> bool {
         self.passes().any(|pass| matches!(pass, Pass::Tunnel(_)))

@@ -37,6 +37,7 @@ mod resolver;
 mod rewrite;
 mod session_store;
 mod sticky;
+mod stream;
 mod subrequest;
 mod sysguard;
 mod template;
@@ -85,6 +86,7 @@ pub use resolver::*;
 pub use rewrite::*;
 pub use session_store::*;
 pub use sticky::*;
+pub use stream::*;
 pub use subrequest::*;
 pub use sysguard::*;
 pub use template::*;
@@ -111,7 +113,7 @@ pub struct Config {
     pub main: Main,
     /// The `events` block.
     pub events: Events,
-    /// The `http` block, if there is one.
+    /// The `http` and `stream` blocks, if there are any.
     pub http: Option<Http>,
     /// The prefix (`-p`), absolute: where relative paths that are known only at
     /// run time (a `root` that begins with a variable) start from.

@@ -8,7 +8,7 @@
 
 use super::{
     CookieFlagsRule, CookieRewrite, Http, List, LocationConf, Locations, RedirectRewrite, Server,
-    Template, TunnelPass, UpstreamSettings, UpstreamTls, Variable,
+    StreamPass, Template, TunnelPass, UpstreamSettings, UpstreamTls, Variable,
 };
 use crate::regex::Regex;
 use std::fmt;
@@ -38,6 +38,8 @@ pub enum Pass {
     Tunnel(Arc<TunnelPass>),
     /// `dubbo_pass`.
     Dubbo(Arc<DubboPass>),
+    /// `proxy_pass` of `stream`.
+    Stream(Arc<StreamPass>),
 }
 
 /// The families of directives, one for each protocol.
@@ -357,6 +359,7 @@ impl Pass {
             Pass::Memcached(pass) => &pass.upstream,
             Pass::Tunnel(pass) => &pass.upstream,
             Pass::Dubbo(pass) => &pass.upstream,
+            Pass::Stream(pass) => &pass.upstream,
         }
     }
 
@@ -379,6 +382,7 @@ impl Pass {
             Pass::Memcached(pass) => &pass.target,
             Pass::Tunnel(pass) => &pass.target,
             Pass::Dubbo(pass) => &pass.target,
+            Pass::Stream(pass) => &pass.target,
         };
         match target {
             PassTarget::Group(group) => Some(*group),

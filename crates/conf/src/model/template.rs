@@ -97,6 +97,8 @@ pub enum Variable {
     /// `$proxy_protocol_tlv_NAME`: a TLV of the PROXY protocol header that the
     /// connection began with.
     ProxyProtocolTlv(Box<str>),
+    /// A variable of `stream`.
+    Stream(crate::variables::StreamVariable),
     /// `$1` to `$9` (and `$0`): capture of the last regular expression.
     Capture(u8),
     /// `$name` of a variable that the configuration defines: an index into

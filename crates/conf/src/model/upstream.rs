@@ -1,7 +1,7 @@
 //! Groups of servers to pass requests to: `upstream` blocks, and those that
 //! `proxy_pass` and the like define by naming an address or a host.
 
-use super::{Check, Origin, Resolver, SessionStore, Sticky, Template};
+use super::{Check, Origin, Resolver, ServerKind, SessionStore, Sticky, Template};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +15,9 @@ pub const MAX_WEIGHT: u32 = 1_000_000;
 /// looked up ignoring case, and the block may follow its use.
 #[derive(Debug, Clone)]
 pub struct Upstream {
+    /// The block that it belongs to: names of `http` mean nothing in `stream`, and the other way
+    /// round.
+    pub kind: ServerKind,
     /// Its name as written: of the block, or the host or path that was named.
     pub name: Box<str>,
     /// Made by an `upstream` block. Other groups have one server, round robin
@@ -145,16 +148,27 @@ pub enum BalanceMethod {
     },
     /// `least_time`.
     LeastTime {
-        /// `header`: the time until the response head counts, not until the last byte.
-        header: bool,
+        /// What is measured.
+        until: TimeUntil,
         /// `inflight`: requests that are under way count as well.
         inflight: bool,
     },
-    /// `random [two [least_conn|least_time=header|last_byte]]`.
+    /// `random [two [least_conn|least_time=...]]`.
     Random {
         /// `two`: the better one of two.
         two: Option<BetterOfTwo>,
     },
+}
+
+/// What `least_time` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeUntil {
+    /// `connect`: the connection of a session stands.
+    Connect,
+    /// `header`: the response head is there; `first_byte` in `stream`.
+    Header,
+    /// `last_byte`.
+    LastByte,
 }
 
 /// Which of two servers `random two` uses.
@@ -164,8 +178,8 @@ pub enum BetterOfTwo {
     FewerConnections,
     /// `least_time`.
     LessTime {
-        /// `header`: the time until the response head counts, not until the last byte.
-        header: bool,
+        /// What is measured.
+        until: TimeUntil,
     },
 }
 

@@ -1,6 +1,6 @@
 //! Variables that the configuration itself defines.
 
-use super::{Geo, GeoIp2Variable, SplitClients, Template, UserAgents, Variable};
+use super::{Geo, GeoIp2Variable, ServerKind, SplitClients, Template, UserAgents, Variable};
 use crate::regex::Regex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,6 +9,8 @@ use std::sync::Arc;
 /// [`super::Http::variables`].
 #[derive(Debug, Clone)]
 pub struct UserVariable {
+    /// The block that defines it.
+    pub kind: ServerKind,
     /// Its name in lower case, without the `$`.
     pub name: Box<str>,
     /// Where its value comes from while nothing has assigned one to it (`set`, a named

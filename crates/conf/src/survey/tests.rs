@@ -30,7 +30,7 @@ fn all_faults_are_told_each_with_its_line_and_the_rest_is_read() {
     use RefusalKind::{Misplaced, Unknown, Unsupported, Wrong};
     let survey = read(
         "events {}
-         stream { server { listen 1; proxy_pass [::1]:1; } }
+         mail { server { listen 1; protocol imap; } }
          http {
              auth_pam 'Zone';
              sendfile maybe;
@@ -47,7 +47,7 @@ fn all_faults_are_told_each_with_its_line_and_the_rest_is_read() {
     assert_eq!(
         refused(&survey),
         [
-            (Unsupported, "stream", 2),
+            (Unsupported, "mail", 2),
             (Unsupported, "auth_pam", 4),
             (Wrong, "sendfile", 5),
             (Unknown, "rot", 8),

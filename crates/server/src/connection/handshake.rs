@@ -47,7 +47,7 @@ use crate::client_certificates::ClientFacts;
 use crate::debug_log;
 use crate::evaluated_certificates::Selecting;
 use crate::snapshot::ServerId;
-use sealane_conf::model::LogLevel;
+use sealane_conf::model::{LogLevel, ServerKind};
 use sealane_io::registry::Asked;
 use sealane_io::runtime;
 use sealane_io::stream::{HandshakeTimes, Sealed};
@@ -59,16 +59,19 @@ use std::time::Duration;
 
 impl Connection {
     /// The longest from accept to the end of the handshake: `ssl_handshake_timeout`, and
-    /// `client_header_timeout` as in nginx.
-    pub(super) fn handshake_timeout(&self) -> Duration {
+    /// `client_header_timeout` as in nginx; in `stream` the former alone.
+    pub(crate) fn handshake_timeout(&self) -> Duration {
         let conf = &self.server().conf;
         let tls = conf.tls.as_ref();
         let timeout = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
-        timeout.min(conf.client_header_timeout)
+        match conf.kind() {
+            ServerKind::Http => timeout.min(conf.client_header_timeout),
+            ServerKind::Stream => timeout,
+        }
     }
 
     /// Completes the TLS handshake, whose first bytes are in the buffer.
-    pub(super) async fn handshake(&mut self) -> bool {
+    pub(crate) async fn handshake(&mut self) -> bool {
         let worker = self.worker.clone();
         let received = std::mem::take(&mut self.buffer);
         let connection = sealane_tls::Connection::accept(&self.tls_acceptor());

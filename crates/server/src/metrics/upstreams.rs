@@ -103,7 +103,7 @@ pub(super) fn collect<'a>(families: &mut Families<'a>, groups: &'a [Arc<GroupRun
         )
         .by(&["upstream"]);
     for group in groups {
-        let name = Label::Text(group.group.name());
+        let name = Label::Text(group.group.counted_as());
         family.sample([name], group.group.without_peer());
     }
     queues(families, groups);
@@ -116,7 +116,7 @@ fn queues<'a>(families: &mut Families<'a>, groups: &'a [Arc<GroupRuntime>]) {
             .iter()
             .filter(|group| group.group.queue_settings().is_some())
     };
-    let name = |group: &'a GroupRuntime| Label::Text(group.group.name());
+    let name = |group: &'a GroupRuntime| Label::Text(group.group.counted_as());
     let family = families
         .gauge("upstream_queue_waiting", "Requests that wait in the queue")
         .by(&["upstream"]);
@@ -154,7 +154,7 @@ fn shown(group: &GroupRuntime, now: Instant) -> Vec<Shown<'_>> {
     for (peer, state, _) in group.group.peer_states(now) {
         if all.iter().all(|known| known.peer.name() != peer.name()) {
             all.push(Shown {
-                group: group.group.name(),
+                group: group.group.counted_as(),
                 peer,
                 state,
             });

@@ -430,7 +430,7 @@ pub(super) fn begin_attempt(exchange: &mut Exchange, mut attempt: Attempt, after
     states.attempts.push(attempt);
 }
 
-fn last_attempt(exchange: &mut Exchange) -> Option<&mut Attempt> {
+pub(super) fn last_attempt(exchange: &mut Exchange) -> Option<&mut Attempt> {
     exchange.upstream.as_deref_mut()?.attempts.last_mut()
 }
 
@@ -458,7 +458,7 @@ pub(super) fn log_client_gone(exchange: &Exchange, doing: Doing) {
 }
 
 /// The peer failed; like nginx, log it if the peer gets no more requests for that.
-fn note_failure(exchange: &Exchange, lease: Leased, doing: Doing) {
+pub(super) fn note_failure(exchange: &Exchange, lease: Leased, doing: Doing) {
     let failure = lease.failed();
     if failure.disabled {
         log_request!(

@@ -9,8 +9,8 @@ use super::{GroupRuntime, PassRuntime};
 use crate::materials::Materials;
 use sealane_conf::Config;
 use sealane_conf::model::{
-    self, BalanceMethod, BetterOfTwo, GroupRef, LocationConf, Sticky, Upstream, UpstreamKeepalive,
-    UpstreamPeers, UpstreamServer,
+    self, BalanceMethod, BetterOfTwo, GroupRef, LocationConf, ServerKind, Sticky, Upstream,
+    UpstreamKeepalive, UpstreamPeers, UpstreamServer,
 };
 use sealane_tls::SharedSessions;
 use sealane_upstream::{
@@ -28,7 +28,7 @@ pub(crate) struct Groups {
     all: Vec<Arc<GroupRuntime>>,
     /// Groups that variables can name: `upstream` blocks by their name in lower case, and hosts
     /// that a pass directive names, which were resolved at start, with their port.
-    by_name: HashMap<(String, Option<u16>), usize>,
+    by_name: HashMap<(ServerKind, String, Option<u16>), usize>,
     /// Groups that no configuration has, which outlive this one.
     live: Arc<LiveGroups>,
 }
@@ -55,7 +55,8 @@ impl Groups {
             if upstream.explicit || port.is_some() {
                 let name = upstream.name.to_ascii_lowercase();
                 let number = groups.all.len();
-                groups.by_name.entry((name, port)).or_insert(number);
+                let key = (upstream.kind, name, port);
+                groups.by_name.entry(key).or_insert(number);
             }
             let before = before.and_then(|before| before.like(upstream));
             let store = stores.get(at).cloned().flatten();
@@ -70,7 +71,9 @@ impl Groups {
     fn like(&self, upstream: &Upstream) -> Option<&GroupRuntime> {
         let mut all = self.all.iter();
         let found = all.find(|group| {
-            group.explicit == upstream.explicit && *group.group.name() == *upstream.name
+            group.kind == upstream.kind
+                && group.explicit == upstream.explicit
+                && *group.group.name() == *upstream.name
         });
         found.map(Arc::as_ref)
     }
@@ -80,25 +83,28 @@ impl Groups {
     /// same port has the addresses found for that.
     pub(crate) fn named(
         &self,
+        kind: ServerKind,
         host: &str,
         port: u16,
         is_written: bool,
     ) -> Option<Arc<GroupRuntime>> {
         let host = host.to_ascii_lowercase();
-        let index_of = |port| self.by_name.get(&(host.clone(), port));
+        let index_of = |port| self.by_name.get(&(kind, host.clone(), port));
         let group = |at: &usize| self.all.get(*at).cloned();
         let block = if is_written {
             None
         } else {
             let configured = index_of(None).and_then(group);
-            configured.or_else(|| self.live.named(&host))
+            let is_http = kind == ServerKind::Http;
+            configured.or_else(|| is_http.then(|| self.live.named(&host)).flatten())
         };
         block.or_else(|| index_of(Some(port)).and_then(group))
     }
 
-    /// The `upstream` block of that name, which is compared without case.
+    /// The `upstream` block of `http` with that name, which is compared without case.
     pub(crate) fn block(&self, name: &str) -> Option<&Arc<GroupRuntime>> {
-        let at = self.by_name.get(&(name.to_ascii_lowercase(), None))?;
+        let key = (ServerKind::Http, name.to_ascii_lowercase(), None);
+        let at = self.by_name.get(&key)?;
         self.all.get(*at)
     }
 
@@ -132,6 +138,11 @@ impl Groups {
     /// All groups of the configuration.
     pub(crate) fn all(&self) -> &[Arc<GroupRuntime>] {
         &self.all
+    }
+
+    /// Groups that requests can be passed to.
+    pub(crate) fn of_http(&self) -> impl Iterator<Item = Arc<GroupRuntime>> {
+        self.every().filter(|group| group.kind == ServerKind::Http)
     }
 
     /// All groups, also those that no configuration has.
@@ -183,6 +194,10 @@ pub(super) fn runtime(
     let (method, hash_key) = method(&upstream.method);
     let settings = GroupSettings {
         name: upstream.name.to_string(),
+        counted_as: match upstream.kind {
+            ServerKind::Http => (&*upstream.name).into(),
+            ServerKind::Stream => format!("stream:{}", upstream.name).into(),
+        },
         servers: servers(upstream),
         method,
         checks,
@@ -213,12 +228,14 @@ pub(super) fn runtime(
             Some(before) => Group::sharing_servers(settings, threads, &before.group),
             None => Group::after(settings, threads, before.map(|before| &before.group)),
         },
+        kind: upstream.kind,
         explicit: upstream.explicit,
         sticky: upstream.sticky.as_ref().map(|conf| {
             let before = before.and_then(|before| before.sticky.as_ref());
             StickyRuntime::new(conf, before, store.as_ref())
         }),
         store,
+        times_connecting: measures_connecting(&upstream.method),
         hash_key,
         local: upstream.keepalive.local,
         changing,
@@ -233,8 +250,8 @@ fn method(method: &BalanceMethod) -> (Method, Option<model::Template>) {
             max_init: max_init.unwrap_or(0),
         },
         BalanceMethod::LeastConn => Method::LeastConn,
-        BalanceMethod::LeastTime { header, inflight } => {
-            Method::LeastTime(least_time(*header, *inflight))
+        BalanceMethod::LeastTime { until, inflight } => {
+            Method::LeastTime(least_time(*until, *inflight))
         }
         BalanceMethod::IpHash => Method::IpHash,
         BalanceMethod::Hash { key, consistent } => {
@@ -247,17 +264,30 @@ fn method(method: &BalanceMethod) -> (Method, Option<model::Template>) {
         BalanceMethod::Random { two: None } => Method::Random,
         BalanceMethod::Random { two: Some(two) } => match two {
             BetterOfTwo::FewerConnections => Method::RandomTwo,
-            BetterOfTwo::LessTime { header } => Method::RandomTwoByTime(least_time(*header, false)),
+            BetterOfTwo::LessTime { until } => Method::RandomTwoByTime(least_time(*until, false)),
         },
     };
     (method, None)
 }
 
-fn least_time(header: bool, inflight: bool) -> LeastTime {
+/// Whether it is the time until a connection stands that matters.
+fn measures_connecting(method: &BalanceMethod) -> bool {
+    let until = match method {
+        BalanceMethod::LeastTime { until, .. } => Some(*until),
+        BalanceMethod::Random {
+            two: Some(BetterOfTwo::LessTime { until }),
+        } => Some(*until),
+        _ => None,
+    };
+    until == Some(model::TimeUntil::Connect)
+}
+
+fn least_time(until: model::TimeUntil, inflight: bool) -> LeastTime {
     LeastTime {
-        until: match header {
-            true => TimeUntil::Header,
-            false => TimeUntil::LastByte,
+        until: match until {
+            // A session notes one of the two.
+            model::TimeUntil::Connect | model::TimeUntil::Header => TimeUntil::Header,
+            model::TimeUntil::LastByte => TimeUntil::LastByte,
         },
         inflight,
     }

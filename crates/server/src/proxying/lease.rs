@@ -9,7 +9,7 @@ use super::shared::{self, Call, SharedConnections};
 use super::sticky::{Learnt, StickyRuntime};
 use crate::exchange::Exchange;
 use crate::worker::Worker;
-use sealane_conf::model::{DubboPass, Template};
+use sealane_conf::model::{DubboPass, ServerKind, Template};
 use sealane_tls::SharedSessions;
 use sealane_upstream::pool::{ConnectionKey, Life};
 use sealane_upstream::{Failure as PeerFailure, Group, IdlePool, Picked};
@@ -24,8 +24,12 @@ pub(crate) struct GroupRuntime {
     pub(crate) idle: Arc<IdlePool<PeerConnection>>,
     /// Connections that requests share. Successive configurations share them.
     pub(super) shared: Arc<SharedConnections>,
+    /// The block that it belongs to.
+    pub(crate) kind: ServerKind,
     /// It is an `upstream` block.
     pub(crate) explicit: bool,
+    /// `least_time connect`: the time until the connection stands is measured.
+    pub(crate) times_connecting: bool,
     /// The key of `hash`.
     pub(crate) hash_key: Option<Template>,
     /// `keepalive ... local`: a connection is reused only by the location that opened it.

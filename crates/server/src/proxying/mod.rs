@@ -19,6 +19,7 @@
 //! | `tls_settings` | TLS on such connections |
 //! | `memcached`, `dubbo` | the key of a value; what a method is called with |
 //! | `tunnel` | tunnels for CONNECT: where they may lead |
+//! | `session` | connecting sessions of layer 4 |
 //! | `websocket` | WebSockets on streams of HTTP/2 |
 //! | `shared/` | connections that requests share |
 //! | `conversation` | sending and receiving at the same time |
@@ -56,6 +57,7 @@ mod response;
 mod response_buffer;
 mod rewrite;
 mod runtime;
+mod session;
 mod session_sticky;
 mod shared;
 mod states;
@@ -105,6 +107,7 @@ pub(crate) use health::{HealthTask, take_over as take_over_verdict};
 pub(crate) use lease::GroupRuntime;
 pub(crate) use request::BodyPlan;
 pub(crate) use runtime::PassRuntime;
+pub(crate) use session::{SessionPeer, connect as connect_session};
 pub(crate) use states::{Attempt, UpstreamStates, count};
 pub(crate) use sticky::add_cookies as add_sticky_cookies;
 pub(crate) use target::Target;
@@ -304,7 +307,7 @@ fn outbound(
             };
             gateway::encode_scgi(exchange, scgi, body_bytes, &mut head)
         }
-        Pass::Grpc(_) | Pass::Tunnel(_) => Ok(()),
+        Pass::Grpc(_) | Pass::Tunnel(_) | Pass::Stream(_) => Ok(()),
         Pass::Memcached(memcached) => memcached::encode(exchange, memcached, &mut head),
         Pass::Dubbo(call) => {
             dubbo::encode(exchange, call, !body.chain.is_empty(), &mut head);
@@ -413,7 +416,8 @@ fn wire_maker(
                 Wire::Dubbo(Box::new(wire))
             })
         }
-        Pass::Proxy(_) | Pass::Grpc(_) => Box::new(move || {
+        // A session is none: there is nothing to frame.
+        Pass::Proxy(_) | Pass::Grpc(_) | Pass::Stream(_) => Box::new(move || {
             Wire::Http1(Http1::new(method, chunked, keeps_trailers, max_head_bytes))
         }),
     })

@@ -9,7 +9,8 @@ use super::tls_settings::Secured;
 use super::tunnel;
 use super::wire::http2::Session;
 use crate::exchange::Exchange;
-use sealane_conf::model::UpstreamSettings;
+use crate::template;
+use sealane_conf::model::{Pass, UpstreamSettings};
 use sealane_io::chain::OutputChain;
 use sealane_io::runtime::timeout_at;
 use sealane_io::socket::Socket;
@@ -19,6 +20,7 @@ use sealane_sys::socket::set_transparent;
 use sealane_tls::Ktls;
 use sealane_tls::client::Connection as TlsConnection;
 use sealane_upstream::{Peer, PeerAddress};
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
@@ -46,10 +48,13 @@ pub(crate) struct PeerConnection {
 /// How bytes get to the peer.
 enum Way {
     /// On a connection of the request's own.
-    Own(Stream<PeerSocket, TlsConnection>),
+    Own(PeerStream),
     /// In frames on one that requests share.
     Shared(Call),
 }
+
+/// Bytes to and from a peer, on a connection of one's own.
+pub(crate) type PeerStream = Stream<PeerSocket, TlsConnection>;
 
 /// What a conversation waits with: `proxy_send_timeout` and `proxy_read_timeout`.
 #[derive(Default)]
@@ -67,7 +72,7 @@ impl Timers {
 }
 
 /// The socket of a peer; `None` only while it moves to another event loop.
-struct PeerSocket(Option<Socket>);
+pub(crate) struct PeerSocket(Option<Socket>);
 
 impl Endpoint for PeerSocket {
     fn socket(&self) -> &Socket {
@@ -96,6 +101,14 @@ impl PeerConnection {
             way,
             http2: None,
             timers: Timers::default(),
+        }
+    }
+
+    /// The bytes to and from the peer; `None` on a connection that requests share.
+    pub(super) fn stream_mut(&mut self) -> Option<&mut PeerStream> {
+        match &mut self.way {
+            Way::Own(stream) => Some(stream),
+            Way::Shared(_) => None,
         }
     }
 
@@ -298,7 +311,9 @@ pub(crate) async fn open(
         return Ok(connection);
     };
     let sessions = &exchange.worker.process.upstream_sessions;
-    let tls = secured.begin(&client, peer, sessions)?;
+    let protocols = offered_protocols(exchange, pass);
+    let protocols: Vec<&[u8]> = protocols.iter().map(|name| &**name).collect();
+    let tls = secured.begin(&client, peer, sessions, &protocols)?;
     connection.start_tls(tls);
     let handshake = poll_fn(|cx| connection.poll_handshake(cx));
     timeout_at(deadline, handshake)
@@ -306,6 +321,18 @@ pub(crate) async fn open(
         .map_err(|_| Failure::TimedOut(Doing::Handshaking))?
         .map_err(|error| Failure::broken(error, Doing::Handshaking))?;
     Ok(connection)
+}
+
+/// `proxy_ssl_alpn` for this session; as in nginx, what is empty or too long is left out.
+fn offered_protocols<'c>(exchange: &'c Exchange, pass: &'c PassRuntime) -> Vec<Cow<'c, [u8]>> {
+    let Pass::Stream(stream) = &pass.pass else {
+        return Vec::new();
+    };
+    let names = stream.alpn.iter();
+    let names = names.map(|name| template::evaluate(name, exchange));
+    names
+        .filter(|name| (1..=255).contains(&name.len()))
+        .collect()
 }
 
 /// Opens a connection with nothing that a location could say about it.

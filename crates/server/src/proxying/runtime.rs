@@ -5,7 +5,9 @@ use super::shared::{SharedConnections, SharedSettings};
 use super::tls_settings::{PeerTls, Secured};
 use super::{GroupRuntime, knows_chunks, rewrite};
 use crate::exchange::Exchange;
-use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyTarget, Template, UpstreamSettings};
+use sealane_conf::model::{
+    Pass, ProxyHttpVersion, ProxyTarget, ServerKind, Template, UpstreamSettings,
+};
 use sealane_http::headers::KnownHeader;
 use sealane_upstream::pool::ConnectionKey;
 use sealane_upstream::resolve::Resolve;
@@ -53,6 +55,7 @@ impl PassRuntime {
             },
             Pass::Uwsgi(uwsgi) => ("", "", uwsgi.secure),
             Pass::Grpc(grpc) => (&*grpc.host, "", grpc.secure),
+            Pass::Stream(stream) => ("", "", stream.upstream.tls.is_some()),
             Pass::FastCgi(_)
             | Pass::Scgi(_)
             | Pass::Memcached(_)
@@ -130,7 +133,7 @@ impl PassRuntime {
             Pass::FastCgi(_) | Pass::Grpc(_) => true,
             Pass::Uwsgi(_) | Pass::Scgi(_) => has_length,
             // Nothing is sent of it.
-            Pass::Memcached(_) | Pass::Tunnel(_) => false,
+            Pass::Memcached(_) | Pass::Tunnel(_) | Pass::Stream(_) => false,
             // A frame begins with its length.
             Pass::Dubbo(_) => false,
         }
@@ -155,6 +158,7 @@ impl GroupRuntime {
     pub(crate) fn for_one_request(name: &str, addresses: Vec<PeerAddress>) -> GroupRuntime {
         let settings = GroupSettings {
             name: name.to_owned(),
+            counted_as: name.into(),
             servers: vec![ServerSettings::new(name, addresses)],
             method: Method::RoundRobin,
             checks: Arc::default(),
@@ -168,7 +172,9 @@ impl GroupRuntime {
             idle: Arc::new(IdlePool::new(settings.keepalive, 1)),
             shared: Arc::new(SharedConnections::new(SharedSettings::DEFAULT, 1)),
             group: Group::new(settings, 1),
+            kind: ServerKind::Http,
             explicit: false,
+            times_connecting: false,
             hash_key: None,
             local: false,
             changing: Changing::default(),

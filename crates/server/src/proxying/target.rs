@@ -66,6 +66,7 @@ impl Target {
             Pass::Memcached(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
             Pass::Tunnel(tunnel) => Box::pin(tunnel::evaluated(exchange, pass, tunnel)).await,
             Pass::Dubbo(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
+            Pass::Stream(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
         }
     }
 }
@@ -83,7 +84,7 @@ impl Target {
             (Pass::Grpc(_), false) => "grpc://",
             (Pass::Grpc(_), true) => "grpcs://",
             (Pass::Memcached(_), _) => "memcached://",
-            (Pass::Tunnel(_), _) => "",
+            (Pass::Tunnel(_) | Pass::Stream(_), _) => "",
             (Pass::Dubbo(_), _) => "dubbo://",
         }
     }
@@ -144,6 +145,7 @@ async fn gateway(
     let (rest, tls) = match &pass.pass {
         Pass::Uwsgi(_) => without_scheme(&text, b"uwsgi://", b"suwsgi://"),
         Pass::Grpc(_) => without_scheme(&text, b"grpc://", b"grpcs://"),
+        Pass::Stream(stream) => (&text[..], stream.upstream.tls.is_some()),
         _ => (&text[..], false),
     };
     let url = parse(
@@ -195,8 +197,9 @@ pub(super) async fn group_of(
 ) -> Result<Arc<GroupRuntime>, StatusCode> {
     let port = url.port;
     let is_written = url.port_text.is_some();
+    let kind = exchange.kind();
     if url.kind == HostKind::Name
-        && let Some(group) = exchange.snapshot.group_named(url.host, port, is_written)
+        && let Some(group) = (exchange.snapshot).group_named(kind, url.host, port, is_written)
     {
         return Ok(group);
     }

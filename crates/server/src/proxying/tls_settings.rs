@@ -374,7 +374,7 @@ impl Secured {
         Ok(self.client.with_identity(Some(identity)))
     }
 
-    /// Begins TLS towards a peer.
+    /// Begins TLS towards a peer, and offers `protocols` (ALPN) if there are any.
     ///
     /// # Errors
     /// [`Failure::TlsSetup`] when the library refuses the settings.
@@ -383,6 +383,7 @@ impl Secured {
         client: &ClientTls,
         peer: &Peer,
         sessions: &Arc<SessionCache>,
+        protocols: &[&[u8]],
     ) -> Result<Sealed<Connection>, Failure> {
         let known = peer.name().clone();
         let name = Some(&*self.name);
@@ -390,6 +391,10 @@ impl Secured {
         let mut connection = client
             .connect(name, session.as_ref())
             .map_err(|error| Failure::TlsSetup(error.to_string()))?;
+        if !protocols.is_empty() {
+            let offered = connection.offer_protocols(protocols);
+            offered.map_err(|error| Failure::TlsSetup(error.to_string()))?;
+        }
         if client.reuses_sessions() {
             connection.keep_sessions(sessions.clone(), known);
         }

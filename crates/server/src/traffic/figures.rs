@@ -7,7 +7,7 @@ use crate::proxying::GroupRuntime;
 use crate::snapshot::Snapshot;
 use crate::worker::Process;
 use sealane_cache::CACHE_STATUSES;
-use sealane_conf::model::TrafficShow;
+use sealane_conf::model::{ServerKind, TrafficShow};
 use sealane_counters::{HistogramValues, StatusLabel, StatusSums};
 use sealane_sys::time::monotonic_coarse_ms;
 use sealane_upstream::{Peer, PeerState};
@@ -150,7 +150,8 @@ fn sum(servers: &[(String, Entry)]) -> Entry {
 
 fn upstreams(snapshot: &Snapshot) -> Vec<(String, Vec<PeerFigures>)> {
     let (mut named, mut alone) = (Vec::new(), Vec::new());
-    for group in snapshot.groups.all() {
+    let all = snapshot.groups.all().iter();
+    for group in all.filter(|group| group.kind == ServerKind::Http) {
         match group.explicit {
             true => named.push((group.group.name().to_owned(), peers(group))),
             false => alone.extend(peers(group)),

@@ -18,6 +18,7 @@ mod user;
 
 pub(crate) use process::{NGINX_VERSION, hostname};
 pub(crate) use request::{RequestIdState, argument, cookie};
+pub(crate) use upstream::times;
 pub(crate) use user::assign;
 
 use crate::exchange::Exchange;
@@ -52,6 +53,7 @@ pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>
         Variable::UpstreamTrailer(name) => upstream::trailer(exchange, name, out),
         Variable::UpstreamCookie(name) => upstream::cookie(exchange, name, out),
         Variable::ProxyProtocolTlv(name) => connection::tlv(exchange, name, out),
+        Variable::Stream(variable) => crate::stream::append(exchange, *variable, out),
         Variable::Capture(number) => request.values.append_group(*number, out),
         Variable::User(index) => user::append(exchange, *index, out),
     }
@@ -186,18 +188,18 @@ fn put(value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
 }
 
 /// Appends a value that always exists.
-fn text(value: impl AsRef<[u8]>, out: &mut Vec<u8>) -> bool {
+pub(crate) fn text(value: impl AsRef<[u8]>, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(value.as_ref());
     true
 }
 
 /// Appends a number.
-fn number(value: impl itoa::Integer, out: &mut Vec<u8>) -> bool {
+pub(crate) fn number(value: impl itoa::Integer, out: &mut Vec<u8>) -> bool {
     text(itoa::Buffer::new().format(value), out)
 }
 
 /// Appends milliseconds as seconds with three decimals.
-fn seconds(milliseconds: u128, out: &mut Vec<u8>) -> bool {
+pub(crate) fn seconds(milliseconds: u128, out: &mut Vec<u8>) -> bool {
     number(milliseconds / 1000, out);
     let rest = (milliseconds % 1000) as u16;
     let digit = |value: u16| b'0' + (value % 10) as u8;

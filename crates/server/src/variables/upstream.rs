@@ -166,7 +166,8 @@ fn each(
     !states.attempts.is_empty()
 }
 
-fn times(
+/// A time of each attempt.
+pub(crate) fn times(
     states: &UpstreamStates,
     out: &mut Vec<u8>,
     time: impl Fn(&Attempt) -> Option<Duration>,

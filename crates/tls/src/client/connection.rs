@@ -67,6 +67,15 @@ impl Connection {
         self.kept = Some(Kept { cache, peer });
     }
 
+    /// Protocols to offer instead of those of the settings, preferred first.
+    ///
+    /// # Errors
+    ///
+    /// When a name is empty or longer than 255 bytes.
+    pub fn offer_protocols(&mut self, protocols: &[&[u8]]) -> Result<(), Error> {
+        self.tls.offer_protocols(protocols).map_err(Error::Library)
+    }
+
     /// In TLS 1.3 a session arrives before or with the first response, or even later.
     fn keep_session(&mut self) {
         if self.kept.is_some()

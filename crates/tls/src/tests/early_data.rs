@@ -391,7 +391,7 @@ fn early_data_needs_the_same_application_protocol() {
         })
     };
     let settings = |alpn: &'static [u8]| ServerSettings {
-        alpn: vec![alpn],
+        alpn: vec![alpn.into()],
         ..early_settings()
     };
     let (ours, theirs) = (build(&settings(b"http/1.1")), build(&settings(b"h2")));

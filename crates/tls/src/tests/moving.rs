@@ -102,7 +102,7 @@ const SUITES: [&str; 11] = [
 
 fn full_settings() -> ServerSettings {
     ServerSettings {
-        alpn: vec![b"http/1.1"],
+        alpn: vec![b"http/1.1"[..].into()],
         remember_client_offer: true,
         ..settings(&[rsa(), p256()])
     }

@@ -256,7 +256,7 @@ fn client_first_of_tls13() -> &'static str {
 #[test]
 fn alpn_in_the_servers_order() {
     let config = ServerSettings {
-        alpn: vec![b"h2", b"http/1.1"],
+        alpn: vec![b"h2"[..].into(), b"http/1.1"[..].into()],
         ..settings(&[p256()])
     };
     let server = server(&config);

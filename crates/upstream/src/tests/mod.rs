@@ -26,6 +26,7 @@ pub(super) fn weighted(method: Method, weights: &[u32]) -> GroupSettings {
     };
     GroupSettings {
         name: "backend".to_owned(),
+        counted_as: "backend".into(),
         servers: (1..).zip(weights).map(server).collect(),
         method,
         checks: Arc::default(),

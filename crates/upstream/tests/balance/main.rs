@@ -76,6 +76,7 @@ fn compare(directive: &str, method: Method, lines: &[Line], asks: &[Ask]) {
     let mut nginx = Nginx::start(&site, &format!("{directive}\n{servers}"));
     let servers = lines.iter().zip(&site.peers);
     let settings = GroupSettings {
+        counted_as: "balance".into(),
         name: "backend".to_owned(),
         servers: servers
             .map(|(line, address)| line.to_settings(*address))

@@ -543,11 +543,12 @@ fn parameters_replace_header_fields() {
 
 #[test]
 fn every_family_has_the_rows_of_nginx() {
-    use crate::directives::{Support, rows};
+    use crate::directives::{HSL, LOCATION_IF, Support, rows};
     let count = |prefix: &str| {
         let works = rows().filter(|row| {
             let works = matches!(row.support, Support::Implemented(_));
-            works && row.name.split('_').next() == Some(prefix) && !row.own
+            let is_http = row.contexts & HSL != 0 || row.contexts & LOCATION_IF != 0;
+            works && is_http && row.name.split('_').next() == Some(prefix) && !row.own
         });
         works.count()
     };

@@ -121,7 +121,7 @@ pub(super) fn tls_answer(challenge: &Answered) -> Result<TlsAnswer, AcmeError> {
     let made = keys::challenge(&identifier, &digest_of(&challenge.authorization))?;
     let settings = ServerSettings {
         identities: vec![identity(made.chain_pem.as_bytes(), &made.key)],
-        alpn: vec![ACME_TLS],
+        alpn: vec![ACME_TLS.into()],
         tickets: false,
         ..ServerSettings::default()
     };

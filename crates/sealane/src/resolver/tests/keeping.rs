@@ -21,6 +21,7 @@ impl Drop for Kept {
 
 fn keep(server: &NameServer, host: &str, srv: Option<&str>, timeout: Duration) -> Kept {
     let settings = GroupSettings {
+        counted_as: "keeping".into(),
         name: "backend".to_owned(),
         servers: vec![ServerSettings::new(format!("{host}:8080"), Vec::new())],
         method: Method::RoundRobin,

@@ -193,7 +193,7 @@ fn upstreams(snapshot: &Snapshot) -> Value {
     let groups = snapshot.groups.every().filter(|group| group.explicit);
     Value::Object(
         groups
-            .map(|group| (group.group.name().to_owned(), upstream(&group)))
+            .map(|group| (group.group.counted_as().to_string(), upstream(&group)))
             .collect(),
     )
 }

@@ -82,7 +82,7 @@ fn has_servers(group: &Arc<GroupRuntime>) -> bool {
 
 /// `/list` and `/detail`.
 fn list(snapshot: &Snapshot, what: &str) -> UpstreamsReply {
-    let groups = snapshot.groups.every();
+    let groups = snapshot.groups.of_http();
     let groups = groups.filter(|group| group.explicit).filter(has_servers);
     let mut text = String::new();
     for group in groups {

@@ -142,7 +142,7 @@ fn carry_out(process: &Process, request: &UpstreamsRequest) -> Result<ApiOutcome
         ["http"] => branches(request, &["upstreams"]),
         ["http", "upstreams"] => {
             only_read(request)?;
-            let groups = snapshot.groups.every().filter(|group| group.explicit);
+            let groups = snapshot.groups.of_http().filter(|group| group.explicit);
             let shown = groups.map(|group| (group.group.name().to_owned(), upstream(&group)));
             Ok(ApiOutcome::shows(fields(
                 request,

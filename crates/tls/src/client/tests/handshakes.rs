@@ -94,7 +94,7 @@ fn the_application_protocol_is_negotiated() {
     let server_with = |alpn: &[&'static [u8]]| {
         server(&ServerSettings {
             identities: vec![root().leaf(&["a.test"]).identity()],
-            alpn: alpn.to_vec(),
+            alpn: alpn.iter().map(|name| Box::from(*name)).collect(),
             ..ServerSettings::default()
         })
     };

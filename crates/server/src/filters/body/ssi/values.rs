@@ -7,7 +7,7 @@ use crate::exchange::Exchange;
 use crate::request_log::Text;
 use crate::variables;
 use bytes::Bytes;
-use sealane_conf::model::Variable;
+use sealane_conf::model::{ServerKind, UserVariable, Variable};
 use sealane_conf::regex::{Captures, Regex};
 use std::sync::PoisonError;
 
@@ -157,10 +157,11 @@ pub(super) fn lookup(exchange: &Exchange, name: &[u8]) -> Result<Option<Vec<u8>>
         return Ok(None);
     };
     let mut defined = exchange.snapshot.variables.iter();
-    let position = defined.position(|one| &*one.name == name);
+    let is_named = |one: &UserVariable| one.kind == ServerKind::Http && &*one.name == name;
+    let position = defined.position(is_named);
     let variable = match position.and_then(|index| u16::try_from(index).ok()) {
         Some(index) => Some(Variable::User(index)),
-        None => sealane_conf::variables::lookup(name),
+        None => sealane_conf::variables::lookup(ServerKind::Http, name),
     };
     let Some(variable) = variable else {
         return Ok(None);

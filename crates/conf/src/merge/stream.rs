@@ -1,0 +1,59 @@
+//! At the end of `stream`: inheritance, defaults and the checks that need the whole block.
+
+use super::servers::inherit;
+use crate::build::Build;
+use crate::call::Fault;
+use crate::draft::{StreamDraft, StreamProxyDraft};
+use crate::model::{ServerKind, StreamHandler, StreamServer};
+use std::time::Duration;
+
+/// nginx's default of `preread_timeout` and `proxy_protocol_timeout`.
+const HALF_MINUTE: Duration = Duration::from_secs(30);
+/// nginx's default of `preread_buffer_size`.
+const PREREAD_BYTES: u64 = 16 << 10;
+
+impl StreamDraft {
+    /// Takes what is not set from the outer level; what answers belongs to one server.
+    pub(super) fn inherit(&mut self, outer: &StreamDraft) {
+        inherit!(self, outer;
+            ssl_preread alpn preread_buffer_bytes preread_timeout proxy_protocol_timeout);
+        self.proxy.inherit(&outer.proxy);
+    }
+
+    /// What a server with these settings does; they are merged already.
+    pub(super) fn server(&self) -> StreamServer {
+        let preread_bytes = self.preread_buffer_bytes.unwrap_or(PREREAD_BYTES);
+        StreamServer {
+            handler: self.handler.clone().unwrap_or(StreamHandler::None),
+            sets: self.sets.clone(),
+            ssl_preread: self.ssl_preread.unwrap_or(false),
+            alpn: self.alpn.clone().unwrap_or_default(),
+            preread_buffer_bytes: usize::try_from(preread_bytes).unwrap_or(usize::MAX),
+            preread_timeout: self.preread_timeout.unwrap_or(HALF_MINUTE),
+            proxy_protocol_timeout: self.proxy_protocol_timeout.unwrap_or(HALF_MINUTE),
+        }
+    }
+}
+
+impl StreamProxyDraft {
+    fn inherit(&mut self, outer: &StreamProxyDraft) {
+        inherit!(self, outer;
+            timeout upload_rate download_rate half_close next_upstream tls alpn);
+    }
+}
+
+/// Whether every server of the block listens somewhere.
+pub(super) fn check_listens(b: &Build<'_>) -> Result<(), Fault> {
+    let mut servers = b.http.servers.iter();
+    let silent = servers.find(|block| block.kind == ServerKind::Stream && !block.server.listens);
+    match silent {
+        None => Ok(()),
+        Some(block) => {
+            let (file, line) = (block.origin.file.display(), block.origin.line);
+            Err(Fault::earlier(
+                &block.origin,
+                format!("no \"listen\" is defined for server in {file}:{line}"),
+            ))
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What sessions of layer 4 need of a connection.
+
+use super::{Connection, Deadline};
+use crate::debug_log;
+use crate::facts::PeerAddress;
+use crate::snapshot::ListenerId;
+use sealane_conf::model::{LogLevel, ServerKind};
+use sealane_io::registry::Asked;
+use std::fmt;
+
+impl Connection {
+    /// Whether its listener is one of `stream`.
+    pub(super) fn is_for_session(&self) -> bool {
+        self.snapshot.listener(self.listener).kind == ServerKind::Stream
+    }
+
+    /// The session is over, and the connection with it.
+    pub(super) fn end_session(&self) {
+        self.count_ktls();
+        self.note_retirement();
+        self.debug(format_args!("close connection"));
+    }
+
+    /// A session begins: from now on the registry can wake its task.
+    pub(crate) async fn begin_session(&mut self) {
+        self.remember_task().await;
+    }
+
+    /// Goes on as if another listener had accepted it (`pass`).
+    pub(super) fn pass_to(&mut self, listener: ListenerId) {
+        self.listener = listener;
+        self.server = self.snapshot.listener(listener).names.default_server();
+    }
+
+    /// Counts that it is passed on; returns how often it was.
+    pub(crate) fn note_pass(&mut self) -> u8 {
+        self.passes = self.passes.saturating_add(1);
+        self.passes
+    }
+
+    /// It waits for nothing that has a time-out.
+    pub(crate) fn clear_deadline(&mut self) {
+        self.deadline = Deadline::None;
+    }
+
+    /// Whether it has to end now.
+    pub(crate) fn is_to_abort(&self) -> bool {
+        self.asked() == Asked::Abort
+    }
+
+    /// The client's address with its port; `unix:` on a Unix socket.
+    pub(crate) fn client_with_port(&self) -> impl fmt::Display {
+        match self.facts.peer {
+            PeerAddress::Inet(address) => address.to_string(),
+            PeerAddress::Unix => "unix:".to_owned(),
+        }
+    }
+
+    /// Writes a line that says for itself which client and server it is about.
+    pub(crate) fn log_plainly(&self, level: LogLevel, message: fmt::Arguments<'_>) {
+        let location = self.server().default_location;
+        let logger = &self.snapshot.location(location).logger;
+        if logger.enabled(level) || self.facts.is_debugged() {
+            let logger = &*debug_log::logger_for(&self.facts, logger);
+            let client: &dyn fmt::Display = &self.facts.peer;
+            let fields = &[("SEALANE_CLIENT", client)];
+            logger.log_with(level, Some(self.facts.number), fields, message);
+        }
+    }
+}

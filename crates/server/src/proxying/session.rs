@@ -1,0 +1,104 @@
+//! Connects sessions of layer 4 to a server: one after the other, until a connection stands
+//! (`proxy_next_upstream` of `stream`).
+
+use super::attempt::{begin_attempt, end_attempt, last_attempt, note_failure};
+use super::lease::Leased;
+use super::next::{self, Cause};
+use super::peer_choice::{self, Asked, ReadyPeer};
+use super::peer_connection::{self, PeerConnection, PeerStream};
+use super::states::Attempt;
+use super::{PassRuntime, Target};
+use crate::exchange::Exchange;
+use crate::request_log;
+use sealane_http::StatusCode;
+use sealane_upstream::Tried;
+use std::time::Instant;
+
+/// A server with the connection to it.
+pub(crate) struct SessionPeer {
+    connection: PeerConnection,
+    lease: Leased,
+}
+
+impl SessionPeer {
+    /// The bytes to and from the server.
+    pub(crate) fn stream_mut(&mut self) -> Option<&mut PeerStream> {
+        self.connection.stream_mut()
+    }
+
+    /// The first byte has come from the server.
+    pub(crate) fn note_first_byte(&mut self) {
+        if !self.lease.group().times_connecting {
+            self.lease.note_head();
+        }
+    }
+
+    /// The session is over; the connection closes.
+    pub(crate) fn end(self) {
+        let SessionPeer { connection, lease } = self;
+        peer_connection::close(connection);
+        lease.succeeded(None);
+    }
+}
+
+/// Connects to a server of the pass's group.
+///
+/// # Errors
+/// The status of the session; the reason is logged.
+pub(crate) async fn connect(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+) -> Result<SessionPeer, StatusCode> {
+    let target = Target::of(exchange, pass).await;
+    // As in nginx, whatever is wrong with it.
+    let target = target.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    let settings = pass.settings();
+    let secured = pass.secured(exchange, &target);
+    let secured = secured.as_deref();
+    let mut begun = Instant::now();
+    let mut tried = Tried::new(settings.next_upstream_tries);
+    loop {
+        let asked = Asked {
+            pass,
+            target: &target,
+            secured,
+            affinity: None,
+            redirected: false,
+        };
+        let found = peer_choice::find(exchange, &asked, &mut tried).await;
+        let ReadyPeer {
+            mut lease,
+            queued,
+            now,
+        } = found.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        begun += queued.unwrap_or_default();
+        let peer = lease.picked().peer().clone();
+        let mut attempt = Attempt::new(peer.name().clone(), peer.server().clone(), now);
+        attempt.counted = Some(peer.clone());
+        begin_attempt(exchange, attempt, false);
+        let opened = peer_connection::open(exchange, pass, secured, &peer, peer.address()).await;
+        let failure = match opened {
+            Ok(connection) => {
+                if let Some(attempt) = last_attempt(exchange) {
+                    attempt.connect_time = Some(now.elapsed());
+                }
+                lease.set_opened();
+                if lease.group().times_connecting {
+                    lease.note_head();
+                }
+                return Ok(SessionPeer { connection, lease });
+            }
+            Err(failure) => failure,
+        };
+        request_log::log(exchange, failure.level(), format_args!("{failure}"));
+        end_attempt(exchange, StatusCode::BAD_GATEWAY);
+        if !failure.is_of_peer() {
+            return Err(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        note_failure(exchange, lease, failure.doing());
+        let cause = Cause::of(&failure);
+        if tried.left() == 0 || !next::may_go_on(exchange, settings, cause, false, false, begun) {
+            return Err(StatusCode::BAD_GATEWAY);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Sessions of layer 4: the `stream` block.
+//!
+//! ```text
+//! accept -> PROXY header -> set_real_ip_from -> limit_conn -> allow, deny -> TLS handshake
+//!   -> ssl_preread -> set -> proxy_pass | pass | return -> access log
+//! ```
+//!
+//! The phases are nginx's. A session is an [`Exchange`] without a request: so access rules, limits,
+//! variables, logs, the choice of servers and connections to them are those of HTTP. What moves
+//! bytes is the crate `stream`.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `session` | what a session keeps; its exchange |
+//! | `preread` | `ssl_preread` |
+//! | `proxying` | `proxy_pass` |
+//! | `pass` | `pass`: the connection goes to another listener |
+//! | `variables` | variables that only sessions have |
+
+mod pass;
+mod preread;
+mod proxying;
+mod session;
+mod variables;
+
+pub(crate) use session::SessionState;
+pub(crate) use variables::append;
+
+use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
+use crate::exchange::Exchange;
+use crate::handlers::Outcome;
+use crate::proxy_protocol::{self, HeaderRead};
+use crate::request_log::{Text, log_request};
+use crate::snapshot::ListenerId;
+use crate::variables::assign;
+use crate::{access, access_log, client_certificates, limits, real_ip, status, template};
+use sealane_conf::model::{LogLevel, StreamHandler, StreamServer};
+use sealane_http::StatusCode;
+use sealane_io::OutboundMessage;
+use sealane_io::chain::OutputChain;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// How a session ends.
+enum Ended {
+    /// With this status.
+    Status(StatusCode),
+    /// Its connection goes on elsewhere (`pass`).
+    Passed(ListenerId),
+}
+
+/// The end of a session.
+type Verdict = Result<(), Ended>;
+
+/// Refuses a session with this status.
+fn refuse(status: StatusCode) -> Verdict {
+    Err(Ended::Status(status))
+}
+
+/// Serves a connection from its beginning to the end of its session. Returns the listener that has
+/// the connection from now on, if one does.
+pub(crate) async fn serve(connection: &mut Connection) -> Option<ListenerId> {
+    let mut exchange = session::begin(connection);
+    connection.log_plainly(
+        LogLevel::Info,
+        format_args!(
+            "client {} connected to {}",
+            connection.client_with_port(),
+            connection.listen_address()
+        ),
+    );
+    status::begin(&mut exchange);
+    match run(connection, &mut exchange).await {
+        Ok(()) => {}
+        Err(Ended::Status(status)) => exchange.response.status = status,
+        // As in nginx, what comes of it is logged there.
+        Err(Ended::Passed(listener)) => return Some(listener),
+    }
+    exchange.transfer.completed = true;
+    access_log::log(&exchange);
+    status::count(&exchange);
+    connection.say_goodbye().await;
+    None
+}
+
+/// The phases.
+async fn run(connection: &mut Connection, exchange: &mut Exchange) -> Verdict {
+    connection.begin_session().await;
+    read_proxy_header(connection, exchange).await?;
+    real_ip::apply(exchange);
+    check_access(exchange).await?;
+    handshake(connection, exchange).await?;
+    if stream_of(exchange).ssl_preread {
+        preread::read(connection, exchange).await?;
+    }
+    set_variables(exchange);
+    connection.set_nodelay(exchange.conf().tcp_nodelay);
+    connection.begin_response();
+    match &stream_of(exchange).handler {
+        StreamHandler::Proxy => proxying::serve(connection, exchange).await,
+        StreamHandler::Return(text) => {
+            let text = template::evaluate(text, exchange).into_owned();
+            send(connection, exchange, text).await
+        }
+        StreamHandler::Pass(target) => pass::find(connection, exchange, target),
+        StreamHandler::None => {
+            log_request!(
+                exchange,
+                Error,
+                "the server has none of \"proxy_pass\", \"pass\" and \"return\""
+            );
+            refuse(StatusCode::INTERNAL_SERVER_ERROR)
+        }
+    }
+}
+
+/// What the session's server does.
+fn stream_of(exchange: &Exchange) -> Arc<StreamServer> {
+    let stream = exchange.server().conf.stream.clone();
+    stream.expect("names of a listener of stream lead to servers of stream")
+}
+
+/// The PROXY header, where the listener expects one.
+async fn read_proxy_header(connection: &mut Connection, exchange: &mut Exchange) -> Verdict {
+    let listener = exchange.snapshot.listener(exchange.listener);
+    // One that was passed on has brought its header along.
+    if !listener.options.proxy_protocol || connection.facts.proxy_protocol().is_some() {
+        return Ok(());
+    }
+    connection.set_deadline(stream_of(exchange).proxy_protocol_timeout);
+    match proxy_protocol::read(connection).await {
+        HeaderRead::Done => Ok(()),
+        HeaderRead::Malformed => refuse(StatusCode::BAD_REQUEST),
+        HeaderRead::Gone => Err(Ended::Status(StatusCode::OK)),
+    }
+}
+
+/// `limit_conn`, then `allow` and `deny`.
+async fn check_access(exchange: &mut Exchange) -> Verdict {
+    let limits = exchange.conf().limits.clone();
+    exchange.features.request_log.doing = " while initializing session";
+    if let Some(limits) = limits
+        && let Outcome::Status(status) = limits::check(exchange, limits).await
+    {
+        return refuse(status);
+    }
+    let refused = access::check(exchange).await;
+    exchange.features.request_log.doing = "";
+    match refused {
+        Outcome::Status(status) => refuse(status),
+        _ => Ok(()),
+    }
+}
+
+/// The TLS handshake, where the listener has `ssl`; the name in it chooses the server.
+async fn handshake(connection: &mut Connection, exchange: &mut Exchange) -> Verdict {
+    let listener = exchange.snapshot.listener(exchange.listener);
+    if listener.acceptor.is_none() {
+        return Ok(());
+    }
+    if connection.transport.tls().is_some() {
+        log_request!(
+            exchange,
+            Error,
+            "a connection whose TLS has ended here was passed to a listener with \"ssl\""
+        );
+        return refuse(StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    let timeout = connection.handshake_timeout();
+    connection.set_deadline(timeout);
+    if connection.buffer.is_empty() {
+        match connection.receive(HEAD_READ_BYTES, false).await {
+            Wait::Bytes => {}
+            Wait::Broken(error) => {
+                connection.log_broken(&error, "while SSL handshaking");
+                return refuse(StatusCode::INTERNAL_SERVER_ERROR);
+            }
+            _ => return refuse(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+    if !connection.handshake().await {
+        return refuse(StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    session::choose_server(exchange, connection.server);
+    if let Some(tls) = connection
+        .transport
+        .tls()
+        .and_then(|tls| tls.connection().info())
+    {
+        // What is negotiated with the client is what it asks for.
+        exchange.request.host = tls.server_name().to_ascii_lowercase().into_bytes();
+    }
+    match client_certificates::check(exchange).await {
+        Ok(()) => Ok(()),
+        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+/// `set`.
+fn set_variables(exchange: &mut Exchange) {
+    let stream = stream_of(exchange);
+    for set in &stream.sets {
+        let value = template::evaluate(&set.value, exchange).into_owned();
+        assign(exchange, &set.variable, value);
+    }
+}
+
+/// Sends a text (`return`).
+async fn send(connection: &mut Connection, exchange: &mut Exchange, text: Vec<u8>) -> Verdict {
+    let length = text.len() as u64;
+    let mut message = OutboundMessage::new(text, OutputChain::new());
+    connection.set_deadline(exchange.conf().send_timeout);
+    let sent = poll_fn(|cx| {
+        if let Poll::Ready(sent) = connection.transport.poll_send(cx, &mut message) {
+            return Poll::Ready(sent.map_err(Some));
+        }
+        match connection.is_to_abort() {
+            true => Poll::Ready(Err(None)),
+            false => connection.poll_expired(cx).map(|()| Err(None)),
+        }
+    });
+    let sent = sent.await;
+    exchange.transfer.sent_bytes = message.sent;
+    match sent {
+        Ok(()) => exchange.transfer.sent_bytes = length,
+        Err(Some(error)) => connection.log_broken(&error, "while sending response to client"),
+        Err(None) => {}
+    }
+    Ok(())
+}
+
+/// Bytes for a log line.
+fn shown(bytes: &[u8]) -> Text<'_> {
+    Text(bytes)
+}

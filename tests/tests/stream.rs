@@ -1,0 +1,100 @@
+//! Sessions of layer 4: the `stream` block.
+
+use sealane_tests::{PATIENCE, Program, Server, Site, wait_for};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+#[path = "stream/as_nginx.rs"]
+mod as_nginx;
+#[path = "stream/kept.rs"]
+mod kept;
+#[path = "stream/life.rs"]
+mod life;
+#[path = "stream/tls.rs"]
+mod tls;
+
+/// A server that sessions are passed to.
+struct Origin {
+    port: u16,
+}
+
+impl Origin {
+    /// Does with each connection what the closure does. Its threads end with the test's process.
+    fn doing(then: impl Fn(TcpStream) + Send + Sync + 'static) -> Origin {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let then = Arc::new(then);
+        thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let _ = socket.set_nodelay(true);
+                let then = then.clone();
+                thread::spawn(move || then(socket));
+            }
+        });
+        Origin { port }
+    }
+
+    /// Sends back what it gets, until that ends.
+    fn echo() -> Origin {
+        Origin::doing(echo)
+    }
+}
+
+fn echo(mut socket: TcpStream) {
+    let mut piece = [0; 65_536];
+    while let Ok(count @ 1..) = socket.read(&mut piece) {
+        if socket.write_all(&piece[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+/// A configuration with this `stream` block.
+fn configuration(stream: &str) -> String {
+    format!(
+        "worker_processes 2; error_log logs/error.log info; pid logs/pid;
+         events {{ worker_connections 2000; }} stream {{ {stream} }}"
+    )
+}
+
+fn serve<'s>(site: &'s Site, stream: &str) -> Server<'s> {
+    site.serve_whole(&configuration(stream))
+}
+
+#[track_caller]
+fn connect(port: u16) -> TcpStream {
+    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    socket.set_nodelay(true).expect("it is connected");
+    socket
+}
+
+/// Sends a text and reads the same text back.
+#[track_caller]
+fn says_back(socket: &mut TcpStream, text: &str) {
+    socket.write_all(text.as_bytes()).expect("it is taken");
+    let mut got = vec![0; text.len()];
+    socket.read_exact(&mut got).expect("it comes back");
+    assert_eq!(String::from_utf8_lossy(&got), text);
+}
+
+/// Everything up to the end of the connection.
+#[track_caller]
+fn rest(socket: &mut TcpStream) -> String {
+    let mut got = Vec::new();
+    socket.read_to_end(&mut got).expect("it ends");
+    String::from_utf8_lossy(&got).into_owned()
+}
+
+/// The lines of the access log, once there are so many.
+#[track_caller]
+fn log_lines(site: &Site, count: usize) -> Vec<String> {
+    wait_for("lines of the access log", || {
+        let text = std::fs::read_to_string(site.path("logs/stream.log")).ok()?;
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        (lines.len() >= count).then_some(lines)
+    })
+}

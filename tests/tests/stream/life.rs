@@ -1,0 +1,185 @@
+//! How sessions end, and what slow, silent and flooding peers cost.
+
+use super::*;
+use std::time::Instant;
+
+#[test]
+fn everything_arrives_in_both_directions() {
+    let (site, origin) = (Site::new(), Origin::echo());
+    let server = serve(
+        &site,
+        &format!(
+            "server {{ listen 127.0.0.1:%a%; proxy_pass 127.0.0.1:{}; }}",
+            origin.port
+        ),
+    );
+    let mut socket = connect(server.port("a"));
+    let sent: Vec<u8> = (0..8_000_000_u32).map(|at| (at * 7 / 3) as u8).collect();
+    let mut writing = socket.try_clone().expect("a descriptor");
+    let mut got = vec![0; sent.len()];
+    thread::scope(|scope| {
+        scope.spawn(|| writing.write_all(&sent).expect("it is taken"));
+        socket.read_exact(&mut got).expect("it comes back");
+    });
+    assert!(got == sent, "unchanged and in order");
+}
+
+#[test]
+fn what_was_sent_before_the_end_arrives() {
+    let site = Site::new();
+    let last_words = vec![b'w'; 500_000];
+    let (words, length) = (last_words.clone(), last_words.len());
+    let speaking = Origin::doing(move |mut socket| {
+        let _ = socket.write_all(&words);
+    });
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let listening = Origin::doing(move |mut socket| {
+        let mut got = Vec::new();
+        let _ = socket.read_to_end(&mut got);
+        let _ = tell.lock().expect("no panic").send(got.len());
+    });
+    let server = serve(
+        &site,
+        &format!(
+            "server {{ listen 127.0.0.1:%speaking%; proxy_pass 127.0.0.1:{}; }}
+             server {{ listen 127.0.0.1:%listening%; proxy_pass 127.0.0.1:{}; }}",
+            speaking.port, listening.port
+        ),
+    );
+    assert_eq!(rest(&mut connect(server.port("speaking"))).len(), length);
+    let mut socket = connect(server.port("listening"));
+    socket.write_all(&last_words).expect("it is taken");
+    drop(socket);
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(length));
+}
+
+#[test]
+fn a_half_closed_session_goes_on_where_it_may() {
+    let site = Site::new();
+    // Answers only once it has got everything.
+    let origin = Origin::doing(|mut socket| {
+        let mut got = Vec::new();
+        let _ = socket.read_to_end(&mut got);
+        let _ = write!(socket, "{} bytes", got.len());
+    });
+    let server = serve(
+        &site,
+        &format!(
+            "server {{ listen 127.0.0.1:%on%; proxy_half_close on; proxy_pass 127.0.0.1:{0}; }}
+             server {{ listen 127.0.0.1:%off%; proxy_pass 127.0.0.1:{0}; }}",
+            origin.port
+        ),
+    );
+    for (port, answer) in [("on", "5 bytes"), ("off", "")] {
+        let mut socket = connect(server.port(port));
+        socket.write_all(b"hello").expect("it is taken");
+        socket.shutdown(Shutdown::Write).expect("it is connected");
+        assert_eq!(rest(&mut socket), answer, "{port}");
+    }
+}
+
+#[test]
+fn silent_sessions_end_after_their_time() {
+    let (site, origin) = (Site::new(), Origin::echo());
+    let server = serve(
+        &site,
+        &format!(
+            "log_format s '$status $bytes_received'; access_log logs/stream.log s;
+             server {{ listen 127.0.0.1:%a%; proxy_timeout 300ms; proxy_pass 127.0.0.1:{}; }}",
+            origin.port
+        ),
+    );
+    let mut socket = connect(server.port("a"));
+    says_back(&mut socket, "hello");
+    assert_eq!(rest(&mut socket), "");
+    server.wait_for_log("connection timed out (110: Connection timed out) while proxying");
+    assert_eq!(log_lines(&site, 1), ["200 5"]);
+}
+
+#[test]
+fn rates_are_kept() {
+    let site = Site::new();
+    let origin = Origin::doing(|mut socket| {
+        let _ = socket.write_all(&[b'x'; 30_000]);
+    });
+    let server = serve(
+        &site,
+        &format!(
+            "server {{ listen 127.0.0.1:%a%; proxy_download_rate $rate; proxy_pass 127.0.0.1:{}; }}
+             map $remote_addr $rate {{ default 10k; }}",
+            origin.port
+        ),
+    );
+    let begun = Instant::now();
+    assert_eq!(rest(&mut connect(server.port("a"))).len(), 30_000);
+    // The first second's share comes at once; whatever a machine is busy with takes longer.
+    assert!(
+        begun.elapsed() > Duration::from_millis(1500),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
+fn who_does_not_read_holds_little_and_nobody_else() {
+    let site = Site::new();
+    let flood = Origin::doing(|mut socket| {
+        let piece = [b'x'; 65_536];
+        while socket.write_all(&piece).is_ok() {}
+    });
+    let server = serve(
+        &site,
+        &format!(
+            "server {{ listen 127.0.0.1:%flood%; proxy_pass 127.0.0.1:{}; }}
+             server {{ listen 127.0.0.1:%text%; return ok; }}",
+            flood.port
+        ),
+    );
+    let readers: Vec<TcpStream> = (0..100).map(|_| connect(server.port("flood"))).collect();
+    // All sockets are full.
+    thread::sleep(Duration::from_millis(500));
+    let before = server.resident_kib();
+    for _ in 0..20 {
+        assert_eq!(rest(&mut connect(server.port("text"))), "ok");
+    }
+    thread::sleep(Duration::from_millis(500));
+    let grown = server.resident_kib().saturating_sub(before);
+    assert!(grown < 2048, "{grown} KiB more while nobody reads");
+    drop(readers);
+}
+
+#[test]
+fn sessions_are_counted() {
+    let (site, origin) = (Site::new(), Origin::echo());
+    let configuration = format!(
+        "{} http {{ server {{ listen 127.0.0.1:%metrics%; location / {{ metrics; }} }} }}",
+        configuration(&format!(
+            "upstream echo {{ server 127.0.0.1:{}; }}
+             server {{ listen 127.0.0.1:%a%; status_zone layer4; proxy_pass echo; }}
+             server {{ listen 127.0.0.1:%denied%; status_zone denied; deny all; return no; }}",
+            origin.port
+        ))
+    );
+    let server = site.serve_whole(&configuration);
+    let mut socket = connect(server.port("a"));
+    says_back(&mut socket, "hello");
+    drop(socket);
+    assert_eq!(rest(&mut connect(server.port("denied"))), "");
+    let port = server.port("metrics");
+    let value = |name: &str| sealane_tests::metrics::samples(port).get(name).copied();
+    wait_for("the end of the session", || {
+        let ended = value("sealane_server_requests_total{server=\"layer4\"}")?;
+        (ended == 1.0).then_some(())
+    });
+    for (name, expected) in [
+        (
+            "sealane_server_received_bytes_total{server=\"layer4\"}",
+            5.0,
+        ),
+        ("sealane_server_sent_bytes_total{server=\"layer4\"}", 5.0),
+        ("sealane_server_requests_total{server=\"denied\"}", 1.0),
+    ] {
+        assert_eq!(value(name), Some(expected), "{name}");
+    }
+}

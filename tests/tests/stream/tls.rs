@@ -1,0 +1,173 @@
+//! TLS of sessions: ended here, begun towards servers, and both.
+
+use super::*;
+use sealane_tests::upgrade::KeptTls;
+use sealane_tests::{Certificate, CertificateKey, handshake_at};
+
+/// A site with certificates `a` and `b`.
+fn site() -> Site {
+    let site = Site::new();
+    for name in ["a", "b"] {
+        site.certificate(&Certificate::localhost(name, CertificateKey::P256));
+    }
+    site
+}
+
+const A: &str = "ssl_certificate a.crt; ssl_certificate_key a.key;";
+const B: &str = "ssl_certificate b.crt; ssl_certificate_key b.key;";
+
+#[test]
+fn the_name_in_the_handshake_chooses_the_server() {
+    let (site, origin) = (site(), Origin::echo());
+    let server = serve(
+        &site,
+        &format!(
+            "log_format s '$status $ssl_server_name $server_name $ssl_protocol $ssl_session_reused';
+             access_log logs/stream.log s;
+             server {{ listen 127.0.0.1:%a% ssl; server_name a.example; {A} proxy_pass 127.0.0.1:{0}; }}
+             server {{ listen 127.0.0.1:%a% ssl; server_name b.example; {B} return \"by b\\n\"; }}",
+            origin.port
+        ),
+    );
+    let mut kept = KeptTls::open(server.port("a"), "-servername a.example");
+    assert_eq!(kept.says_back("hello\n"), "hello\n");
+    drop(kept);
+    let mut kept = KeptTls::open(server.port("a"), "-servername b.example");
+    assert_eq!(kept.line(), "by b\n");
+    drop(kept);
+    let mut lines = log_lines(&site, 2);
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "200 a.example a.example TLSv1.3 .",
+            "200 b.example b.example TLSv1.3 ."
+        ]
+    );
+}
+
+#[test]
+fn sessions_of_tls_resume() {
+    let site = site();
+    let server = serve(
+        &site,
+        &format!(
+            "ssl_session_cache shared:all:1m; {A} server {{ listen 127.0.0.1:%a% ssl; return ok; }}"
+        ),
+    );
+    let file = site.path("session").display().to_string();
+    for version in ["-tls1_2", "-tls1_3"] {
+        let first = handshake_at(&server, "a", &format!("{version} -sess_out {file}"));
+        assert!(first.succeeded() && !first.resumed, "{}", first.output);
+        let second = handshake_at(&server, "a", &format!("{version} -sess_in {file}"));
+        assert!(second.resumed, "{version}: {}", second.output);
+    }
+}
+
+#[test]
+fn protocols_and_certificates_of_clients_are_asked_for() {
+    let site = site();
+    let server = serve(
+        &site,
+        &format!(
+            "log_format s '$status $ssl_alpn_protocol $ssl_client_verify'; access_log logs/stream.log s;
+             {A} server {{ listen 127.0.0.1:%alpn% ssl; ssl_alpn mqtt x; return ok; }}
+             server {{ listen 127.0.0.1:%client% ssl; ssl_verify_client on; ssl_client_certificate a.crt;
+                       return ok; }}"
+        ),
+    );
+    let agreed = handshake_at(&server, "alpn", "-alpn http/1.1,mqtt");
+    assert!(
+        agreed.output.contains("ALPN protocol: mqtt"),
+        "{}",
+        agreed.output
+    );
+    let refused = handshake_at(&server, "alpn", "-alpn http/1.1");
+    assert!(!refused.succeeded(), "{}", refused.output);
+    let mut bare = KeptTls::open(server.port("client"), "");
+    assert_eq!(bare.line(), "", "without a certificate");
+    server.wait_for_log("client sent no required SSL certificate");
+    let mut lines = log_lines(&site, 3);
+    lines.sort();
+    assert_eq!(lines, ["200 mqtt NONE", "500 - -", "500 - NONE"]);
+}
+
+#[test]
+fn servers_are_reached_over_tls_and_verified() {
+    let (site, origin) = (site(), Origin::echo());
+    let server = serve(
+        &site,
+        &format!(
+            "log_format s '$status $upstream_addr $ssl_alpn_protocol';
+             server {{ listen 127.0.0.1:%inner% ssl; {A} ssl_alpn x y; access_log logs/stream.log s;
+                       proxy_pass 127.0.0.1:{}; }}
+             proxy_ssl on; proxy_ssl_verify on; proxy_ssl_trusted_certificate a.crt;
+             server {{ listen 127.0.0.1:%good%; proxy_ssl_name localhost; proxy_ssl_alpn '' $protocol y;
+                       proxy_pass 127.0.0.1:%inner%; }}
+             server {{ listen 127.0.0.1:%name%; proxy_ssl_name other.example; proxy_pass 127.0.0.1:%inner%; }}
+             server {{ listen 127.0.0.1:%both% ssl; {B} proxy_ssl_name localhost; proxy_pass 127.0.0.1:%inner%; }}
+             server {{ listen 127.0.0.1:%plain%; proxy_ssl_name localhost; proxy_pass 127.0.0.1:{0}; }}",
+            origin.port
+        ),
+    );
+    let mut socket = connect(server.port("good"));
+    says_back(&mut socket, "hello");
+    drop(socket);
+    assert_eq!(
+        log_lines(&site, 1),
+        [format!("200 127.0.0.1:{} y", origin.port)]
+    );
+    let mut kept = KeptTls::open(server.port("both"), "");
+    assert_eq!(kept.says_back("twice\n"), "twice\n");
+    assert_eq!(rest(&mut connect(server.port("name"))), "");
+    server.wait_for_log("upstream SSL certificate does not match \"other.example\"");
+}
+
+#[test]
+fn large_transfers_survive_every_pair_of_ends() {
+    let (site, origin) = (site(), Origin::echo());
+    let server = serve(
+        &site,
+        &format!(
+            "ssl_ktls on;
+             server {{ listen 127.0.0.1:%inner% ssl; {A} proxy_pass 127.0.0.1:{0}; }}
+             server {{ listen 127.0.0.1:%outer%; proxy_ssl on; proxy_pass 127.0.0.1:%inner%; }}
+             server {{ listen 127.0.0.1:%middle% ssl; {B} proxy_ssl on; proxy_pass 127.0.0.1:%inner%; }}
+             server {{ listen 127.0.0.1:%whole%; proxy_ssl on; proxy_pass 127.0.0.1:%middle%; }}",
+            origin.port
+        ),
+    );
+    for port in ["outer", "whole"] {
+        let mut socket = connect(server.port(port));
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 5 / 3) as u8).collect();
+        let mut writing = socket.try_clone().expect("a descriptor");
+        let mut got = vec![0; sent.len()];
+        thread::scope(|scope| {
+            scope.spawn(|| writing.write_all(&sent).expect("it is taken"));
+            socket.read_exact(&mut got).expect("it comes back");
+        });
+        assert!(got == sent, "{port}: unchanged and in order");
+    }
+}
+
+#[test]
+fn who_does_not_speak_tls_is_refused() {
+    let site = site();
+    let server = serve(
+        &site,
+        &format!(
+            "log_format s '$status'; access_log logs/stream.log s; {A}
+             server {{ listen 127.0.0.1:%a% ssl; ssl_handshake_timeout 300ms; return ok; }}"
+        ),
+    );
+    let mut socket = connect(server.port("a"));
+    socket
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .expect("it is taken");
+    let mut got = Vec::new();
+    let _ = socket.read_to_end(&mut got);
+    assert!(!got.windows(2).any(|two| two == b"ok"));
+    // Nor who says nothing.
+    assert_eq!(rest(&mut connect(server.port("a"))), "");
+    assert_eq!(log_lines(&site, 2), ["500", "500"]);
+}
