@@ -1,7 +1,7 @@
 //! Every parser that reads bytes from outside, as a fuzz target.
 //!
 //! Most targets live beside the code they exercise (`sealane_conf::fuzz`,
-//! `sealane_http::fuzz`, `sealane_tls`), those of sessions in `sessions.rs`, as
+//! `sealane_http::fuzz`, `sealane_mail::fuzz`, `sealane_tls`), those of sessions in `sessions.rs`, as
 //! they run whole connections; here they get names, seeds and two drivers. `README.md` says how to
 //! run them.
 
@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 31] = [
+pub const TARGETS: [Target; 34] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -110,6 +110,24 @@ pub const TARGETS: [Target; 31] = [
     Target {
         name: "set_cookie",
         run: sealane_http::fuzz::fuzz_set_cookie,
+        max_bytes: 512,
+        cost: 1,
+    },
+    Target {
+        name: "mail_client",
+        run: sealane_mail::fuzz::fuzz_mail_client,
+        max_bytes: 512,
+        cost: 1,
+    },
+    Target {
+        name: "mail_auth",
+        run: sealane_mail::fuzz::fuzz_mail_auth,
+        max_bytes: 1024,
+        cost: 1,
+    },
+    Target {
+        name: "mail_server",
+        run: sealane_mail::fuzz::fuzz_mail_server,
         max_bytes: 512,
         cost: 1,
     },

@@ -176,6 +176,21 @@ fn proxy_headers() {
 }
 
 #[test]
+fn mail_clients() {
+    run("mail_client");
+}
+
+#[test]
+fn responses_of_auth_services() {
+    run("mail_auth");
+}
+
+#[test]
+fn logins_at_mail_servers() {
+    run("mail_server");
+}
+
+#[test]
 fn set_cookie_values() {
     run("set_cookie");
 }

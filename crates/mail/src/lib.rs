@@ -112,6 +112,7 @@ mod auth_http;
 mod backend;
 mod capabilities;
 mod escape;
+pub mod fuzz;
 mod limits;
 mod login;
 mod note;
