@@ -6,7 +6,7 @@
 use crate::auth_http::{
     Allowed, AuthHttpError, AuthResponse, AuthService, ClientDetails, Decision, Refusal, request,
 };
-use crate::backend::{Backend, BackendEvent, ClientAddress};
+use crate::backend::{Backend, BackendEvent};
 use crate::login::{LoginAttempt, Method, SaltSeed};
 use crate::note::Note;
 use crate::secret::Secret;
@@ -126,7 +126,7 @@ fn play(choices: &Choices, flights: &[&[u8]], piece_bytes: usize, is_tls: bool) 
                 }
             }
         }
-        if let Some(Event::StartTls(_)) = log.events.last() {
+        if let (Some(Event::StartTls(_)), None) = (log.events.last(), log.tls) {
             // A fresh session has no errors and no attempts.
             let has_refused = log.events.iter().any(|event| match event {
                 Event::Send(bytes) => is_complaint(bytes),
@@ -360,10 +360,10 @@ fn backend(choices: &Choices) -> Backend {
         user: None,
         password: None,
     };
-    let client = ClientAddress {
+    let client = ClientDetails {
         address: "192.0.2.1",
-        is_ipv6: false,
         host: crate::HOST_UNAVAILABLE,
+        ..ClientDetails::default()
     };
     session.accept(allowed, &choices.proxy, &client)
 }

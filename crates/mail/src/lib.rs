@@ -69,8 +69,7 @@
 //! let Ok(Some(Decision::Allowed(allowed))) = decision else { panic!("{decision:?}") };
 //!
 //! // A connection to the mail server: the same loop once more.
-//! let address = ClientAddress { address: "192.0.2.1", is_ipv6: false, host: b"" };
-//! let mut backend = session.accept(allowed, &ProxySettings::default(), &address);
+//! let mut backend = session.accept(allowed, &ProxySettings::default(), &client);
 //! assert_eq!(backend.upstream(), "198.51.100.1:143");
 //! let mut from_server = [&b"* OK ready\r\n"[..], b"+ go\r\n", b"+ go\r\n", b"a2 OK hello\r\n"].into_iter();
 //! let mut sent_to_server = Vec::new();
@@ -102,7 +101,10 @@
 //!   POP3, where it would be a command.
 //! - `Auth-Status` without a value refuses the login with SMTP, too.
 //! - An attempt is asked about again (`Auth-Status: WAIT`) with the same request; nginx has
-//!   forgotten the digest by then. EXTERNAL never sends the password of an earlier attempt.
+//!   forgotten the digest by then, and asks at once, over and over, if there is no `Auth-Wait`; here
+//!   a second passes. EXTERNAL never sends the password of an earlier attempt.
+//! - A response to AUTH LOGIN that is not base64 is answered with the tag, and a rejected MAIL does
+//!   not garble what was pipelined behind it.
 //! - Messages of the error log do not repeat commands that may contain a password, and write control
 //!   characters as `\xXX`.
 //! - XOAUTH2 and OAUTHBEARER, which freenginx has.
@@ -125,7 +127,7 @@ pub use auth_http::{
     Allowed, AuthHttpError, AuthResponse, AuthService, ClientDetails, Decision, ProxyHeader,
     Refusal, TlsDetails, request as auth_request,
 };
-pub use backend::{Backend, BackendEvent, ClientAddress};
+pub use backend::{Backend, BackendEvent};
 pub use login::{Envelope, LoginAttempt, Method, SaltSeed};
 pub use note::{Note, Severity};
 pub use secret::Secret;

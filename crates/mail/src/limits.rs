@@ -17,7 +17,7 @@ pub(crate) const MAX_ARGUMENTS: usize = 3;
 pub(crate) const MAX_SMTP_ARGUMENTS: usize = 11;
 
 /// The longest tag of an IMAP command in bytes, as in nginx.
-pub(crate) const MAX_TAG_BYTES: usize = 32;
+pub(crate) const MAX_IMAP_TAG_BYTES: usize = 32;
 
 /// Commands that are none, after which a session ends: `max_errors`.
 pub(crate) const MAX_ERRORS: usize = 5;

@@ -3,6 +3,7 @@
 use crate::escape::percent;
 use crate::login::{LoginAttempt, Method};
 use crate::secret::Secret;
+use std::net::Ipv6Addr;
 use zeroize::Zeroizing;
 
 /// What is configured of an auth service.
@@ -61,6 +62,16 @@ pub struct ClientDetails<'a> {
     pub proxy: Option<ProxyHeader<'a>>,
     /// Under TLS.
     pub tls: Option<TlsDetails<'a>>,
+}
+
+impl ClientDetails<'_> {
+    /// The address as it is written in XCLIENT.
+    pub(crate) fn xclient_address(&self) -> String {
+        match self.address.parse::<Ipv6Addr>() {
+            Ok(_) => format!("IPV6:{}", self.address),
+            Err(_) => self.address.to_owned(),
+        }
+    }
 }
 
 /// The request that asks about an attempt.

@@ -17,10 +17,9 @@ pub enum Decision {
     Allowed(Allowed),
     /// It may not.
     Refused(Refusal),
-    /// Ask the same again after so many seconds (`Auth-Status: WAIT`). The caller bounds how often
-    /// it does when there are none.
+    /// Ask the same again later (`Auth-Status: WAIT`).
     Wait {
-        /// `Auth-Wait`; 0 without one.
+        /// After so many seconds: `Auth-Wait`, at least 1.
         seconds: u64,
     },
 }
@@ -307,7 +306,7 @@ impl Fields {
         }
         if self.is_wait {
             return Ok(Decision::Wait {
-                seconds: self.wait_seconds,
+                seconds: self.wait_seconds.max(1),
             });
         }
         if self.address.is_empty() || self.port.is_empty() {

@@ -104,6 +104,22 @@ fn a_request_tells_what_is_known_of_the_connection() {
 }
 
 #[test]
+fn addresses_of_ipv6_are_marked_in_xclient() {
+    for (address, expected) in [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "IPV6:2001:db8::1"),
+        ("::ffff:192.0.2.1", "IPV6:::ffff:192.0.2.1"),
+        ("unix:", "unix:"),
+    ] {
+        let client = ClientDetails {
+            address,
+            ..ClientDetails::default()
+        };
+        assert_eq!(client.xclient_address(), expected);
+    }
+}
+
+#[test]
 fn without_a_client_certificate_there_is_nothing_of_it() {
     let client = ClientDetails {
         address: "unix:",
@@ -222,7 +238,7 @@ fn a_service_may_want_to_be_asked_again() {
     );
     assert_eq!(
         wait("Auth-Status: WAIT\r\nAuth-Wait: 99999999999999999999\r\n\r\n"),
-        Ok(Some(Decision::Wait { seconds: 0 }))
+        Ok(Some(Decision::Wait { seconds: 1 }))
     );
 }
 

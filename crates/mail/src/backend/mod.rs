@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 pub enum BackendEvent {
     /// Send this to the mail server.
     Send(Secret),
-    /// The client has logged in. Send `to_client` to it and `to_server` to the mail server, then
+    /// The client has logged in ([`Note::LoggedIn`]). Send `to_client` to it and `to_server` to the mail server, then
     /// pass on what arrives. There is no further event.
     Relay {
         /// The end of the login as the client sees it, and what the mail server sent behind it.
@@ -48,30 +48,13 @@ pub enum BackendEvent {
     },
 }
 
-/// Where a client comes from, for XCLIENT.
-#[derive(Debug, Clone, Copy)]
-pub struct ClientAddress<'a> {
-    /// Its address without the port; `unix:` on a socket.
-    pub address: &'a str,
-    /// Whether that is an IPv6 address.
-    pub is_ipv6: bool,
-    /// Its name. See [`HOST_UNAVAILABLE`](crate::HOST_UNAVAILABLE).
-    pub host: &'a [u8],
-}
-
-impl ClientAddress<'_> {
-    pub(crate) fn xclient(&self) -> String {
-        let prefix = if self.is_ipv6 { "IPV6:" } else { "" };
-        format!("{prefix}{}", self.address)
-    }
-}
-
 /// What a [`Backend`] is made of.
 pub(crate) struct BackendStart {
     pub(crate) attempt: LoginAttempt,
     pub(crate) allowed: Allowed,
     pub(crate) proxy: ProxySettings,
     pub(crate) server_name: String,
+    /// As it is written in XCLIENT.
     pub(crate) client_address: String,
     pub(crate) client_host: Vec<u8>,
     pub(crate) tag: Vec<u8>,

@@ -7,7 +7,7 @@
 
 use super::Parsed;
 use super::command::{Command, Verb, verb_named};
-use crate::limits::{MAX_ARGUMENTS, MAX_TAG_BYTES};
+use crate::limits::{MAX_ARGUMENTS, MAX_IMAP_TAG_BYTES};
 use crate::secret::Secret;
 use std::ops::Range;
 use zeroize::Zeroizing;
@@ -214,7 +214,7 @@ impl CommandParser {
                 Transition::To(Lexeme::BeforeVerb)
             }
             _ if !(byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) => Transition::Invalid,
-            _ if self.at >= MAX_TAG_BYTES => Transition::Invalid,
+            _ if self.at >= MAX_IMAP_TAG_BYTES => Transition::Invalid,
             _ => Transition::To(Lexeme::Tag),
         }
     }

@@ -14,8 +14,8 @@ mod line;
 mod pop3;
 mod smtp;
 
-use crate::auth_http::{Allowed, Refusal};
-use crate::backend::{Backend, BackendStart, ClientAddress};
+use crate::auth_http::{Allowed, ClientDetails, Refusal};
+use crate::backend::{Backend, BackendStart};
 use crate::escape::encode_base64;
 use crate::login::{Credentials, Envelope, LoginAttempt, SaltSeed};
 use crate::note::Note;
@@ -273,7 +273,7 @@ impl Session {
         self,
         allowed: Allowed,
         proxy: &ProxySettings,
-        client: &ClientAddress<'_>,
+        client: &ClientDetails<'_>,
     ) -> Backend {
         let attempt = self.attempt.expect("an attempt was accepted");
         let (tag, is_esmtp, helo) = match self.dialogue {
@@ -286,7 +286,7 @@ impl Session {
             allowed,
             proxy: proxy.clone(),
             server_name: self.settings.server_name.clone(),
-            client_address: client.xclient(),
+            client_address: client.xclient_address(),
             client_host: client.host.to_vec(),
             tag,
             is_esmtp,

@@ -3,9 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sealane_mail::{
-    AuthMethods, AuthResponse, AuthService, Backend, BackendEvent, ClientAddress, ClientDetails,
-    Decision, Event, HOST_UNAVAILABLE, LoginAttempt, Method, Protocol, ProxySettings, SaltSeed,
-    Session, Settings, StartTls, auth_request,
+    AuthMethods, AuthResponse, AuthService, Backend, BackendEvent, ClientDetails, Decision, Event,
+    HOST_UNAVAILABLE, LoginAttempt, Method, Protocol, ProxySettings, SaltSeed, Session, Settings,
+    StartTls, auth_request,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -112,12 +112,7 @@ impl Player {
                 }
                 Event::Authenticate => match self.ask(&session) {
                     Some(Decision::Allowed(allowed)) => {
-                        let address = ClientAddress {
-                            address: "127.0.0.1",
-                            is_ipv6: false,
-                            host: self.host(),
-                        };
-                        let backend = session.accept(allowed, &self.proxy, &address);
+                        let backend = session.accept(allowed, &self.proxy, &self.client());
                         self.log_in(backend, rest, piece_bytes);
                         return self.finish();
                     }
@@ -129,10 +124,14 @@ impl Player {
         }
     }
 
-    fn host(&self) -> &'static [u8] {
-        match self.settings.protocol {
-            Protocol::Smtp => HOST_UNAVAILABLE,
-            _ => b"",
+    fn client(&self) -> ClientDetails<'static> {
+        ClientDetails {
+            address: "127.0.0.1",
+            host: match self.settings.protocol {
+                Protocol::Smtp => HOST_UNAVAILABLE,
+                _ => b"",
+            },
+            ..ClientDetails::default()
         }
     }
 
@@ -142,13 +141,8 @@ impl Player {
             host: "127.0.0.1".to_owned(),
             headers: vec![("X-Key".to_owned(), "a b".to_owned())],
         };
-        let client = ClientDetails {
-            address: "127.0.0.1",
-            host: self.host(),
-            ..ClientDetails::default()
-        };
         let attempt = session.attempt().expect("Authenticate says so");
-        let request = auth_request(&service, attempt, &client);
+        let request = auth_request(&service, attempt, &self.client());
         let request = request.as_bytes().strip_suffix(b"\r\n\r\n");
         self.seen
             .auth

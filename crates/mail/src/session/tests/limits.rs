@@ -1,5 +1,5 @@
 use super::*;
-use crate::limits::{CLIENT_BUFFER_BYTES, MAX_TAG_BYTES, POP3_CLIENT_BUFFER_BYTES};
+use crate::limits::{CLIENT_BUFFER_BYTES, MAX_IMAP_TAG_BYTES, POP3_CLIENT_BUFFER_BYTES};
 
 #[test]
 fn a_command_may_be_as_long_as_its_buffer_and_no_longer() {
@@ -61,7 +61,7 @@ fn too_many_errors_end_a_session() {
 #[test]
 fn tags_end_somewhere() {
     let mut played = Played::new(settings(Protocol::Imap));
-    let tag = "t".repeat(MAX_TAG_BYTES);
+    let tag = "t".repeat(MAX_IMAP_TAG_BYTES);
     let answer = played.client(format!("{tag} NOOP\r\n").as_bytes());
     assert_eq!(answer, format!("{tag} OK completed\r\n"));
     let answer = played.client(format!("{tag}t NOOP\r\n").as_bytes());
