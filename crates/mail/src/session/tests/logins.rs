@@ -116,6 +116,19 @@ fn literals_may_contain_line_ends_or_nothing() {
 }
 
 #[test]
+fn a_backslash_means_something_in_quoted_strings_alone() {
+    for login in [
+        &b"a LOGIN \"j\\\"\\\\o\" x\\\\y\r\n"[..],
+        b"a LOGIN \"j\\\"\\\\o\" {4+}\r\nx\\\\y\r\n",
+    ] {
+        let mut played = Played::new(settings(Protocol::Imap));
+        played.client(login);
+        assert_eq!(played.attempt().user, b"j\"\\o");
+        assert_eq!(password(played.attempt()), Some(&b"x\\\\y"[..]));
+    }
+}
+
+#[test]
 fn an_unterminated_string_does_not_change_how_the_next_command_is_read() {
     let mut played = Played::new(settings(Protocol::Imap));
     assert_eq!(
