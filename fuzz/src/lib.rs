@@ -1,9 +1,9 @@
 //! Every parser that reads bytes from outside, as a fuzz target.
 //!
 //! Most targets live beside the code they exercise (`sealane_conf::fuzz`,
-//! `sealane_http::fuzz`, `sealane_mail::fuzz`, `sealane_tls`), those of sessions in `sessions.rs`, as
-//! they run whole connections; here they get names, seeds and two drivers. `README.md` says how to
-//! run them.
+//! `sealane_http::fuzz`, `sealane_mail::fuzz`, `sealane_tls`), those of sessions in `sessions.rs`,
+//! as they run whole connections; here they get names, seeds and two drivers. `README.md` says how
+//! to run them.
 
 mod ech;
 mod flights;

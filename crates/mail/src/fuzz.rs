@@ -86,6 +86,8 @@ pub fn fuzz_mail_client(data: &[u8]) {
         return;
     };
     let choices = choices(*first, *second);
+    check_texts(choices.settings.protocol);
+    check_early(&choices, input);
     let flights: Vec<_> = input.split(|&byte| byte == FLIGHT_END).collect();
     let whole = play(&choices, &flights, usize::MAX, false);
     for piece_bytes in [1, 3] {
@@ -99,12 +101,36 @@ pub fn fuzz_mail_client(data: &[u8]) {
     }
 }
 
-fn play(choices: &Choices, flights: &[&[u8]], piece_bytes: usize, is_tls: bool) -> SessionLog {
-    let seed = SaltSeed {
-        random: 1,
-        unix_seconds: 2,
+/// What a caller sends without a session.
+fn check_texts(protocol: Protocol) {
+    for text in [
+        protocol.internal_error(),
+        protocol.certificate_error(),
+        protocol.no_certificate(),
+    ] {
+        assert!(lines_are_whole(text));
+    }
+}
+
+/// A client that does not wait for the greeting gets one line instead of it.
+fn check_early(choices: &Choices, input: &[u8]) {
+    let mut session = Session::new(choices.settings.clone(), false, SEED);
+    session.receive_before_greeting(input);
+    let Some(Event::Note(note)) = session.next_event() else {
+        panic!("it is logged");
     };
-    let mut session = Session::new(choices.settings.clone(), is_tls, seed);
+    assert!(!note.to_string().contains(['\r', '\n']));
+    assert!(matches!(session.next_event(), Some(Event::Close(_))));
+    end(&mut session);
+}
+
+const SEED: SaltSeed = SaltSeed {
+    random: 1,
+    unix_seconds: 2,
+};
+
+fn play(choices: &Choices, flights: &[&[u8]], piece_bytes: usize, is_tls: bool) -> SessionLog {
+    let mut session = Session::new(choices.settings.clone(), is_tls, SEED);
     let mut log = SessionLog::default();
     run(&mut session, choices, &mut log);
     for (number, flight) in flights.iter().enumerate() {
@@ -135,6 +161,7 @@ fn play(choices: &Choices, flights: &[&[u8]], piece_bytes: usize, is_tls: bool) 
             let is_comparable = !has_refused && log.requests.is_empty();
             log.tls = Some((log.events.len(), number + 1, is_comparable));
             session.tls_established();
+            assert!(session.is_starttls());
             run(&mut session, choices, &mut log);
         }
     }
@@ -286,15 +313,25 @@ pub fn fuzz_mail_server(data: &[u8]) {
         return;
     };
     let choices = choices(*first, *second);
+    // The name of a client comes from its name server.
+    let name = &input[..input.len().min(4)];
+    let host = match crate::is_valid_host(name) {
+        true => name,
+        false => crate::HOST_TEMPORARILY_UNAVAILABLE,
+    };
     let lines = || input.split_inclusive(|&byte| byte == b'\n');
-    let by_lines = log_in(&choices, lines());
-    assert_eq!(log_in(&choices, input.chunks(1)), by_lines);
+    let by_lines = log_in(&choices, host, lines());
+    assert_eq!(log_in(&choices, host, input.chunks(1)), by_lines);
     // All at once it is another dialogue, but one that ends.
-    log_in(&choices, std::iter::once(input));
+    log_in(&choices, host, std::iter::once(input));
 }
 
-fn log_in<'a>(choices: &Choices, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<BackendEvent> {
-    let mut backend = backend(choices);
+fn log_in<'a>(
+    choices: &Choices,
+    host: &[u8],
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> Vec<BackendEvent> {
+    let mut backend = backend(choices, host);
     let mut events = Vec::new();
     for piece in pieces {
         let mut rest = piece;
@@ -334,15 +371,11 @@ fn check_command(command: &[u8]) {
 }
 
 /// A client that has logged in, and has sent more behind it.
-fn backend(choices: &Choices) -> Backend {
-    let seed = SaltSeed {
-        random: 1,
-        unix_seconds: 2,
-    };
+fn backend(choices: &Choices, host: &[u8]) -> Backend {
     let mut settings = (*choices.settings).clone();
     settings.client_buffer_bytes = 128;
     let is_mail = settings.auth.contains(AuthMethods::NONE);
-    let mut session = Session::new(Arc::new(settings), true, seed);
+    let mut session = Session::new(Arc::new(settings), true, SEED);
     let login: &[u8] = match choices.settings.protocol {
         Protocol::Imap => b"a LOGIN jo sesame\r\nmore",
         Protocol::Pop3 => b"USER jo\r\nPASS sesame\r\nmore",
@@ -362,7 +395,7 @@ fn backend(choices: &Choices) -> Backend {
     };
     let client = ClientDetails {
         address: "192.0.2.1",
-        host: crate::HOST_UNAVAILABLE,
+        host,
         ..ClientDetails::default()
     };
     session.accept(allowed, &choices.proxy, &client)

@@ -1,5 +1,5 @@
-//! Mail proxying without I/O: what nginx's `mail` block does between a client of IMAP, POP3 or SMTP,
-//! an auth service that decides about its login, and the mail server that it is passed on to.
+//! Mail proxying without I/O: what nginx's `mail` block does between a client of IMAP, POP3 or
+//! SMTP, an auth service that decides about its login, and the mail server that it is passed on to.
 //!
 //! There are no sockets here, no clock and no configuration: bytes go in, events come out, and the
 //! caller does what they say. A session goes through three parts.
@@ -64,14 +64,15 @@
 //! assert!(request.as_bytes().starts_with(b"GET /auth HTTP/1.0\r\nHost: 127.0.0.1\r\n"));
 //! let mut response = AuthResponse::new(attempt);
 //! let decision = response.receive(
-//!     b"HTTP/1.0 200 OK\r\nAuth-Status: OK\r\nAuth-Server: 198.51.100.1\r\nAuth-Port: 143\r\n\r\n",
+//!     b"HTTP/1.0 200 OK\r\nAuth-Server: 198.51.100.1\r\nAuth-Port: 143\r\n\r\n",
 //! );
 //! let Ok(Some(Decision::Allowed(allowed))) = decision else { panic!("{decision:?}") };
 //!
 //! // A connection to the mail server: the same loop once more.
 //! let mut backend = session.accept(allowed, &ProxySettings::default(), &client);
 //! assert_eq!(backend.upstream(), "198.51.100.1:143");
-//! let mut from_server = [&b"* OK ready\r\n"[..], b"+ go\r\n", b"+ go\r\n", b"a2 OK hello\r\n"].into_iter();
+//! let responses = ["* OK ready\r\n", "+ go\r\n", "+ go\r\n", "a2 OK hello\r\n"];
+//! let mut from_server = responses.into_iter().map(str::as_bytes);
 //! let mut sent_to_server = Vec::new();
 //! let to_client = loop {
 //!     match backend.next_event() {
@@ -97,16 +98,16 @@
 //!   only when there is none.
 //! - A command counts against its limit alone, not with those that were pipelined in front of it.
 //! - IMAP: see `imap_command`. A mail server's responses: see `backend`.
-//! - A name or a password with a line end, which base64 can contain, does not reach a mail server of
-//!   POP3, where it would be a command.
+//! - A name or a password with a line end, which base64 can contain, does not reach a mail server
+//!   of POP3, where it would be a command.
 //! - `Auth-Status` without a value refuses the login with SMTP, too.
 //! - An attempt is asked about again (`Auth-Status: WAIT`) with the same request; nginx has
-//!   forgotten the digest by then, and asks at once, over and over, if there is no `Auth-Wait`; here
-//!   a second passes. EXTERNAL never sends the password of an earlier attempt.
+//!   forgotten the digest by then, and asks at once, over and over, if there is no `Auth-Wait`;
+//!   here a second passes. EXTERNAL never sends the password of an earlier attempt.
 //! - A response to AUTH LOGIN that is not base64 is answered with the tag, and a rejected MAIL does
 //!   not garble what was pipelined behind it.
-//! - Messages of the error log do not repeat commands that may contain a password, and write control
-//!   characters as `\xXX`.
+//! - Messages of the error log do not repeat commands that may contain a password, and write
+//!   control characters as `\xXX`.
 //! - XOAUTH2 and OAUTHBEARER, which freenginx has.
 #![forbid(unsafe_code)]
 

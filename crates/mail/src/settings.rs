@@ -30,16 +30,6 @@ impl Protocol {
         }
     }
 
-    /// The protocol that nginx assumes without `protocol` for a server that listens on this port.
-    pub fn of_port(port: u16) -> Option<Protocol> {
-        match port {
-            143 | 993 => Some(Protocol::Imap),
-            110 | 995 => Some(Protocol::Pop3),
-            25 | 465 | 587 => Some(Protocol::Smtp),
-            _ => None,
-        }
-    }
-
     /// What a client is told before the connection is closed because something failed here, or on
     /// the way to the auth service or the mail server.
     pub fn internal_error(self) -> &'static [u8] {
@@ -202,16 +192,6 @@ impl Default for ProxySettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ports_have_the_protocols_that_nginx_gives_them() {
-        let of =
-            |ports: &[u16]| -> Vec<_> { ports.iter().map(|&p| Protocol::of_port(p)).collect() };
-        assert_eq!(of(&[143, 993]), [Some(Protocol::Imap); 2]);
-        assert_eq!(of(&[110, 995]), [Some(Protocol::Pop3); 2]);
-        assert_eq!(of(&[25, 465, 587]), [Some(Protocol::Smtp); 3]);
-        assert_eq!(of(&[80, 8143]), [None; 2]);
-    }
 
     #[test]
     fn commands_of_pop3_are_short_unless_they_may_have_tokens() {

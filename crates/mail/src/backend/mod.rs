@@ -30,8 +30,8 @@ use std::collections::VecDeque;
 pub enum BackendEvent {
     /// Send this to the mail server.
     Send(Secret),
-    /// The client has logged in ([`Note::LoggedIn`]). Send `to_client` to it and `to_server` to the mail server, then
-    /// pass on what arrives. There is no further event.
+    /// The client has logged in ([`Note::LoggedIn`]). Send `to_client` to it and `to_server` to the
+    /// mail server, then pass on what arrives. There is no further event.
     Relay {
         /// The end of the login as the client sees it, and what the mail server sent behind it.
         to_client: Vec<u8>,
