@@ -205,11 +205,15 @@ fn ask(attempt: &LoginAttempt) -> Secret {
         host: "localhost".to_owned(),
         headers: Vec::new(),
     };
-    let head = request(&service, attempt, &ClientDetails::default());
+    let client = ClientDetails {
+        host: crate::HOST_UNAVAILABLE,
+        ..ClientDetails::default()
+    };
+    let head = request(&service, attempt, &client);
     assert!(lines_are_whole(head.as_bytes()));
     let lines = head.as_bytes().split(|&byte| byte == b'\n').count();
     let expected =
-        9 + usize::from(attempt.salt.is_some()) + 3 * usize::from(attempt.envelope.is_some());
+        10 + usize::from(attempt.salt.is_some()) + 3 * usize::from(attempt.envelope.is_some());
     assert_eq!(lines, expected + 1);
     head
 }
