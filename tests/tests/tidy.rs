@@ -20,7 +20,7 @@ const FUNCTION_LINES: usize = 120;
 
 /// Which of our packages a package may depend on. `tests` and `fuzz` may use
 /// everything.
-const DEPENDENCIES: [(&str, &[&str]); 18] = [
+const DEPENDENCIES: [(&str, &[&str]); 19] = [
     ("sys", &[]),
     ("awslc", &[]),
     ("vector", &[]),
