@@ -184,7 +184,7 @@ impl ReceivedBatch {
     }
 
     /// What was received last.
-    pub fn messages(&self) -> impl Iterator<Item = ReceivedMessages<'_>> {
+    pub fn messages(&self) -> impl Iterator<Item = ReceivedMessages<'_>> + Clone {
         let chunks = self.bytes.chunks_exact(MESSAGE_BYTES);
         self.messages
             .iter()
