@@ -47,12 +47,8 @@ pub fn report_local_address(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result
 ///
 /// `ENOPROTOOPT` before Linux 5.0.
 pub fn join_datagrams(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    set_option(socket, libc::SOL_UDP, UDP_GRO, on.into())
+    set_option(socket, libc::SOL_UDP, libc::UDP_GRO, on.into())
 }
-
-/// Of linux/udp.h.
-const UDP_SEGMENT: libc::c_int = 103;
-const UDP_GRO: libc::c_int = 104;
 
 fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
     // SAFETY: the kernel reads an integer of the length given; the descriptor is borrowed.
@@ -220,7 +216,7 @@ fn read_control(message: &libc::msghdr) -> (Option<IpAddr>, Option<usize>) {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
                     local = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
                 }
-                (libc::SOL_UDP, UDP_GRO) => {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
                     let size = data.cast::<libc::c_int>().read_unaligned();
                     segment_bytes = usize::try_from(size).ok().filter(|size| *size > 0);
                 }
@@ -347,7 +343,7 @@ fn write_control(header: &mut libc::msghdr, control: &mut Control, message: &Mes
             // A message is shorter than 64 KiB.
             let size = u16::try_from(message.segment_bytes).unwrap_or(u16::MAX);
             let value = (&raw const size).cast();
-            write(libc::SOL_UDP, UDP_SEGMENT, value, size_of_val(&size));
+            write(libc::SOL_UDP, libc::UDP_SEGMENT, value, size_of_val(&size));
         }
     }
     header.msg_controllen = written as _;

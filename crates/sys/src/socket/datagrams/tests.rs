@@ -10,8 +10,11 @@ fn bound(address: &str) -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
+/// A datagram, and who has sent it.
+type Received = (Vec<u8>, Option<SocketAddr>);
+
 /// Receives until so many datagrams have arrived. Returns them with the number of messages.
-fn receive(socket: &UdpSocket, count: usize) -> (Vec<(Vec<u8>, Option<SocketAddr>)>, usize) {
+fn receive(socket: &UdpSocket, count: usize) -> (Vec<Received>, usize) {
     let mut batch = ReceivedBatch::new();
     let (mut all, mut messages) = (Vec::new(), 0);
     let deadline = Instant::now() + Duration::from_secs(60);
