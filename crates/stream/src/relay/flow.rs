@@ -292,6 +292,10 @@ impl Flow {
         self.memory_bytes() == 0 && self.pipe.is_none() && self.bulk.is_none()
     }
 
+    pub(super) fn has_pipe(&self) -> bool {
+        self.pipe.is_some()
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.buffer.capacity()
     }
