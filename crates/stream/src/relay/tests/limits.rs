@@ -92,7 +92,7 @@ fn most_slow_readers_hold_no_more_than_their_buffer() {
             sealane_sys::socket::set_buffers(fd, 4096, 4096).expect("it has some");
             let mut client = client;
             let sending = runtime::spawn_with_handle(async move {
-                let mut message = OutboundMessage::new(vec![b'x'; 8 << 20], OutputChain::new());
+                let mut message = OutboundMessage::new(vec![b'x'; 1 << 20], OutputChain::new());
                 let _ = poll_fn(|cx| client.poll_send(cx, &mut message)).await;
             });
             let mut relay = Relay::new(settings(), Vec::new(), Vec::new());
