@@ -96,10 +96,13 @@ fn measure(clients: usize, at_once: usize, rounds: usize) {
     let (before, began) = (processor_time(), Instant::now());
     runtime.block_on(async {
         let socket = DatagramSocket::bound(listening.into(), address).expect("a runtime");
-        let settings = ListenerSettings::default();
-        let mut listener = DatagramListener::new(socket, address, settings);
+        let mut listener = DatagramListener::new(socket, address);
         runtime::spawn(async move {
-            while let Some(Ok(session)) = poll_fn(|cx| listener.poll_session(cx)).await {
+            let limits = ListenerSettings::default();
+            while let Some(Ok(session)) = poll_fn(|cx| listener.poll_session(cx, &limits)).await {
+                if listener.sessions() == clients {
+                    listener.refuse_new();
+                }
                 runtime::spawn(async move {
                     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
                     let near = DatagramSocket::connect(socket.into(), server).expect("on loopback");

@@ -58,7 +58,6 @@ pub struct DatagramListener {
 pub(super) struct Table {
     pub(super) socket: DatagramSocket,
     pub(super) address: SocketAddr,
-    settings: Cell<ListenerSettings>,
     /// Those that get what comes from their client.
     bound: RefCell<HashMap<Key, Rc<Inner>>>,
     /// All that exist.
@@ -81,16 +80,11 @@ pub(super) struct Key {
 
 impl DatagramListener {
     /// A listener on a socket that is bound to `address`.
-    pub fn new(
-        socket: DatagramSocket,
-        address: SocketAddr,
-        settings: ListenerSettings,
-    ) -> DatagramListener {
+    pub fn new(socket: DatagramSocket, address: SocketAddr) -> DatagramListener {
         DatagramListener {
             table: Rc::new(Table {
                 socket,
                 address,
-                settings: Cell::new(settings),
                 bound: RefCell::default(),
                 sessions: Cell::new(0),
                 waiting_bytes: Cell::new(0),
@@ -104,11 +98,15 @@ impl DatagramListener {
     }
 
     /// The next new session; whoever cannot serve it drops it. `None` once new ones are refused and
-    /// the last has ended.
+    /// the last has ended. The settings are for what is received now: a reload may change them.
     ///
     /// # Errors
     /// The errno of receiving. The socket may go on to work.
-    pub fn poll_session(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Session>>> {
+    pub fn poll_session(
+        &mut self,
+        cx: &mut Context<'_>,
+        settings: &ListenerSettings,
+    ) -> Poll<Option<io::Result<Session>>> {
         for _ in 0..BATCHES_PER_POLL {
             if let Some(session) = self.begun.pop_front() {
                 return Poll::Ready(Some(Ok(session)));
@@ -120,10 +118,16 @@ impl DatagramListener {
                 *self.table.last.borrow_mut() = Some(cx.waker().clone());
             }
             let (table, begun) = (&self.table, &mut self.begun);
-            let refuses = self.refuses;
+            let settings = ListenerSettings {
+                max_sessions: match self.refuses {
+                    true => 0,
+                    false => settings.max_sessions,
+                },
+                ..*settings
+            };
             let distribute = |batch: &ReceivedBatch| {
                 for message in batch.messages() {
-                    table.distribute(&message, refuses, begun);
+                    table.distribute(&message, &settings, begun);
                 }
             };
             if let Err(error) = ready!(table.socket.poll_receive(cx, distribute)) {
@@ -139,11 +143,6 @@ impl DatagramListener {
     pub fn refuse_new(&mut self) {
         self.refuses = true;
         self.begun.clear();
-    }
-
-    /// Other limits, for what arrives from now on.
-    pub fn set_settings(&mut self, settings: ListenerSettings) {
-        self.table.settings.set(settings);
     }
 
     /// Sessions that exist.
@@ -162,7 +161,7 @@ impl Table {
     fn distribute(
         self: &Rc<Table>,
         message: &ReceivedMessages<'_>,
-        refuses: bool,
+        settings: &ListenerSettings,
         begun: &mut VecDeque<Session>,
     ) {
         let Some(client) = message.source.filter(|_| !message.is_truncated) else {
@@ -181,7 +180,7 @@ impl Table {
                 if let Some(full) = session.take() {
                     full.wake();
                 }
-                if refuses || !self.has_room_for_session(datagram) {
+                if !self.has_room_for_session(settings, datagram) {
                     self.note_dropped();
                     continue;
                 }
@@ -190,7 +189,7 @@ impl Table {
                 begun.push_back(new);
             }
             if let Some(session) = &session {
-                self.deliver(key, session, datagram);
+                self.deliver(settings, key, session, datagram);
             }
         }
         if let Some(session) = session {
@@ -198,8 +197,7 @@ impl Table {
         }
     }
 
-    fn has_room_for_session(&self, datagram: &[u8]) -> bool {
-        let settings = self.settings.get();
+    fn has_room_for_session(&self, settings: &ListenerSettings, datagram: &[u8]) -> bool {
         self.sessions.get() < settings.max_sessions
             && self.waiting_bytes.get() + datagram.len() <= settings.waiting_bytes
     }
@@ -214,8 +212,7 @@ impl Table {
         }
     }
 
-    fn deliver(&self, key: Key, session: &Inner, datagram: &[u8]) {
-        let settings = self.settings.get();
+    fn deliver(&self, settings: &ListenerSettings, key: Key, session: &Inner, datagram: &[u8]) {
         let mut waiting = session.waiting.borrow_mut();
         let fits = waiting.count() < settings.session_packets
             // One that is longer than the limit still passes alone.

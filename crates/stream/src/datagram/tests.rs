@@ -106,9 +106,9 @@ async fn relaying(
     let (socket, address) = bound(address);
     let outcomes = Rc::<RefCell<Vec<Outcome>>>::default();
     let noted = Rc::clone(&outcomes);
-    let mut listener = DatagramListener::new(socket, address, settings);
+    let mut listener = DatagramListener::new(socket, address);
     let listening = runtime::spawn_with_handle(async move {
-        while let Some(session) = poll_fn(|cx| listener.poll_session(cx)).await {
+        while let Some(session) = poll_fn(|cx| listener.poll_session(cx, &settings)).await {
             let session = session.expect("the socket works");
             let noted = Rc::clone(&noted);
             runtime::spawn(async move {

@@ -1,5 +1,5 @@
-//! Datagrams (UDP), many in one call: recvmmsg(2), sendmmsg(2), and runs of equal datagrams that the
-//! kernel joins and cuts (`UDP_GRO`, `UDP_SEGMENT`).
+//! Datagrams (UDP), many in one call: recvmmsg(2), sendmmsg(2), and runs of equal datagrams that
+//! the kernel joins and cuts (`UDP_GRO`, `UDP_SEGMENT`).
 
 use super::inet_address;
 use crate::{CheckReturn, retry};
@@ -125,8 +125,8 @@ impl ReceivedBatch {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when nothing has arrived. On a connected socket, what happened to datagrams that
-    /// were sent, such as `ECONNREFUSED`. Nothing is in the batch then.
+    /// `WouldBlock` when nothing has arrived. On a connected socket, what happened to datagrams
+    /// that were sent, such as `ECONNREFUSED`. Nothing is in the batch then.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.messages.clear();
         let mut pieces = self
@@ -198,9 +198,9 @@ impl ReceivedBatch {
 /// To which address a message was sent, and the size of the datagrams that were joined.
 fn read_control(message: &libc::msghdr) -> (Option<IpAddr>, Option<usize>) {
     let (mut local, mut segment_bytes) = (None, None);
-    // SAFETY: the kernel filled `msg_control` with well-formed headers and set `msg_controllen`; the
-    // CMSG macros stay within it. What is read has the type that level and type say, and need not be
-    // aligned.
+    // SAFETY: the kernel filled `msg_control` with well-formed headers and set `msg_controllen`;
+    // the CMSG macros stay within it. What is read has the type that level and type say, and need
+    // not be aligned.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {

@@ -7,12 +7,16 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// Lets the listener receive until so many datagrams have begun sessions, are in them, or were
 /// dropped. Returns the sessions that have begun.
-async fn receive(listener: &mut DatagramListener, count: u64) -> Vec<Session> {
+async fn receive(
+    listener: &mut DatagramListener,
+    settings: &ListenerSettings,
+    count: u64,
+) -> Vec<Session> {
     let mut begun = Vec::<Session>::new();
     let mut cx = Context::from_waker(Waker::noop());
     let before = listener.dropped();
     loop {
-        while let Poll::Ready(session) = listener.poll_session(&mut cx) {
+        while let Poll::Ready(session) = listener.poll_session(&mut cx, settings) {
             begun.push(session.expect("it is open").expect("it works"));
         }
         let received: u64 = begun.iter().map(|session| session.received().packets).sum();
@@ -33,12 +37,12 @@ fn a_session_that_takes_nothing_holds_so_many_and_no_more() {
                 session_bytes: bytes,
                 ..ListenerSettings::default()
             };
-            let mut listener = DatagramListener::new(socket, address, settings);
+            let mut listener = DatagramListener::new(socket, address);
             let client = Peer::at("127.0.0.1");
             for _ in 0..50 {
                 client.send(address, &[b'x'; 1000]).await;
             }
-            let sessions = receive(&mut listener, 50).await;
+            let sessions = receive(&mut listener, &settings, 50).await;
             assert_eq!(sessions.len(), 1);
             assert_eq!(sessions[0].received(), traffic(expected, 1000 * expected));
             assert_eq!(listener.dropped(), 50 - expected);
@@ -47,7 +51,10 @@ fn a_session_that_takes_nothing_holds_so_many_and_no_more() {
             client.send(address, b"there is room again").await;
             let mut cx = Context::from_waker(Waker::noop());
             while !sessions[0].has_waiting() {
-                assert!(listener.poll_session(&mut cx).is_pending(), "it is known");
+                assert!(
+                    listener.poll_session(&mut cx, &settings).is_pending(),
+                    "it is known"
+                );
                 runtime::yield_now().await;
             }
         }
@@ -62,12 +69,12 @@ fn empty_datagrams_are_counted_as_well() {
             session_packets: 7,
             ..ListenerSettings::default()
         };
-        let mut listener = DatagramListener::new(socket, address, settings);
+        let mut listener = DatagramListener::new(socket, address);
         let client = Peer::at("127.0.0.1");
         for _ in 0..20 {
             client.send(address, b"").await;
         }
-        let sessions = receive(&mut listener, 20).await;
+        let sessions = receive(&mut listener, &settings, 20).await;
         assert_eq!(sessions[0].received(), traffic(7, 0));
         assert_eq!(listener.dropped(), 13);
     });
@@ -81,12 +88,12 @@ fn all_sessions_together_hold_so_much_and_no_more() {
             waiting_bytes: 10_000,
             ..ListenerSettings::default()
         };
-        let mut listener = DatagramListener::new(socket, address, settings);
+        let mut listener = DatagramListener::new(socket, address);
         let clients: Vec<_> = (0..30).map(|_| Peer::at("127.0.0.1")).collect();
         for client in &clients {
             client.send(address, &[b'x'; 600]).await;
         }
-        let mut sessions = receive(&mut listener, 30).await;
+        let mut sessions = receive(&mut listener, &settings, 30).await;
         assert_eq!((sessions.len(), listener.sessions()), (16, 16));
         assert_eq!(listener.dropped(), 14);
         // What is taken, or goes with its session, makes room.
@@ -95,7 +102,7 @@ fn all_sessions_together_hold_so_much_and_no_more() {
         for client in &clients[20..] {
             client.send(address, &[b'x'; 600]).await;
         }
-        assert_eq!(receive(&mut listener, 10).await.len(), 2);
+        assert_eq!(receive(&mut listener, &settings, 10).await.len(), 2);
     });
 }
 
@@ -107,22 +114,32 @@ fn there_are_so_many_sessions_and_no_more() {
             max_sessions: 3,
             ..ListenerSettings::default()
         };
-        let mut listener = DatagramListener::new(socket, address, settings);
+        let mut listener = DatagramListener::new(socket, address);
         let clients: Vec<_> = (0..5).map(|_| Peer::at("127.0.0.1")).collect();
         for client in &clients {
             client.send(address, b"hello").await;
         }
-        let mut sessions = receive(&mut listener, 5).await;
+        let mut sessions = receive(&mut listener, &settings, 5).await;
         assert_eq!((sessions.len(), listener.dropped()), (3, 2));
         sessions.pop();
         clients[4].send(address, b"hello").await;
-        let more = receive(&mut listener, 1).await;
+        let more = receive(&mut listener, &settings, 1).await;
         assert_eq!(more.len(), 1);
         assert_eq!(more[0].client(), clients[4].address);
+        let settings = ListenerSettings {
+            max_sessions: 4,
+            ..settings
+        };
+        clients[3].send(address, b"hello").await;
+        assert_eq!(
+            receive(&mut listener, &settings, 1).await.len(),
+            1,
+            "there is room for one more"
+        );
         // Whoever is dropped begins again.
         drop(more);
         clients[4].send(address, b"hello").await;
-        assert_eq!(receive(&mut listener, 1).await.len(), 1);
+        assert_eq!(receive(&mut listener, &settings, 1).await.len(), 1);
     });
 }
 
@@ -130,15 +147,16 @@ fn there_are_so_many_sessions_and_no_more() {
 fn sessions_go_on_when_new_ones_are_refused() {
     run(async {
         let (socket, address) = bound("127.0.0.1");
-        let mut listener = DatagramListener::new(socket, address, ListenerSettings::default());
+        let mut listener = DatagramListener::new(socket, address);
         let (known, unknown) = (Peer::at("127.0.0.1"), Peer::at("127.0.0.1"));
         known.send(address, b"hello").await;
-        let mut sessions = receive(&mut listener, 1).await;
+        let settings = ListenerSettings::default();
+        let mut sessions = receive(&mut listener, &settings, 1).await;
         let session = sessions.pop().expect("it has begun");
         let _first = poll_fn(|cx| session.poll_receive(cx)).await;
         listener.refuse_new();
         let listening = runtime::spawn_with_handle(async move {
-            let next = poll_fn(|cx| listener.poll_session(cx)).await;
+            let next = poll_fn(|cx| listener.poll_session(cx, &ListenerSettings::default())).await;
             assert!(next.is_none(), "new ones are refused");
             listener.dropped()
         });
@@ -155,10 +173,14 @@ fn sessions_go_on_when_new_ones_are_refused() {
 fn a_listener_without_sessions_ends_at_once_when_it_refuses() {
     run(async {
         let (socket, address) = bound("127.0.0.1");
-        let mut listener = DatagramListener::new(socket, address, ListenerSettings::default());
+        let mut listener = DatagramListener::new(socket, address);
         Peer::at("127.0.0.1").send(address, b"hello").await;
         listener.refuse_new();
-        assert!(poll_fn(|cx| listener.poll_session(cx)).await.is_none());
+        assert!(
+            poll_fn(|cx| listener.poll_session(cx, &ListenerSettings::default()))
+                .await
+                .is_none()
+        );
     });
 }
 

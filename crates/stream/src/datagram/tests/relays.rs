@@ -74,11 +74,11 @@ fn answers_come_from_the_address_that_was_asked() {
 fn a_session_knows_both_addresses_and_its_first_datagram() {
     run(async {
         let (socket, address) = bound("0.0.0.0");
-        let mut listener = DatagramListener::new(socket, address, settings());
+        let mut listener = DatagramListener::new(socket, address);
         let client = Peer::at("127.0.0.1");
         let to: SocketAddr = (IpAddr::from([127, 0, 0, 2]), address.port()).into();
         client.send(to, b"hello").await;
-        let session = poll_fn(|cx| listener.poll_session(cx)).await;
+        let session = poll_fn(|cx| listener.poll_session(cx, &settings())).await;
         let session = session.expect("it is open").expect("it works");
         assert_eq!((session.client(), session.local()), (client.address, to));
         assert_eq!(session.peek(<[u8]>::to_vec), Some(b"hello".to_vec()));
@@ -228,10 +228,10 @@ fn a_prefix_is_a_part_of_the_first_datagram() {
     run(async {
         let mut server = Peer::at("127.0.0.1");
         let (socket, address) = bound("127.0.0.1");
-        let mut listener = DatagramListener::new(socket, address, settings());
+        let mut listener = DatagramListener::new(socket, address);
         let client = Peer::at("127.0.0.1");
         client.send(address, b"one").await;
-        let session = poll_fn(|cx| listener.poll_session(cx)).await;
+        let session = poll_fn(|cx| listener.poll_session(cx, &settings())).await;
         let session = session.expect("it is open").expect("it works");
         let mut relay = DatagramRelay::new(
             session,
@@ -240,7 +240,7 @@ fn a_prefix_is_a_part_of_the_first_datagram() {
             b"PROXY ".to_vec(),
         );
         let _listening = runtime::spawn_with_handle(async move {
-            let next = poll_fn(|cx| listener.poll_session(cx)).await;
+            let next = poll_fn(|cx| listener.poll_session(cx, &settings())).await;
             unreachable!("all is for the first session: {}", next.is_some());
         });
         let _relaying = runtime::spawn_with_handle(async move {
@@ -260,7 +260,7 @@ fn a_server_that_refuses_harms_no_other_session_and_may_come_back() {
         let dead = gone.address;
         drop(gone);
         let (socket, address) = bound("127.0.0.1");
-        let mut listener = DatagramListener::new(socket, address, settings());
+        let mut listener = DatagramListener::new(socket, address);
         let mut alive = Peer::at("127.0.0.1");
         let lucky = Peer::at("127.0.0.1");
         let unlucky = Peer::at("127.0.0.1");
@@ -268,7 +268,7 @@ fn a_server_that_refuses_harms_no_other_session_and_may_come_back() {
         let errors = Rc::<RefCell<Vec<String>>>::default();
         let noted = Rc::clone(&errors);
         let _listening = runtime::spawn_with_handle(async move {
-            while let Some(session) = poll_fn(|cx| listener.poll_session(cx)).await {
+            while let Some(session) = poll_fn(|cx| listener.poll_session(cx, &settings())).await {
                 let session = session.expect("the socket works");
                 let server = match session.client() == unlucky_at {
                     true => dead,
