@@ -115,7 +115,7 @@ impl DatagramSocket {
         })
     }
 
-    /// Receives what has arrived, at most one batch, and hands it to `take`.
+    /// Receives what has arrived, at most `max` messages or one batch, and hands it to `take`.
     ///
     /// # Errors
     /// On a connected socket, what became of a datagram that was sent (`ECONNREFUSED`). The socket
@@ -123,15 +123,16 @@ impl DatagramSocket {
     pub fn poll_receive<R>(
         &self,
         cx: &mut Context<'_>,
+        max: usize,
         take: impl FnOnce(&ReceivedBatch) -> R,
     ) -> Poll<io::Result<R>> {
         BATCH.with_borrow_mut(|batch| {
             let batch = batch.get_or_insert_with(|| Box::new(ReceivedBatch::new()));
             loop {
                 ready!(self.poll_ready(cx, Direction::Input))?;
-                match batch.receive(self.as_fd()) {
+                match batch.receive(self.as_fd(), max) {
                     Ok(count) => {
-                        if count < BATCH_MESSAGES {
+                        if count < max.min(BATCH_MESSAGES) {
                             self.registration.clear_ready(Direction::Input);
                         }
                         return Poll::Ready(Ok(take(batch)));
@@ -178,6 +179,12 @@ impl DatagramSocket {
                 sent => return Poll::Ready(sent),
             }
         }
+    }
+
+    /// From now on the kernel joins no datagrams, so that a message is one.
+    pub fn receive_each(&self) {
+        // Where it cannot join them, it cannot be told so either.
+        let _ = socket::join_datagrams(self.fd.as_fd(), false);
     }
 
     fn send<'a>(&self, path: Path, runs: impl Iterator<Item = Run<'a>>) -> io::Result<usize> {

@@ -10,7 +10,9 @@ use sealane_io::runtime::{self, Runtime};
 use sealane_stream::datagram::{
     DatagramListener, DatagramRelay, DatagramRelaySettings, ListenerSettings,
 };
-use sealane_sys::socket::{MessageToSend, ReceivedBatch, join_datagrams, send_datagrams};
+use sealane_sys::socket::{
+    BATCH_MESSAGES, MessageToSend, ReceivedBatch, join_datagrams, send_datagrams,
+};
 use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -45,7 +47,7 @@ fn echo(socket: &UdpSocket) {
         {
             return;
         }
-        let Ok(_) = batch.receive(socket.as_fd()) else {
+        let Ok(_) = batch.receive(socket.as_fd(), BATCH_MESSAGES) else {
             continue;
         };
         for message in batch.messages() {

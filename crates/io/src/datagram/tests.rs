@@ -23,7 +23,7 @@ async fn receive(socket: &DatagramSocket, count: usize) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < count {
         let received = poll_fn(|cx| {
-            socket.poll_receive(cx, |batch| {
+            socket.poll_receive(cx, BATCH_MESSAGES, |batch| {
                 for message in batch.messages() {
                     all.extend(message.datagrams().map(<[u8]>::to_vec));
                 }
@@ -140,7 +140,7 @@ fn a_refusal_is_an_error_and_the_socket_goes_on() {
             poll_fn(|cx| client.poll_send(cx, Path::default(), one.clone())).await
         };
         assert_eq!(send().await.expect("the port is unknown yet"), 1);
-        let received = poll_fn(|cx| client.poll_receive(cx, |_| ())).await;
+        let received = poll_fn(|cx| client.poll_receive(cx, BATCH_MESSAGES, |_| ())).await;
         let refused = received.expect_err("nobody listens");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         let again = UdpSocket::bind(address).expect("it was free");

@@ -4,7 +4,7 @@ use super::Traffic;
 use super::session::{Inner, Session};
 use sealane_io::datagram::DatagramSocket;
 use sealane_io::runtime;
-use sealane_sys::socket::{ReceivedBatch, ReceivedMessages};
+use sealane_sys::socket::{BATCH_MESSAGES, ReceivedBatch, ReceivedMessages};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -130,7 +130,7 @@ impl DatagramListener {
                     table.distribute(&message, &settings, begun);
                 }
             };
-            if let Err(error) = ready!(table.socket.poll_receive(cx, distribute)) {
+            if let Err(error) = ready!(table.socket.poll_receive(cx, BATCH_MESSAGES, distribute)) {
                 return Poll::Ready(Some(Err(error)));
             }
         }

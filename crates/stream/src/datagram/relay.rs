@@ -1,14 +1,16 @@
 //! A relay of datagrams: between the session of a client and a server, both ways.
 
 use super::{Packets, Session, Traffic};
+use crate::relay::rate::Throttle;
 use crate::relay::{Action, Side};
 use sealane_io::datagram::{DatagramSocket, Path, Run};
 use sealane_io::runtime;
 use sealane_sys::OsError;
-use sealane_sys::socket::ReceivedBatch;
+use sealane_sys::socket::{BATCH_MESSAGES, ReceivedBatch};
 use std::fmt;
 use std::io;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 /// Batches that a direction moves before other tasks of the thread have their turn.
 const BATCHES_PER_POLL: usize = 8;
@@ -24,6 +26,12 @@ pub struct DatagramRelaySettings {
     /// `proxy_responses`: datagrams that the server sends for each of the client. Without a number,
     /// only time ends the session.
     pub responses: Option<u64>,
+    /// `proxy_upload_rate`: bytes received from the client in a second; 0 for no limit. As in nginx,
+    /// datagrams that come too early are dropped.
+    pub upload_rate: u64,
+    /// `proxy_download_rate`: bytes received from the server in a second; 0 for no limit. Datagrams
+    /// that come too early wait in the socket.
+    pub download_rate: u64,
 }
 
 /// Datagrams so far.
@@ -37,8 +45,10 @@ pub struct DatagramCounts {
     pub from_server: Traffic,
     /// Taken by the kernel for the client.
     pub to_client: Traffic,
+    /// From the client, and dropped because they came too early for `upload_rate`.
+    pub dropped_from_client: u64,
     /// From the server, and dropped because there was no room to send them.
-    pub dropped: u64,
+    pub dropped_from_server: u64,
 }
 
 /// Why a relay cannot go on, or what became of a datagram.
@@ -62,6 +72,9 @@ pub struct DatagramRelay {
     counts: DatagramCounts,
     /// Datagrams of the server, and failures in their place.
     responses: u64,
+    began: Instant,
+    up_throttle: Throttle,
+    down_throttle: Throttle,
 }
 
 impl DatagramRelay {
@@ -73,6 +86,9 @@ impl DatagramRelay {
         settings: DatagramRelaySettings,
         prefix: Vec<u8>,
     ) -> DatagramRelay {
+        if settings.download_rate > 0 {
+            server.receive_each();
+        }
         DatagramRelay {
             session,
             server,
@@ -82,6 +98,9 @@ impl DatagramRelay {
             down: Packets::default(),
             counts: DatagramCounts::default(),
             responses: 0,
+            began: Instant::now(),
+            up_throttle: Throttle::default(),
+            down_throttle: Throttle::default(),
         }
     }
 
@@ -121,6 +140,11 @@ impl DatagramRelay {
         .fold(0, |sum, traffic| sum.wrapping_add(traffic.packets))
     }
 
+    /// Whether a direction waits for its rate, during which `proxy_timeout` does not run.
+    pub fn is_delayed(&self) -> bool {
+        self.up_throttle.is_waiting() || self.down_throttle.is_waiting()
+    }
+
     /// Whether the server has sent all that was expected of it by now, so that running out of time
     /// is no failure. It always has if nothing is expected.
     pub fn is_answered(&self) -> bool {
@@ -135,7 +159,7 @@ impl DatagramRelay {
 
     fn is_done(&self) -> bool {
         self.settings.responses.is_some()
-            && self.requests() >= self.settings.requests.max(1)
+            && self.requests() + self.counts.dropped_from_client >= self.settings.requests.max(1)
             && self.is_answered()
             && self.up.is_empty()
             && self.down.is_empty()
@@ -149,11 +173,10 @@ impl DatagramRelay {
                 let Poll::Ready(packets) = self.session.poll_receive(cx) else {
                     return Ok(false);
                 };
-                self.up = packets;
-                self.counts.from_client.add(Traffic {
-                    packets: self.up.count() as u64,
-                    bytes: self.up.byte_count() as u64,
-                });
+                self.take_requests(cx, packets);
+                if self.up.is_empty() {
+                    continue;
+                }
                 self.up.prefix_first(&std::mem::take(&mut self.prefix));
             }
             match self.server.poll_send(cx, Path::default(), self.up.runs()) {
@@ -168,6 +191,37 @@ impl DatagramRelay {
             }
         }
         Ok(true)
+    }
+
+    /// Takes what the client has sent, as far as its rate permits.
+    fn take_requests(&mut self, cx: &mut Context<'_>, packets: Packets) {
+        let (rate, counts) = (self.settings.upload_rate, &mut self.counts);
+        if rate == 0 {
+            counts.from_client.add(Traffic {
+                packets: packets.count() as u64,
+                bytes: packets.byte_count() as u64,
+            });
+            self.up = packets;
+            return;
+        }
+        for datagram in packets.runs().flat_map(Run::cut) {
+            let bytes = datagram.bytes;
+            let (began, received) = (self.began, counts.from_client.bytes);
+            let throttle = &mut self.up_throttle;
+            if throttle
+                .poll_allowed(cx, rate, began, received, 1)
+                .is_pending()
+            {
+                counts.dropped_from_client += 1;
+                continue;
+            }
+            throttle.note(rate, bytes.len());
+            counts.from_client.add(Traffic {
+                packets: 1,
+                bytes: bytes.len() as u64,
+            });
+            self.up.push(bytes);
+        }
     }
 
     /// From the server to the client.
@@ -185,13 +239,28 @@ impl DatagramRelay {
                 }
                 continue;
             }
+            let (rate, received) = (self.settings.download_rate, self.counts.from_server.bytes);
+            let throttle = &mut self.down_throttle;
+            if throttle
+                .poll_allowed(cx, rate, self.began, received, 1)
+                .is_pending()
+            {
+                return Ok(false);
+            }
+            let max = match rate {
+                0 => BATCH_MESSAGES,
+                _ => 1,
+            };
             let mut shared = Context::from_waker(cx.waker());
             let (session, down, counts) = (&self.session, &mut self.down, &mut self.counts);
             let before = counts.from_server.packets;
-            let passed = self.server.poll_receive(cx, |batch| {
+            let passed = self.server.poll_receive(cx, max, |batch| {
                 pass_on(batch, &mut shared, session, down, counts)
             });
-            self.responses += self.counts.from_server.packets - before;
+            let after = self.counts.from_server;
+            self.responses += after.packets - before;
+            self.down_throttle
+                .note(rate, (after.bytes - received) as usize);
             match passed {
                 Poll::Ready(Ok(Ok(()))) => {}
                 Poll::Ready(Ok(Err(error))) => return Err(sending(error)),
@@ -242,7 +311,7 @@ fn pass_on(
         } else if down.byte_count() + bytes.len() <= MAX_WAITING_BYTES {
             down.push(bytes);
         } else {
-            counts.dropped += 1;
+            counts.dropped_from_server += 1;
         }
     }
     Ok(())

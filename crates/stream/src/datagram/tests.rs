@@ -7,6 +7,7 @@ use super::*;
 use crate::relay::{Action, Side};
 use sealane_io::datagram::{DatagramSocket, Path, Run};
 use sealane_io::runtime::{self, JoinHandle, Runtime};
+use sealane_sys::socket::BATCH_MESSAGES;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -67,7 +68,7 @@ impl Peer {
             }
             let received = &mut self.received;
             let received = poll_fn(|cx| {
-                self.socket.poll_receive(cx, |batch| {
+                self.socket.poll_receive(cx, BATCH_MESSAGES, |batch| {
                     for message in batch.messages() {
                         let source = message.source.expect("it is not connected");
                         let datagrams = message.datagrams();

@@ -121,13 +121,14 @@ impl ReceivedBatch {
         }
     }
 
-    /// Receives what has arrived, at most [`BATCH_MESSAGES`]; returns how many messages it is.
+    /// Receives what has arrived, at most `max` messages or [`BATCH_MESSAGES`]; returns how many it
+    /// is.
     ///
     /// # Errors
     ///
     /// `WouldBlock` when nothing has arrived. On a connected socket, what happened to datagrams
     /// that were sent, such as `ECONNREFUSED`. Nothing is in the batch then.
-    pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+    pub fn receive(&mut self, socket: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
         self.messages.clear();
         let mut pieces = self
             .bytes
@@ -156,7 +157,7 @@ impl ReceivedBatch {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
-                BATCH_MESSAGES as libc::c_uint,
+                max.min(BATCH_MESSAGES) as libc::c_uint,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )

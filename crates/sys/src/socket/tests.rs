@@ -182,7 +182,7 @@ fn a_group_for_datagrams_gets_those_of_a_sender_at_one_socket() {
     let mut batch = ReceivedBatch::new();
     while seen.len() < 3 * clients.len() {
         for (index, socket) in group.iter().enumerate() {
-            if batch.receive(socket.as_fd()).is_ok() {
+            if batch.receive(socket.as_fd(), BATCH_MESSAGES).is_ok() {
                 let ports = batch
                     .messages()
                     .map(|message| message.source.unwrap().port());

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::time::{Duration, Instant};
 
 fn settings() -> ListenerSettings {
     ListenerSettings::default()
@@ -97,6 +98,7 @@ fn a_session_gets_as_many_requests_as_it_may() {
             let relay = DatagramRelaySettings {
                 requests: max_requests,
                 responses: None,
+                ..DatagramRelaySettings::default()
             };
             let settings = ListenerSettings {
                 max_requests,
@@ -132,6 +134,7 @@ fn requests_that_arrive_together_are_shared_out_all_the_same() {
         let relay = DatagramRelaySettings {
             requests: 2,
             responses: Some(0),
+            ..DatagramRelaySettings::default()
         };
         let settings = ListenerSettings {
             max_requests: 2,
@@ -178,6 +181,7 @@ fn a_session_ends_with_the_last_response() {
             let relay = DatagramRelaySettings {
                 requests: 0,
                 responses: Some(responses),
+                ..DatagramRelaySettings::default()
             };
             let relaying = relaying("127.0.0.1", settings(), relay, server.address).await;
             let mut client = Peer::at("127.0.0.1");
@@ -320,6 +324,7 @@ fn a_refusal_is_all_the_response_there_will_be() {
         let relay = DatagramRelaySettings {
             requests: 0,
             responses: Some(1),
+            ..DatagramRelaySettings::default()
         };
         let relaying = relaying("127.0.0.1", settings(), relay, dead).await;
         let client = Peer::at("127.0.0.1");
@@ -328,6 +333,71 @@ fn a_refusal_is_all_the_response_there_will_be() {
         let outcomes = relaying.outcomes.borrow();
         assert_eq!((outcomes[0].errors.len(), &outcomes[0].end), (1, &Ok(())));
         assert_eq!(outcomes[0].counts.from_server, traffic(0, 0));
+    });
+}
+
+#[test]
+fn the_upload_rate_drops_what_comes_too_early() {
+    run(async {
+        let mut server = Peer::at("127.0.0.1");
+        let relay = DatagramRelaySettings {
+            requests: 3,
+            responses: Some(1),
+            upload_rate: 10,
+            ..DatagramRelaySettings::default()
+        };
+        let settings = ListenerSettings {
+            max_requests: 3,
+            ..settings()
+        };
+        let relaying = relaying("127.0.0.1", settings, relay, server.address).await;
+        let mut client = Peer::at("127.0.0.1");
+        for _ in 0..3 {
+            client.send(relaying.address, &[b'x'; 1000]).await;
+        }
+        // The first one takes a hundred seconds at that rate.
+        let (_, near) = server.receive().await;
+        server.send(near, b"answer").await;
+        client.receive().await;
+        ended(&relaying, 1).await;
+        let outcomes = relaying.outcomes.borrow();
+        assert_eq!(outcomes[0].counts.from_client, traffic(1, 1000));
+        assert_eq!(outcomes[0].counts.to_server, traffic(1, 1000));
+        assert_eq!(outcomes[0].counts.dropped_from_client, 2);
+    });
+}
+
+#[test]
+fn the_download_rate_has_datagrams_wait() {
+    run(async {
+        let mut server = Peer::at("127.0.0.1");
+        let relay = DatagramRelaySettings {
+            responses: Some(4),
+            download_rate: 2000,
+            ..DatagramRelaySettings::default()
+        };
+        let relaying = relaying("127.0.0.1", settings(), relay, server.address).await;
+        let mut client = Peer::at("127.0.0.1");
+        client.send(relaying.address, b"question").await;
+        let (_, near) = server.receive().await;
+        let began = Instant::now();
+        for n in 0..4 {
+            server.send(near, &[n; 500]).await;
+        }
+        for n in 0..4 {
+            assert_eq!(client.receive().await.0, [n; 500]);
+        }
+        // Each takes a quarter of a second, and the last is not waited for.
+        assert!(
+            began.elapsed() >= Duration::from_millis(700),
+            "{:?}",
+            began.elapsed()
+        );
+        ended(&relaying, 1).await;
+        assert_eq!(
+            relaying.outcomes.borrow()[0].counts.to_client,
+            traffic(4, 2000)
+        );
     });
 }
 

@@ -19,7 +19,7 @@ fn receive(socket: &UdpSocket, count: usize) -> (Vec<Received>, usize) {
     let (mut all, mut messages) = (Vec::new(), 0);
     let deadline = Instant::now() + Duration::from_secs(60);
     while all.len() < count {
-        match batch.receive(socket.as_fd()) {
+        match batch.receive(socket.as_fd(), BATCH_MESSAGES) {
             Ok(received) => {
                 messages += received;
                 for message in batch.messages() {
@@ -125,7 +125,7 @@ fn answers_come_from_the_address_that_was_asked() {
             );
             let mut batch = ReceivedBatch::new();
             let deadline = Instant::now() + Duration::from_secs(60);
-            while batch.receive(server.as_fd()).is_err() {
+            while batch.receive(server.as_fd(), BATCH_MESSAGES).is_err() {
                 assert!(Instant::now() < deadline);
             }
             let received = batch.messages().next().unwrap();
@@ -156,7 +156,7 @@ fn a_port_that_is_closed_is_reported_to_a_connected_socket() {
     let mut batch = ReceivedBatch::new();
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        let error = batch.receive(client.as_fd()).unwrap_err();
+        let error = batch.receive(client.as_fd(), BATCH_MESSAGES).unwrap_err();
         if error.kind() == io::ErrorKind::ConnectionRefused {
             break;
         }
