@@ -138,11 +138,10 @@ impl DatagramListener {
         Poll::Pending
     }
 
-    /// No session begins any more, nor do those that have not been returned yet. The others go on,
-    /// as long as this is polled: poll it now.
+    /// No session begins any more. Those that have begun are still returned, and all go on as long
+    /// as this is polled: poll it now.
     pub fn refuse_new(&mut self) {
         self.refuses = true;
-        self.begun.clear();
     }
 
     /// Sessions that exist.

@@ -169,6 +169,35 @@ fn sessions_go_on_when_new_ones_are_refused() {
     });
 }
 
+/// Their first datagrams were received: nobody else has them.
+#[test]
+fn sessions_that_have_begun_are_returned_when_new_ones_are_refused() {
+    run(async {
+        let (socket, address) = bound("127.0.0.1");
+        let mut listener = DatagramListener::new(socket, address);
+        let clients = [Peer::at("127.0.0.1"), Peer::at("127.0.0.1")];
+        for client in &clients {
+            client.send(address, b"hello").await;
+        }
+        let settings = ListenerSettings::default();
+        let first = poll_fn(|cx| listener.poll_session(cx, &settings)).await;
+        let count = listener.sessions();
+        listener.refuse_new();
+        let mut sessions = vec![first.expect("it is open").expect("it works")];
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Ready(session) = listener.poll_session(&mut cx, &settings) {
+            sessions.push(session.expect("it has sessions").expect("it works"));
+        }
+        assert_eq!(sessions.len(), count);
+        drop(sessions);
+        assert!(
+            poll_fn(|cx| listener.poll_session(cx, &settings))
+                .await
+                .is_none()
+        );
+    });
+}
+
 #[test]
 fn a_listener_without_sessions_ends_at_once_when_it_refuses() {
     run(async {
