@@ -26,8 +26,8 @@ pub struct DatagramRelaySettings {
     /// `proxy_responses`: datagrams that the server sends for each of the client. Without a number,
     /// only time ends the session.
     pub responses: Option<u64>,
-    /// `proxy_upload_rate`: bytes received from the client in a second; 0 for no limit. As in nginx,
-    /// datagrams that come too early are dropped.
+    /// `proxy_upload_rate`: bytes received from the client in a second; 0 for no limit. As in
+    /// nginx, datagrams that come too early are dropped.
     pub upload_rate: u64,
     /// `proxy_download_rate`: bytes received from the server in a second; 0 for no limit. Datagrams
     /// that come too early wait in the socket.
