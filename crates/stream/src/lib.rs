@@ -4,6 +4,8 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`relay`], `relay/` | bytes between two streams, plain or TLS, both ways, until the end |
+//! | [`datagram`], `datagram/` | datagrams between clients that share a socket, and servers |
 #![forbid(unsafe_code)]
 
+pub mod datagram;
 pub mod relay;

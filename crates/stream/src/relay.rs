@@ -11,7 +11,7 @@
 
 mod flow;
 mod pace;
-mod rate;
+pub(crate) mod rate;
 #[cfg(test)]
 mod tests;
 

@@ -11,7 +11,7 @@
 //! | [`mod@file`] | reading, opening and measuring files with and without blocking; `sendfile` |
 //! | [`guard`] | opening files that a user with fewer rights may have put there |
 //! | [`links`] | opening files while following symbolic links of certain owners, or none |
-//! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
+//! | [`socket`] | accepting, sending, receiving, listening, datagrams, `TCP_INFO`, descriptor passing |
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
 //! | [`openssl`] | the system's OpenSSL and its providers, loaded when they are needed |
 //! | [`OsError`] | errors in nginx's notation |

@@ -274,9 +274,9 @@ const PROGRAM_OPTIONS: [c_int; 4] = [
     SO_ATTACH_REUSEPORT_EBPF,
 ];
 
-/// Options of IP: `proxy_bind`, and what the C library sets for its queries to name servers.
-/// Others lead to packet filters.
-const IP_OPTIONS: [(c_int, c_int); 8] = [
+/// Options of IP: `proxy_bind`, `listen ... udp`, and what the C library sets for its queries to
+/// name servers. Others lead to packet filters.
+const IP_OPTIONS: [(c_int, c_int); 11] = [
     (IPPROTO_IP, IP_MTU_DISCOVER),
     (IPPROTO_IP, IP_RECVERR),
     (IPPROTO_IP, IP_TRANSPARENT),
@@ -285,6 +285,9 @@ const IP_OPTIONS: [(c_int, c_int); 8] = [
     (IPPROTO_IPV6, IPV6_RECVERR),
     (IPPROTO_IPV6, IPV6_V6ONLY),
     (IPPROTO_IPV6, IPV6_TRANSPARENT),
+    (IPPROTO_IP, IP_PKTINFO),
+    (IPPROTO_IPV6, IPV6_RECVPKTINFO),
+    (SOL_UDP, UDP_GRO),
 ];
 
 /// Commands of fcntl. Not those that set who gets a signal when a descriptor is ready, which would

@@ -2,15 +2,14 @@
 
 use super::SHARE_BYTES;
 use super::pace::{Bulk, Pace};
-use super::rate;
+use super::rate::Throttle;
 use sealane_io::buffers::{self, BATCH_BYTES};
 use sealane_io::chain::OutputChain;
 use sealane_io::pipe::{self, Pipe};
-use sealane_io::runtime::{self, Sleep};
+use sealane_io::runtime;
 use sealane_io::stream::{ErrorOf, Piped, StreamError};
 use sealane_io::{Endpoint, OutboundMessage, Received, Stream};
 use sealane_tls::{KernelSeal, SansIo};
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -26,8 +25,7 @@ pub(super) struct Flow {
     buffer: Vec<u8>,
     pipe: Option<Pipe>,
     bulk: Option<Bulk>,
-    /// Until more may be received, with a rate.
-    delay: Option<Pin<Box<Sleep>>>,
+    throttle: Throttle,
     pace: Pace,
     phase: Phase,
     /// One of the sockets cannot do it.
@@ -71,7 +69,7 @@ impl Flow {
             buffer: received,
             pipe: None,
             bulk: None,
-            delay: None,
+            throttle: Throttle::default(),
             pace: Pace::default(),
             phase: Phase::Open,
             no_pipes: false,
@@ -90,7 +88,7 @@ impl Flow {
 
     /// Waits for its rate.
     pub(super) fn is_delayed(&self) -> bool {
-        self.delay.is_some()
+        self.throttle.is_waiting()
     }
 
     /// Moves what there is. Ready when everything has been sent after the end.
@@ -165,10 +163,6 @@ impl Flow {
         from: &mut Stream<E1, F>,
         to: &mut Stream<E2, T>,
     ) -> Poll<Result<(), FlowError<F, T>>> {
-        if let Some(delay) = &mut self.delay {
-            ready!(delay.as_mut().poll(cx));
-            self.delay = None;
-        }
         let is_busy = self.pace.is_busy() && passage.rate == 0;
         if is_busy && !self.no_pipes && ready!(self.poll_receive_pipe(cx, from, to))? {
             return Poll::Ready(Ok(()));
@@ -179,28 +173,18 @@ impl Flow {
         if is_busy && over_tls && max < BATCH_BYTES && self.may_hold_batch() {
             max = BATCH_BYTES;
         }
-        if passage.rate > 0 {
-            let elapsed = passage.began.elapsed();
-            max = match rate::allowed(passage.rate, elapsed, self.received, max) {
-                Ok(max) => max,
-                Err(time) => {
-                    let mut delay = Box::pin(runtime::sleep(time));
-                    let waits = delay.as_mut().poll(cx);
-                    self.delay = Some(delay);
-                    return waits.map(|()| Ok(()));
-                }
-            };
-        }
+        let (rate, began) = (passage.rate, passage.began);
+        let allowed = self
+            .throttle
+            .poll_allowed(cx, rate, began, self.received, max);
+        max = ready!(allowed);
         self.lend_buffer(max);
         match ready!(from.poll_receive(cx, &mut self.buffer, max)).map_err(Error::From)? {
             Received::End => self.end(),
             Received::Bytes(count) => {
                 self.received += count as u64;
                 self.pace.note(count, max);
-                if passage.rate > 0 {
-                    let pause = rate::pause(passage.rate, count);
-                    self.delay = pause.map(|time| Box::pin(runtime::sleep(time)));
-                }
+                self.throttle.note(rate, count);
             }
         }
         Poll::Ready(Ok(()))
@@ -290,6 +274,10 @@ impl Flow {
 impl Flow {
     pub(super) fn holds_nothing(&self) -> bool {
         self.memory_bytes() == 0 && self.pipe.is_none() && self.bulk.is_none()
+    }
+
+    pub(super) fn has_pipe(&self) -> bool {
+        self.pipe.is_some()
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

@@ -1,16 +1,66 @@
 //! `proxy_upload_rate` and `proxy_download_rate`, as nginx counts: what may have been received by
 //! now, one second ahead, since the relay began.
 
-use std::time::Duration;
+use sealane_io::runtime::{self, Sleep};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+/// What holds a direction to its rate.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    /// Until more may be received.
+    delay: Option<Pin<Box<Sleep>>>,
+}
+
+impl Throttle {
+    /// Ready with how many of `max` bytes may be received now, at `rate` bytes a second (0 for no
+    /// limit), by a direction that has `received` bytes since it began.
+    pub(crate) fn poll_allowed(
+        &mut self,
+        cx: &mut Context<'_>,
+        rate: u64,
+        began: Instant,
+        received: u64,
+        max: usize,
+    ) -> Poll<usize> {
+        if rate == 0 {
+            return Poll::Ready(max);
+        }
+        loop {
+            if let Some(delay) = &mut self.delay {
+                ready!(delay.as_mut().poll(cx));
+                self.delay = None;
+            }
+            match allowed(rate, began.elapsed(), received, max) {
+                Ok(max) => return Poll::Ready(max),
+                Err(time) => self.wait(time),
+            }
+        }
+    }
+
+    /// So many bytes were received at once.
+    pub(crate) fn note(&mut self, rate: u64, count: usize) {
+        if rate > 0
+            && let Some(time) = pause(rate, count)
+        {
+            self.wait(time);
+        }
+    }
+
+    /// Whether it waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.delay.is_some()
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.delay = Some(Box::pin(runtime::sleep(time)));
+    }
+}
 
 /// How many of `max` bytes may be received at `rate` bytes a second, after `elapsed` and
 /// `received` bytes; an error says how long to wait until it is one.
-pub(super) fn allowed(
-    rate: u64,
-    elapsed: Duration,
-    received: u64,
-    max: usize,
-) -> Result<usize, Duration> {
+fn allowed(rate: u64, elapsed: Duration, received: u64, max: usize) -> Result<usize, Duration> {
     // Neither can overflow: there are not that many seconds.
     let so_far = u128::from(rate) * (elapsed.as_millis() + 1000) / 1000;
     match so_far.checked_sub(u128::from(received)) {
@@ -26,7 +76,7 @@ pub(super) fn allowed(
 }
 
 /// How long `count` bytes take at that rate, if that is a time to wait for.
-pub(super) fn pause(rate: u64, count: usize) -> Option<Duration> {
+fn pause(rate: u64, count: usize) -> Option<Duration> {
     let millis = u128::from(count as u64) * 1000 / u128::from(rate.max(1));
     let millis = u64::try_from(millis).unwrap_or(u64::MAX);
     (millis > 0).then(|| Duration::from_millis(millis))

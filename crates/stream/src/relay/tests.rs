@@ -1,6 +1,7 @@
 //! Relays between sockets of this thread: the peers are tasks of the same event loop.
 
 mod ends;
+mod kernel;
 mod limits;
 mod property;
 
@@ -11,7 +12,9 @@ use sealane_io::stream::{Sealed, StreamError};
 use sealane_io::turns::Turns;
 use sealane_io::{OutboundMessage, Received, Socket};
 use sealane_tls::client::{ClientSettings, ClientTls};
-use sealane_tls::{Acceptor, Identity, Ktls, SansIo, Secret, ServerSettings, ServerTls};
+use sealane_tls::{
+    Acceptor, Identity, Ktls, KtlsSettings, SansIo, Secret, ServerSettings, ServerTls,
+};
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
@@ -80,23 +83,33 @@ async fn connection(over: Over) -> (Accepted, Connected) {
     let (mut accepted, mut connected) = (Accepted::new(accepted), Connected::new(connected));
     if over == Over::Tls {
         let (acceptor, client) = tls();
-        let slot = Turns::new(true).place();
-        let connection = sealane_tls::Connection::accept(acceptor);
-        accepted.start_tls(Sealed::accepting(connection, Vec::new(), slot));
-        let connection = client.connect(None, None).expect("no name");
-        connected.start_tls(Sealed::connecting(connection));
-        let connecting = runtime::spawn_with_handle(async move {
-            let done = poll_fn(|cx| connected.poll_handshake(cx, false)).await;
-            done.expect("it is this server's");
-            // The last flight leaves with the first message, or now.
-            send(&mut connected, Vec::new()).await;
-            connected
-        });
-        let done = poll_fn(|cx| accepted.poll_handshake(cx, false)).await;
-        done.expect("it is this client's");
-        connected = connecting.await.expect("no panic");
+        (accepted, connected) = handshake(accepted, connected, acceptor, client).await;
     }
     (accepted, connected)
+}
+
+/// The same connection, over TLS.
+async fn handshake(
+    mut accepted: Accepted,
+    mut connected: Connected,
+    acceptor: &Acceptor,
+    client: &ClientTls,
+) -> (Accepted, Connected) {
+    let slot = Turns::new(true).place();
+    let connection = sealane_tls::Connection::accept(acceptor);
+    accepted.start_tls(Sealed::accepting(connection, Vec::new(), slot));
+    let connection = client.connect(None, None).expect("no name");
+    connected.start_tls(Sealed::connecting(connection));
+    let connecting = runtime::spawn_with_handle(async move {
+        let done = poll_fn(|cx| connected.poll_handshake(cx, false)).await;
+        done.expect("it is this server's");
+        // The last flight leaves with the first message, or now.
+        send(&mut connected, Vec::new()).await;
+        connected
+    });
+    let done = poll_fn(|cx| accepted.poll_handshake(cx, false)).await;
+    done.expect("it is this client's");
+    (accepted, connecting.await.expect("no panic"))
 }
 
 fn socket(fd: OwnedFd, is_tcp: bool) -> Alone {
@@ -112,24 +125,27 @@ fn socket(fd: OwnedFd, is_tcp: bool) -> Alone {
 /// A server and a client that does not ask for its name.
 fn tls() -> &'static (Acceptor, ClientTls) {
     static TLS: OnceLock<(Acceptor, ClientTls)> = OnceLock::new();
-    TLS.get_or_init(|| {
-        let key = rcgen::KeyPair::generate().expect("a key");
-        let params = rcgen::CertificateParams::new(vec!["name.test".to_owned()]);
-        let certificate = params.expect("a valid name").self_signed(&key);
-        let settings = ServerSettings {
-            identities: vec![Identity {
-                chain_pem: certificate.expect("the key signs").pem().into_bytes(),
-                key_pem: Secret::new(key.serialize_pem().into_bytes()),
-                passwords: Vec::new(),
-                chain_label: "generated".to_owned(),
-                key_label: "generated".to_owned(),
-            }],
-            ..ServerSettings::default()
-        };
-        let (server, _) = ServerTls::build(&settings).expect("valid settings");
-        let (client, _) = ClientTls::build(&ClientSettings::default()).expect("valid settings");
-        (Acceptor::single(Arc::new(server)), client)
-    })
+    TLS.get_or_init(|| tls_with(KtlsSettings::default()))
+}
+
+fn tls_with(ktls: KtlsSettings) -> (Acceptor, ClientTls) {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let params = rcgen::CertificateParams::new(vec!["name.test".to_owned()]);
+    let certificate = params.expect("a valid name").self_signed(&key);
+    let settings = ServerSettings {
+        identities: vec![Identity {
+            chain_pem: certificate.expect("the key signs").pem().into_bytes(),
+            key_pem: Secret::new(key.serialize_pem().into_bytes()),
+            passwords: Vec::new(),
+            chain_label: "generated".to_owned(),
+            key_label: "generated".to_owned(),
+        }],
+        ktls,
+        ..ServerSettings::default()
+    };
+    let (server, _) = ServerTls::build(&settings).expect("valid settings");
+    let (client, _) = ClientTls::build(&ClientSettings::default()).expect("valid settings");
+    (Acceptor::single(Arc::new(server)), client)
 }
 
 /// Sends bytes.

@@ -56,12 +56,14 @@ pub struct Keepalive {
 }
 
 /// Binds `count` sockets to one address, without listening yet. If there are several, they share
-/// the address by `SO_REUSEPORT`: the kernel distributes connections among them once all listen.
+/// the address by `SO_REUSEPORT`: the kernel distributes connections among them once all listen,
+/// and datagrams, always those of a sender to the same one, at once.
 ///
 /// `SO_REUSEPORT` alone would let a second server of the same user join the group unnoticed. So an
 /// ordinary socket is bound first, which fails with `EADDRINUSE` if anyone already listens on the
 /// address, and is closed once the group is complete. (Removing `SO_REUSEPORT` from the group
-/// instead would stop the kernel from distributing connections.)
+/// instead would stop the kernel from distributing connections.) With datagrams no other socket
+/// could be bound beside it, so it is closed before.
 ///
 /// # Errors
 /// What bind(2) says, and what setting an option says.
@@ -70,13 +72,15 @@ pub fn bind_group(
     options: &BindOptions,
     count: usize,
 ) -> io::Result<Vec<OwnedFd>> {
-    let BindAddress::Inet(_) = address else {
-        return Ok(vec![bind_one(address, options, false)?]);
+    let alone = bind_one(address, options, false)?;
+    let _guard = match address {
+        BindAddress::Inet(_) if count > 1 => Some(alone),
+        BindAddress::Datagram(_) if count > 1 => {
+            drop(alone);
+            None
+        }
+        _ => return Ok(vec![alone]),
     };
-    if count <= 1 {
-        return Ok(vec![bind_one(address, options, false)?]);
-    }
-    let _guard = bind_one(address, options, false)?;
     (0..count)
         .map(|_| bind_one(address, options, true))
         .collect()

@@ -1,9 +1,14 @@
 //! Sockets: accepting, sending, receiving, and options that the standard library does not set.
 
+mod datagrams;
 mod fd_passing;
 mod inherit;
 mod listen;
 
+pub use datagrams::{
+    BATCH_MESSAGES, MAX_SEGMENTED_BYTES, MAX_SEGMENTS, MESSAGE_BYTES, MessageToSend, ReceivedBatch,
+    ReceivedMessages, join_datagrams, report_local_address, send_datagrams,
+};
 pub use fd_passing::{
     MAX_PASSED_FDS, ReceivedMessage, close_line, discard_fds, receive_at_once, receive_fds,
     refuse_fds, send_at_once, send_fds, seqpacket_pair,

@@ -158,6 +158,47 @@ fn an_address_in_use_is_refused() {
 }
 
 #[test]
+fn a_group_for_datagrams_gets_those_of_a_sender_at_one_socket() {
+    let any = BindAddress::Datagram("127.0.0.1:0".parse().unwrap());
+    let probe = bind_group(&any, &OPTIONS, 1).unwrap();
+    let inet = local_address(&probe[0]).unwrap().unwrap();
+    drop(probe);
+    let address = BindAddress::Datagram(inet);
+    // The probe that found the address may be open still.
+    let group = once_closed(|| bind_group(&address, &OPTIONS, 3).ok());
+    for count in [1, 3] {
+        let error = bind_group(&address, &OPTIONS, count).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "no silent sharing");
+    }
+    let clients = (0..64).map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    let clients: Vec<_> = clients.collect();
+    for _ in 0..3 {
+        for client in &clients {
+            client.send_to(b"x", inet).unwrap();
+        }
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut seen: Vec<(usize, u16)> = Vec::new();
+    let mut batch = ReceivedBatch::new();
+    while seen.len() < 3 * clients.len() {
+        for (index, socket) in group.iter().enumerate() {
+            if batch.receive(socket.as_fd(), BATCH_MESSAGES).is_ok() {
+                let ports = batch
+                    .messages()
+                    .map(|message| message.source.unwrap().port());
+                seen.extend(ports.map(|port| (index, port)));
+            }
+        }
+        assert!(Instant::now() < deadline, "{} have arrived", seen.len());
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), clients.len(), "each at one socket");
+    // All at one socket would be a chance of 3^-63.
+    assert!(seen.iter().any(|(index, _)| *index != seen[0].0));
+}
+
+#[test]
 fn a_group_shares_an_address_but_not_with_a_second_group() {
     let address = free_address();
     // The probe that found the address may be open still.

@@ -38,10 +38,22 @@ fn an_idle_relay_holds_nothing() {
                 }
             })
             .await;
+            // It may have had its share of the thread when it was done.
+            settle(&mut relay, &mut near_client, &mut near_server).await;
             assert!(relay.up.holds_nothing() && relay.down.holds_nothing());
             let _ends = (sending.await, receiving.await);
         }
     });
+}
+
+/// So many mebibytes to send, which take no memory.
+fn flood(mebibytes: usize) -> OutboundMessage {
+    static MEBIBYTE: [u8; 1 << 20] = [0; 1 << 20];
+    let mut message = OutboundMessage::default();
+    for _ in 0..mebibytes {
+        message.body.push_bytes(&MEBIBYTE[..]);
+    }
+    message
 }
 
 /// Polls the relay until it has not moved anything for a while.
@@ -61,7 +73,7 @@ fn a_peer_that_never_reads_is_sent_no_more_than_fits() {
             let (mut near_client, mut client) = connection(Over::Tcp).await;
             let (server, mut near_server) = connection(over).await;
             let sending = runtime::spawn_with_handle(async move {
-                let mut message = OutboundMessage::new(vec![b'x'; 64 << 20], OutputChain::new());
+                let mut message = flood(64);
                 let _ = poll_fn(|cx| client.poll_send(cx, &mut message)).await;
             });
             let mut relay = Relay::new(settings(), Vec::new(), Vec::new());
@@ -92,7 +104,7 @@ fn most_slow_readers_hold_no_more_than_their_buffer() {
             sealane_sys::socket::set_buffers(fd, 4096, 4096).expect("it has some");
             let mut client = client;
             let sending = runtime::spawn_with_handle(async move {
-                let mut message = OutboundMessage::new(vec![b'x'; 8 << 20], OutputChain::new());
+                let mut message = flood(8);
                 let _ = poll_fn(|cx| client.poll_send(cx, &mut message)).await;
             });
             let mut relay = Relay::new(settings(), Vec::new(), Vec::new());
@@ -117,7 +129,7 @@ fn a_flood_leaves_the_thread_to_others() {
         let (mut near_client, mut client) = connection(Over::Tcp).await;
         let (mut server, mut near_server) = connection(Over::Tcp).await;
         let _sending = runtime::spawn_with_handle(async move {
-            let mut message = OutboundMessage::new(vec![b'x'; 32 << 20], OutputChain::new());
+            let mut message = flood(32);
             let _ = poll_fn(|cx| client.poll_send(cx, &mut message)).await;
         });
         let receiving = runtime::spawn_with_handle(async move { receive_all(&mut server).await });
