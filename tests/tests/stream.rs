@@ -89,12 +89,17 @@ fn rest(socket: &mut TcpStream) -> String {
     String::from_utf8_lossy(&got).into_owned()
 }
 
-/// The lines of the access log, once there are so many.
+/// Waits until the access log has all of these lines, among those of connections that have only
+/// looked whether the server listens.
 #[track_caller]
-fn log_lines(site: &Site, count: usize) -> Vec<String> {
-    wait_for("lines of the access log", || {
+fn wait_for_lines(site: &Site, expected: &[&str]) {
+    wait_for(&format!("{expected:?} in the access log"), || {
         let text = std::fs::read_to_string(site.path("logs/stream.log")).ok()?;
-        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        (lines.len() >= count).then_some(lines)
-    })
+        let mut lines: Vec<&str> = text.lines().collect();
+        for expected in expected {
+            let at = lines.iter().position(|line| line == expected)?;
+            lines.swap_remove(at);
+        }
+        Some(())
+    });
 }

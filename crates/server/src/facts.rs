@@ -9,8 +9,8 @@ use sealane_tls::Ktls;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What is known about a connection: its addresses, its age, its TLS parameters.
@@ -27,6 +27,8 @@ pub struct ConnectionFacts {
     pub(crate) socket: Socket,
     /// The local address, looked up on first use (a listener may be a wildcard).
     local: OnceLock<Option<SocketAddr>>,
+    /// The address of the listener that `pass` has given it to, which counts as the local one.
+    passed_to: OnceLock<Box<Mutex<SocketAddr>>>,
     /// `debug_connection` names the client: lines about it are logged at every level.
     is_debugged: bool,
     /// Requests so far.
@@ -124,6 +126,7 @@ impl ConnectionFacts {
             accepted: Instant::now(),
             socket,
             local: OnceLock::new(),
+            passed_to: OnceLock::new(),
             is_debugged: false,
             requests: AtomicU64::new(0),
             secure: AtomicBool::new(false),
@@ -175,11 +178,20 @@ impl ConnectionFacts {
 
     /// The local address; `None` for a Unix socket, or when the connection is gone.
     pub fn local(&self) -> Option<SocketAddr> {
+        if let Some(passed_to) = self.passed_to.get() {
+            return Some(*passed_to.lock().unwrap_or_else(PoisonError::into_inner));
+        }
         *self.local.get_or_init(|| {
             sealane_sys::socket::local_address(self.socket.as_fd())
                 .ok()
                 .flatten()
         })
+    }
+
+    /// From now on this is the local address (`pass`).
+    pub(crate) fn set_local(&self, address: SocketAddr) {
+        let known = self.passed_to.get_or_init(|| Box::new(Mutex::new(address)));
+        *known.lock().unwrap_or_else(PoisonError::into_inner) = address;
     }
 
     /// `$connection_requests`.

@@ -78,6 +78,7 @@ fn group(method: Method, peers: usize, weighted: bool, threads: usize) -> Group 
         }
     };
     let settings = GroupSettings {
+        counted_as: "picks".into(),
         name: "backend".to_owned(),
         servers: (0..peers as u32).map(server).collect(),
         method,

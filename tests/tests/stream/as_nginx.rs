@@ -24,7 +24,7 @@ fn servers(origins: &Origins) -> String {
     let (closing, reporting) = (closing.port, reporting.port);
     format!(
         r#"
-        log_format all '$realip_remote_port|$status|$bytes_sent|$bytes_received|$protocol|'
+        log_format all '$realip_remote_port $server_port|$status|$bytes_sent|$bytes_received|$protocol|'
             '$remote_addr|$realip_remote_addr|$upstream_addr|$upstream_bytes_sent|'
             '$upstream_bytes_received|$proxy_protocol_addr|$proxy_protocol_port|$server_name|'
             '$ssl_preread_protocol|$ssl_preread_server_name|$ssl_preread_alpn_protocols|$by_map|'
@@ -33,11 +33,11 @@ fn servers(origins: &Origins) -> String {
         map $server_port$ssl_preread_server_name $by_map {{
             hostnames; volatile; default none; ~^(?<digits>\d+)$ "port"; ~example (x)$1; }}
         geo $by_geo {{ default far; 127.0.0.0/8 near; 192.0.2.0/24 test; }}
-        split_clients $remote_addr $by_share {{ 50% a; * b; }}
+        split_clients $remote_addr $by_share {{ 50%% a; * b; }}
         map $ssl_preread_server_name $by_name {{ default 127.0.0.1:{echo}; to.greeting 127.0.0.1:{greeting};
             to.dead 127.0.0.1:%dead%; to.block behind; to.nothing ""; to.host nowhere; to.bad "a b:1"; }}
-        upstream behind {{ server 127.0.0.1:%dead% max_fails=0; server 127.0.0.1:{echo}; }}
-        upstream dead {{ server 127.0.0.1:%dead% max_fails=0; server 127.0.0.2:%dead% max_fails=0; }}
+        upstream behind {{ hash $by_geo; server 127.0.0.1:%dead% max_fails=0; server 127.0.0.1:{echo}; }}
+        upstream dead {{ hash $by_geo; server 127.0.0.1:%dead% max_fails=0; server 127.0.0.2:%dead% max_fails=0; }}
         upstream by_hash {{ hash $remote_addr; server 127.0.0.1:{echo}; server 127.0.0.1:{greeting}; }}
         upstream by_ring {{ hash $by_geo consistent; server 127.0.0.1:{echo}; server 127.0.0.1:{greeting}; }}
         upstream backup {{ server 127.0.0.1:%dead% max_fails=0; server 127.0.0.1:{echo} backup; }}
@@ -57,8 +57,8 @@ fn servers(origins: &Origins) -> String {
         server {{ listen 127.0.0.1:%fewest%; proxy_pass fewest; }}
         server {{ listen 127.0.0.1:%down%; proxy_pass down; }}
         server {{ listen 127.0.0.1:%half%; proxy_pass 127.0.0.1:{echo}; proxy_half_close on; }}
-        server {{ listen 127.0.0.1:%header1%; proxy_pass 127.0.0.1:{reporting}; proxy_protocol on; }}
-        server {{ listen 127.0.0.1:%header2%; proxy_pass 127.0.0.1:{reporting}; proxy_protocol v2; }}
+        server {{ listen 127.0.0.1:%text_header%; proxy_pass 127.0.0.1:{reporting}; proxy_protocol on; }}
+        server {{ listen 127.0.0.1:%binary_header%; proxy_pass 127.0.0.1:{reporting}; proxy_protocol v2; }}
         server {{ listen 127.0.0.1:%from%; proxy_pass 127.0.0.1:{echo}; proxy_bind 127.0.0.3; }}
         server {{ listen 127.0.0.1:%text%; return "to $remote_addr by $protocol at $by_geo\n"; }}
         server {{ listen 127.0.0.1:%empty%; return ""; }}
@@ -88,11 +88,42 @@ fn servers(origins: &Origins) -> String {
     )
 }
 
-const PORTS: [&str; 36] = [
-    "echo", "greeting", "closing", "next", "nowhere", "once", "one", "hash", "ring", "backup",
-    "fewest", "down", "half", "header1", "header2", "from", "text", "empty", "denied", "allowed",
-    "counted", "preread", "short", "names", "told", "trusted", "set", "passed", "circle", "lost",
-    "bare", "idle", "echo", "preread", "names", "trusted",
+const PORTS: [&str; 35] = [
+    "echo",
+    "greeting",
+    "next",
+    "nowhere",
+    "once",
+    "one",
+    "hash",
+    "ring",
+    "backup",
+    "fewest",
+    "down",
+    "half",
+    "text_header",
+    "binary_header",
+    "from",
+    "text",
+    "empty",
+    "denied",
+    "allowed",
+    "counted",
+    "preread",
+    "short",
+    "names",
+    "told",
+    "trusted",
+    "set",
+    "passed",
+    "circle",
+    "lost",
+    "bare",
+    "idle",
+    "echo",
+    "preread",
+    "names",
+    "trusted",
 ];
 
 struct Origins {
@@ -165,14 +196,6 @@ fn clients() -> Vec<Client> {
             "header 1",
             &[b"PROXY TCP4 192.0.2.7 192.0.2.8 4660 443\r\nhello\n"],
         ),
-        client(
-            "header in parts",
-            &[
-                b"PROXY TCP4 192.0.2.7 ",
-                b"192.0.2.8 4660 443\r\n",
-                b"hello\n",
-            ],
-        ),
         client("header 2", &[HEADER_V2, b"hello\n"]),
         client("header of nobody", &[b"PROXY UNKNOWN\r\nhello\n"]),
         client(
@@ -193,7 +216,7 @@ fn clients() -> Vec<Client> {
         "TO.Greeting",
         "unknown.example",
     ] {
-        all.push(client(name, &[&hello(name, "")]));
+        all.push(client(name, &[&hello(name, "-quiet")]));
     }
     all
 }
@@ -235,16 +258,36 @@ fn run(client: &Client, port: u16) -> (u16, String) {
     }
     if ended.is_empty() {
         let _ = socket.shutdown(Shutdown::Write);
-        let _ = socket.set_read_timeout(Some(PATIENCE));
-        while let Ok(count @ 1..) = socket.read(&mut piece) {
-            got.extend_from_slice(&piece[..count]);
-        }
+        let _ = socket.set_read_timeout(Some(Duration::from_secs(3)));
+        ended = loop {
+            match socket.read(&mut piece) {
+                Ok(0) => break "closed after us",
+                Ok(count) => got.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break "open",
+                Err(_) => break "closed after us",
+            }
+        };
     }
-    let text = match got.len() {
-        0..=400 => got.escape_ascii().to_string(),
-        length => format!("{length} bytes, {:x}", crc(&got)),
-    };
-    (own, format!("{text} {ended}"))
+    (own, format!("{} {ended}", got.escape_ascii()))
+}
+
+/// Long texts by their length and sum.
+fn shortened(text: String) -> String {
+    match text.len() {
+        0..=400 => text,
+        length => format!("{length} characters, {:x}", crc(text.as_bytes())),
+    }
+}
+
+/// Without ports and checksum of a PROXY header of version 2, as the reporting origin shows it.
+fn without_numbers(text: String) -> String {
+    const BEGIN: &str = "0d0a0d0a000d0a515549540a211100137f0000017f000001";
+    match text.strip_prefix(BEGIN) {
+        Some(rest) if rest.len() >= 22 => {
+            format!("{BEGIN} ports {} sum {}", &rest[8..14], &rest[22..])
+        }
+        _ => text,
+    }
 }
 
 fn crc(bytes: &[u8]) -> u32 {
@@ -271,42 +314,43 @@ fn seen(program: Program, origins: &Origins, clients: &[Client]) -> BTreeMap<Str
                         return;
                     };
                     let (own, text) = run(client, server.port(name));
+                    let both = format!("{own} {}", server.port(name));
                     let mut found = found.lock().expect("no panic");
-                    found.push((own, format!("{name}: {}", client.name), text));
+                    found.push((both, format!("{name}: {}", client.name), text));
                 }
             });
         }
     });
     let found = found.into_inner().expect("no panic");
-    let lines = log_lines(&site, 0);
     let _ = server.stop("QUIT");
-    let lines = match std::fs::read_to_string(site.path("logs/stream.log")) {
-        Ok(text) => text.lines().map(str::to_owned).collect(),
-        Err(_) => lines,
-    };
+    let lines = std::fs::read_to_string(site.path("logs/stream.log")).expect("there is a log");
     let mut by_port: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for line in &lines {
+    for line in lines.lines() {
         let (port, rest) = line.split_once('|').expect("the format begins with it");
         by_port.entry(port).or_default().push(rest);
     }
     let dead = site.port("dead").to_string();
     let mut seen = BTreeMap::new();
     for (own, what, text) in found {
-        let own = own.to_string();
         let line = by_port
             .get_mut(own.as_str())
             .filter(|lines| !lines.is_empty());
         let line = line.map_or("no line", |lines| lines.remove(0)).to_owned();
         // Numbers of ports that differ, also in a PROXY header.
+        let client = own.split(' ').next().unwrap_or_default();
         let text = text
-            .replace(&hexadecimal(&own), "OWN")
+            .replace(&hexadecimal(client), "OWN")
             .replace(&dead, "DEAD");
         let text = PORTS.iter().fold(text, |text, name| {
             text.replace(&hexadecimal(&server_port(&site, name)), "SERVER")
         });
         seen.insert(
             what,
-            format!("{text}\n      {}", line.replace(&dead, "DEAD")),
+            format!(
+                "{}\n      {}",
+                shortened(without_numbers(text)),
+                line.replace(&dead, "DEAD")
+            ),
         );
     }
     seen

@@ -60,7 +60,7 @@ fn what_lasts_longer_than_it_may_ends() {
     says_back(&mut kept, "hello");
     assert_eq!(reload(&site, &server, &text), Reload::Applied);
     assert_eq!(rest(&mut kept), "");
-    assert_eq!(log_lines(&site, 1), ["200 5"]);
+    wait_for_lines(&site, &["200 5"]);
     let mut kept = connect(server.port("a"));
     says_back(&mut kept, "hello again");
     let status = server.stop("QUIT");

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::version2::{FIXED_BYTES, LOCAL, PROXY, SIGNATURE, TCP4, TCP6, VERSION_2};
-use super::{Addresses, Tlv};
+use super::{Addresses, Tlv, tlv_type};
 
 /// TLVs whose total exceeds the 16-bit length of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,31 @@ pub fn encode_v1(out: &mut Vec<u8>, addresses: Option<&Addresses>) {
         }
     };
     out.extend_from_slice(line.as_bytes());
+}
+
+/// Appends a header of version 2 with a checksum (PP2_TYPE_CRC32C), as nginx sends it.
+pub fn encode_v2_with_checksum(out: &mut Vec<u8>, addresses: Option<&Addresses>) {
+    let start = out.len();
+    let tlv = Tlv {
+        kind: tlv_type::CRC32C,
+        value: &[0; 4],
+    };
+    if encode_v2(out, addresses, [tlv]).is_ok() {
+        let sum = crc32c(&out[start..]).to_be_bytes();
+        let at = out.len() - sum.len();
+        out[at..].copy_from_slice(&sum);
+    }
+}
+
+/// The checksum of RFC 9260, appendix A. Headers are short: bit by bit is fast enough.
+fn crc32c(bytes: &[u8]) -> u32 {
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let sum = bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            (sum >> 1) ^ (POLYNOMIAL & (sum & 1).wrapping_neg())
+        })
+    });
+    !sum
 }
 
 /// Appends a header of version 2 with these TLVs. Without addresses it is the LOCAL command: the

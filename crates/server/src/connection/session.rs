@@ -4,7 +4,7 @@ use super::{Connection, Deadline};
 use crate::debug_log;
 use crate::facts::PeerAddress;
 use crate::snapshot::ListenerId;
-use sealane_conf::model::{LogLevel, ServerKind};
+use sealane_conf::model::{ListenAddress, LogLevel, ServerKind};
 use sealane_io::registry::Asked;
 use std::fmt;
 
@@ -29,7 +29,11 @@ impl Connection {
     /// Goes on as if another listener had accepted it (`pass`).
     pub(super) fn pass_to(&mut self, listener: ListenerId) {
         self.listener = listener;
-        self.server = self.snapshot.listener(listener).names.default_server();
+        let listener = self.snapshot.listener(listener);
+        self.server = listener.names.default_server();
+        if let ListenAddress::Inet(address) = &listener.address {
+            self.facts.set_local(*address);
+        }
     }
 
     /// Counts that it is passed on; returns how often it was.

@@ -8,7 +8,7 @@ use crate::request_log::log_request;
 use crate::template;
 use sealane_conf::model::{BindAddress, SendProxyProtocol, UpstreamSettings};
 use sealane_conf::upstream_url::local_address;
-use sealane_http::proxy_protocol::{Addresses, encode_v1, encode_v2};
+use sealane_http::proxy_protocol::{Addresses, encode_v1, encode_v2, encode_v2_with_checksum};
 use sealane_upstream::pool::ConnectionKey;
 use std::net::SocketAddr;
 
@@ -60,6 +60,9 @@ pub(super) fn proxy_header(exchange: &Exchange) -> Option<Vec<u8>> {
     };
     let mut header = Vec::new();
     match version {
+        SendProxyProtocol::V2 if exchange.is_session() => {
+            encode_v2_with_checksum(&mut header, addresses.as_ref());
+        }
         SendProxyProtocol::V2 => {
             // Only extensions can be too long, and there are none.
             let _ = encode_v2(&mut header, addresses.as_ref(), []);

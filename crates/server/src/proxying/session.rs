@@ -7,7 +7,7 @@ use super::next::{self, Cause};
 use super::peer_choice::{self, Asked, ReadyPeer};
 use super::peer_connection::{self, PeerConnection, PeerStream};
 use super::states::Attempt;
-use super::{PassRuntime, Target};
+use super::{PassRuntime, Target, identity};
 use crate::exchange::Exchange;
 use crate::request_log;
 use sealane_http::StatusCode;
@@ -18,12 +18,18 @@ use std::time::Instant;
 pub(crate) struct SessionPeer {
     connection: PeerConnection,
     lease: Leased,
+    preamble_bytes: u64,
 }
 
 impl SessionPeer {
     /// The bytes to and from the server.
     pub(crate) fn stream_mut(&mut self) -> Option<&mut PeerStream> {
         self.connection.stream_mut()
+    }
+
+    /// Bytes of the PROXY header that the server has got first.
+    pub(crate) fn preamble_bytes(&self) -> u64 {
+        self.preamble_bytes
     }
 
     /// The first byte has come from the server.
@@ -35,7 +41,9 @@ impl SessionPeer {
 
     /// The session is over; the connection closes.
     pub(crate) fn end(self) {
-        let SessionPeer { connection, lease } = self;
+        let SessionPeer {
+            connection, lease, ..
+        } = self;
         peer_connection::close(connection);
         lease.succeeded(None);
     }
@@ -86,7 +94,12 @@ pub(crate) async fn connect(
                 if lease.group().times_connecting {
                     lease.note_head();
                 }
-                return Ok(SessionPeer { connection, lease });
+                let header = identity::proxy_header(exchange);
+                return Ok(SessionPeer {
+                    connection,
+                    lease,
+                    preamble_bytes: header.map_or(0, |header| header.len() as u64),
+                });
             }
             Err(failure) => failure,
         };

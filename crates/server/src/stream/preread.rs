@@ -21,13 +21,14 @@ pub(super) async fn read(connection: &mut Connection, exchange: &mut Exchange) -
             match decoder.decode(&connection.buffer) {
                 PrereadStatus::Complete(hello) => {
                     choose_server(exchange, &hello);
-                    if let Some(session) = &mut exchange.features.session {
-                        session.hello = Some(hello);
-                    }
+                    keep(exchange, Some(hello));
                     return Ok(());
                 }
-                PrereadStatus::Unreadable => return Ok(()),
-                PrereadStatus::Incomplete => {}
+                PrereadStatus::Unreadable => {
+                    keep(exchange, None);
+                    return Ok(());
+                }
+                PrereadStatus::Incomplete => keep(exchange, Some(PrereadHello::default())),
             }
         }
         let room = stream
@@ -57,6 +58,13 @@ pub(super) async fn read(connection: &mut Connection, exchange: &mut Exchange) -
             }
             Wait::End | Wait::Asked(_) => return Err(Ended::Status(StatusCode::OK)),
         }
+    }
+}
+
+/// What variables show of the hello: empty while it is read, nothing if it is none.
+fn keep(exchange: &mut Exchange, hello: Option<PrereadHello>) {
+    if let Some(session) = &mut exchange.features.session {
+        session.hello = hello;
     }
 }
 

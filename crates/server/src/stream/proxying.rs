@@ -44,7 +44,11 @@ pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) 
     // Boxed: while bytes are moved, nothing of connecting is kept.
     let mut peer = match Box::pin(connect(connection, exchange, pass)).await {
         Ok(peer) => peer,
-        Err(status) => return refuse(status),
+        Err(status) => {
+            // As in nginx, which counts what it sends.
+            exchange.transfer.request_bytes = 0;
+            return refuse(status);
+        }
     };
     let settings = RelaySettings {
         buffer_bytes: usize::try_from(pass.settings().buffer_bytes).unwrap_or(usize::MAX),
@@ -173,7 +177,7 @@ impl Relaying<'_> {
         let Some(attempt) = states.and_then(|states| states.attempts.last_mut()) else {
             return;
         };
-        attempt.bytes_sent = to_server;
+        attempt.bytes_sent = self.peer.preamble_bytes() + to_server;
         attempt.bytes_received = from_server;
         if from_server > 0 && !self.has_answered {
             self.has_answered = true;
