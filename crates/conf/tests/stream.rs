@@ -78,7 +78,7 @@ fn servers_inherit_what_they_do_not_say() {
          preread_timeout 2s; proxy_connect_timeout 1s; proxy_next_upstream off; ssl_preread on;
          set_real_ip_from 192.0.2.0/24; proxy_ssl on; proxy_ssl_name a; resolver 192.0.2.53;
          server { listen 1; proxy_pass $remote_addr:5; }
-         server { listen 2; proxy_pass b:1; proxy_timeout 4s; proxy_half_close off;
+         server { listen 2; proxy_pass b; proxy_timeout 4s; proxy_half_close off;
                   proxy_protocol v2; ssl_preread off; proxy_ssl off; }
          upstream b { server 192.0.2.2:1; }",
     );
@@ -235,10 +235,6 @@ fn mistakes_are_told_in_nginx_words() {
         (
             "proxy_ssl_alpn a b; ssl_alpn a; ssl_alpn b;",
             "\"ssl_alpn\" directive is duplicate",
-        ),
-        (
-            "preread_buffer_size 8;",
-            "\"preread_buffer_size\" must be at least 64",
         ),
         (
             "server { listen 1 udp; }",

@@ -37,9 +37,9 @@ impl ProxyHeader {
 pub(crate) enum HeaderRead {
     /// It is there.
     Done,
-    /// It is none.
+    /// It is none, or ends too early.
     Malformed,
-    /// The proxy has gone, or sends nothing.
+    /// The connection broke, or nothing comes.
     Gone,
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn read(connection: &mut Connection) -> HeaderRead {
             Wait::End => {
                 let text = format!("client closed connection {READING}");
                 connection.log(LogLevel::Info, &text);
-                return HeaderRead::Gone;
+                return HeaderRead::Malformed;
             }
             Wait::Asked(_) => return HeaderRead::Gone,
         }

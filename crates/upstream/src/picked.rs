@@ -45,6 +45,12 @@ impl Picked {
         }
     }
 
+    /// A connection to the peer stands: for sessions of layer 4, which may last, that is enough to
+    /// use it like any other after failures.
+    pub fn note_connected(&self) {
+        self.peer.succeed();
+    }
+
     /// The request is done and the peer worked properly. That includes responses that are passed to
     /// another peer because of their status (`proxy_next_upstream http_404` and `http_403`).
     pub fn succeeded(mut self, now: Instant) {

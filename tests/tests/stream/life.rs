@@ -188,3 +188,51 @@ fn sessions_are_counted() {
     let group = "sealane_upstream_received_bytes_total{upstream=\"stream:echo\"}";
     assert_eq!(value(group), 5.0);
 }
+
+#[test]
+fn a_server_that_answers_again_is_used_like_any_other() {
+    let site = Site::new();
+    let server = serve(
+        &site,
+        "upstream u { server 127.0.0.1:%first% fail_timeout=1s; server 127.0.0.1:%second% backup; }
+         server { listen 127.0.0.1:%second%; return backup; }
+         server { listen 127.0.0.1:%a%; proxy_pass u; }",
+    );
+    assert_eq!(rest(&mut connect(server.port("a"))), "backup");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port("first")));
+    let listener = listener.expect("nobody listens there");
+    thread::spawn(move || {
+        // Sessions that last.
+        let kept: Vec<TcpStream> = listener.incoming().flatten().collect();
+        drop(kept);
+    });
+    let first = wait_for("the first server to be tried again", || {
+        let mut socket = connect(server.port("a"));
+        let wait = Duration::from_millis(200);
+        socket.set_read_timeout(Some(wait)).expect("not zero");
+        // The first one says nothing.
+        socket.read(&mut [0; 16]).is_err().then_some(socket)
+    });
+    for _ in 0..8 {
+        let mut socket = connect(server.port("a"));
+        let wait = Duration::from_millis(50);
+        socket.set_read_timeout(Some(wait)).expect("not zero");
+        assert!(socket.read(&mut [0; 16]).is_err(), "it goes to the first");
+    }
+    drop(first);
+}
+
+#[test]
+fn a_proxy_that_announces_nothing_is_refused_at_once() {
+    let site = Site::new();
+    let server = serve(
+        &site,
+        "log_format s $status; access_log logs/stream.log s;
+         server { listen 127.0.0.1:%a% proxy_protocol; return no; }",
+    );
+    let mut socket = connect(server.port("a"));
+    socket.write_all(b"PROXY INVALID").expect("it is taken");
+    assert_eq!(rest(&mut socket), "");
+    server.wait_for_log("broken header: \"PROXY INVALID\" while reading PROXY protocol");
+    wait_for_lines(&site, &["400", "400"]);
+}

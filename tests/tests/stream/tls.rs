@@ -166,3 +166,45 @@ fn who_does_not_speak_tls_is_refused() {
     // With the connection that has looked whether it listens.
     wait_for_lines(&site, &["500"; 3]);
 }
+
+#[test]
+fn captures_of_a_name_are_variables() {
+    let site = site();
+    let server = serve(
+        &site,
+        &format!(
+            "{A} server {{ listen 127.0.0.1:%a% ssl; server_name other; return \"none\\n\"; }}
+             server {{ listen 127.0.0.1:%a% ssl; server_name \"~^(?<name>[a-z]+)\\.example$\";
+                       return \"$name of $server_name\\n\"; }}"
+        ),
+    );
+    let port = server.port("a");
+    for (asked, answer) in [
+        ("DB.example", "db of ~^(?<name>[a-z]+)\\.example$\n"),
+        ("7.example", "none\n"),
+    ] {
+        let mut kept = KeptTls::open(port, &format!("-servername {asked}"));
+        assert_eq!(kept.line(), answer, "{asked}");
+    }
+}
+
+#[test]
+fn what_was_read_before_a_connection_is_passed_goes_along() {
+    let site = site();
+    let configuration = format!(
+        "{} http {{ {A} server {{ listen 127.0.0.1:%web% ssl; return 200 secure; }}
+           server {{ listen 127.0.0.1:%plain%; return 200 plain; }} }}",
+        configuration(
+            "server { listen 127.0.0.1:%a%; ssl_preread on; server_name none; pass 127.0.0.1:%plain%; }
+             server { listen 127.0.0.1:%a%; server_name web.example; pass 127.0.0.1:%web%; }"
+        )
+    );
+    let server = site.serve_whole(&configuration);
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let mut socket = connect(server.port("a"));
+    socket.write_all(request.as_bytes()).expect("it is taken");
+    let answer = rest(&mut socket);
+    assert!(answer.ends_with("\r\n\r\nplain"), "{answer}");
+    let mut kept = KeptTls::open(server.port("a"), "-servername web.example");
+    assert_eq!(kept.says_back(request), "HTTP/1.1 200 OK\r\n");
+}

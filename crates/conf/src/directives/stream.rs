@@ -16,9 +16,6 @@ use crate::template::{self, Settable};
 /// The longest name of a protocol (RFC 7301).
 pub(super) const MAX_PROTOCOL_BYTES: usize = 255;
 
-/// The least `preread_buffer_size`: the header of a TLS record, and a little more.
-const MIN_PREREAD_BYTES: u64 = 64;
-
 pub(super) const MODULE: Module = Module {
     title: "Stream: servers of layer 4",
     doc: "A `stream` block has servers that pass TCP connections on, with and without TLS. A \
@@ -102,16 +99,7 @@ const ROWS: &[Row] = &[
         ONE,
         "16k",
         "Maximum number of bytes that are read before a connection is passed on.",
-        |b, c| {
-            c.size(&mut b.server().stream.preread_buffer_bytes)?;
-            match b.server().stream.preread_buffer_bytes {
-                Some(bytes) if bytes < MIN_PREREAD_BYTES => Err(Fault::at(
-                    1,
-                    format!("\"preread_buffer_size\" must be at least {MIN_PREREAD_BYTES}"),
-                )),
-                _ => Ok(()),
-            }
-        },
+        |b, c| c.size(&mut b.server().stream.preread_buffer_bytes),
     ),
     Row::new(
         "preread_timeout",

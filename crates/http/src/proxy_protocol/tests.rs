@@ -84,6 +84,8 @@ fn broken_lines_of_version_1() {
         "PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r ",
         "PROXY TCP4 1.2.3.4 \u{e4} 1 2\r\n",
         "PROXY UNKNOWN\n",
+        "PROXY INVALID",
+        "PROXY TCP5",
     ] {
         let error = read(line.as_bytes()).expect_err(line);
         assert!(

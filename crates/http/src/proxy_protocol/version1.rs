@@ -7,6 +7,9 @@ use crate::{Span, decimal};
 
 const PREFIX: &[u8] = b"PROXY ";
 
+/// What may follow it.
+const FAMILIES: [&[u8]; 3] = [b"TCP4 ", b"TCP6 ", b"UNKNOWN"];
+
 pub(super) fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
     let held = &buf[..buf.len().min(MAX_V1_BYTES)];
     let differs = PREFIX
@@ -17,10 +20,14 @@ pub(super) fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
         return Err(broken(at + 1));
     }
     let Some(end) = held.iter().position(|&byte| matches!(byte, b'\r' | b'\n')) else {
-        if held.len() == MAX_V1_BYTES {
-            return Err(broken(held.len()));
-        }
-        return Ok(Parsed::Incomplete);
+        let rest = held.get(PREFIX.len()..).unwrap_or_default();
+        let mut agreeing = FAMILIES.iter().map(|family| family.iter().zip(rest));
+        let may_go_on = agreeing.any(|mut both| both.all(|(one, other)| one == other));
+        // Who sends something else may wait for an answer instead of ending the line.
+        return match may_go_on && held.len() < MAX_V1_BYTES {
+            true => Ok(Parsed::Incomplete),
+            false => Err(broken(held.len())),
+        };
     };
     match (held[end], held.get(end + 1)) {
         (b'\r', Some(b'\n')) => {}

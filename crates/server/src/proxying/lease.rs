@@ -160,6 +160,14 @@ impl Leased {
         self.life.requests = 1;
     }
 
+    /// A connection for a session stands.
+    pub(crate) fn note_connected(&mut self) {
+        self.picked.note_connected();
+        if self.group.times_connecting {
+            self.note_head();
+        }
+    }
+
     /// The connection was opened just now.
     pub(crate) fn set_opened(&mut self) {
         self.life.opened = Instant::now();

@@ -91,9 +91,7 @@ pub(crate) async fn connect(
                     attempt.connect_time = Some(now.elapsed());
                 }
                 lease.set_opened();
-                if lease.group().times_connecting {
-                    lease.note_head();
-                }
+                lease.note_connected();
                 let header = identity::proxy_header(exchange);
                 return Ok(SessionPeer {
                     connection,

@@ -155,7 +155,8 @@ async fn check_access(exchange: &mut Exchange) -> Verdict {
 
 /// The TLS handshake, where the listener has `ssl`; the name in it chooses the server.
 async fn handshake(connection: &mut Connection, exchange: &mut Exchange) -> Verdict {
-    let listener = exchange.snapshot.listener(exchange.listener);
+    let snapshot = exchange.snapshot.clone();
+    let listener = snapshot.listener(exchange.listener);
     if listener.acceptor.is_none() {
         return Ok(());
     }
@@ -182,15 +183,18 @@ async fn handshake(connection: &mut Connection, exchange: &mut Exchange) -> Verd
     if !connection.handshake().await {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR);
     }
-    session::choose_server(exchange, connection.server);
-    if let Some(tls) = connection
-        .transport
-        .tls()
-        .and_then(|tls| tls.connection().info())
-    {
+    let mut server = connection.server;
+    let tls = connection.transport.tls();
+    if let Some(tls) = tls.and_then(|tls| tls.connection().info()) {
         // What is negotiated with the client is what it asks for.
-        exchange.request.host = tls.server_name().to_ascii_lowercase().into_bytes();
+        let host = tls.server_name().to_ascii_lowercase().into_bytes();
+        if !listener.names.is_single() && !host.is_empty() {
+            // Once more for the captures of the name.
+            server = listener.names.find(&host, Some(&exchange.request.values));
+        }
+        exchange.request.host = host;
     }
+    session::choose_server(exchange, server);
     match client_certificates::check(exchange).await {
         Ok(()) => Ok(()),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR),

@@ -26,7 +26,8 @@ pub(super) fn find(
     target: &StreamPassTarget,
 ) -> Verdict {
     exchange.features.request_log.doing = " while passing connection to port";
-    if !connection.buffer.is_empty() {
+    // What was read before TLS begins goes along with the connection.
+    if !connection.buffer.is_empty() && connection.transport.tls().is_some() {
         log_request!(exchange, Error, "cannot pass connection with preread data");
         return refuse(StatusCode::INTERNAL_SERVER_ERROR);
     }
