@@ -15,8 +15,10 @@ pub(crate) struct Differs {
     pub(crate) note: &'static str,
     /// It matters where one of these is written ...
     with: &'static [&'static str],
-    /// ... and none of these.
+    /// ... and none of these ...
     without: &'static [&'static str],
+    /// ... and only in `http`.
+    of_http: bool,
 }
 
 const DIFFERING: &[Differs] = &[
@@ -27,6 +29,7 @@ const DIFFERING: &[Differs] = &[
         note: "scripts that use the file need this line",
         with: &["events"],
         without: &["pid"],
+        of_http: false,
     },
     Differs {
         name: "ssl_protocols",
@@ -35,6 +38,7 @@ const DIFFERING: &[Differs] = &[
         note: "clients from before 2014 cannot connect; list the versions to enable them",
         with: &["ssl_certificate"],
         without: &["ssl_protocols"],
+        of_http: false,
     },
     Differs {
         name: "ssl_ktls",
@@ -44,6 +48,7 @@ const DIFFERING: &[Differs] = &[
                off` disables it",
         with: &["ssl_certificate"],
         without: &["ssl_ktls"],
+        of_http: false,
     },
     Differs {
         name: "ssl_async",
@@ -53,6 +58,7 @@ const DIFFERING: &[Differs] = &[
                off` disables it",
         with: &["ssl_certificate"],
         without: &["ssl_async"],
+        of_http: false,
     },
     Differs {
         name: "proxy_http_version",
@@ -62,6 +68,7 @@ const DIFFERING: &[Differs] = &[
                1.0` restores the old default",
         with: &["proxy_pass"],
         without: &["proxy_http_version"],
+        of_http: true,
     },
     Differs {
         name: "keepalive",
@@ -70,13 +77,16 @@ const DIFFERING: &[Differs] = &[
         note: "connections to upstream servers are reused; `keepalive 0` restores the old default",
         with: &["upstream"],
         without: &["keepalive"],
+        of_http: true,
     },
 ];
 
 /// The defaults that matter for a configuration.
 pub(crate) fn differing(met: &Met) -> Vec<&'static Differs> {
+    let without_http = met.has("stream") && !met.has("http");
     let matters = |differs: &&Differs| {
-        differs.with.iter().any(|name| met.has(name))
+        !(differs.of_http && without_http)
+            && differs.with.iter().any(|name| met.has(name))
             && !differs.without.iter().any(|name| met.has(name))
     };
     DIFFERING.iter().filter(matters).collect()
@@ -118,6 +128,13 @@ mod tests {
             of("pid x; events {} http { ssl_certificate a; ssl_protocols TLSv1.3; upstream u { server unix:/a; }
                 server { location / { proxy_pass http://u; proxy_http_version 1.1; } } }"),
             ["ssl_ktls", "ssl_async", "keepalive"]
+        );
+        assert_eq!(
+            of(
+                "pid x; events {} stream { upstream u { server unix:/a; }
+                server { listen 1 ssl; ssl_certificate a; ssl_certificate_key a; proxy_pass u; } }"
+            ),
+            ["ssl_protocols", "ssl_ktls", "ssl_async"]
         );
     }
 }

@@ -240,10 +240,10 @@ const ROWS: &[Row] = &[
         "Whether the kernel encrypts TLS records (kernel TLS). Files then go from the page cache \
          to the socket without passing through the process. `on`: from the end of the handshake; \
          `auto`: from the first file of at least `ssl_ktls_min_size` that is sent with `sendfile \
-         on`; `off`: never. If the directive is absent, `ssl_conf_command Options KTLS` means \
-         `on`, `Options -KTLS` means `off`, and neither means `auto`. If the kernel cannot \
-         encrypt a connection, the process does; `$ssl_ktls_reason` and `sealane doctor` show \
-         why.",
+         on`, or, in `stream`, once a session has passed on as much from a server without TLS; \
+         `off`: never. If the directive is absent, `ssl_conf_command Options KTLS` means `on`, \
+         `Options -KTLS` means `off`, and neither means `auto`. If the kernel cannot encrypt a \
+         connection, the process does; `$ssl_ktls_reason` and `sealane doctor` show why.",
         |b, c| {
             let modes = [
                 ("on", KtlsMode::On),

@@ -4,7 +4,7 @@ use super::report::{Certificate, Configuration, Finding, KeyAccelerator, Sendfil
 use crate::certificates::acme;
 use sealane_conf::Config;
 use sealane_conf::model::{
-    self, AcmeCertificate, AsyncMode, Http, ListenAddress, Listener, Locations,
+    self, AcmeCertificate, AsyncMode, Http, ListenAddress, Listener, Locations, ServerKind,
 };
 use sealane_server::{HandshakeThreads, TlsOfServers};
 use sealane_sys::process;
@@ -47,6 +47,7 @@ pub(super) fn examine(
                 .iter()
                 .all(|address| matches!(address, ListenAddress::Unix(_))),
             sendfile: sendfile(server),
+            is_of_stream: server.kind() == ServerKind::Stream,
             offered: offered(tls, capabilities),
         };
         let judgement = facts.judge();
@@ -268,6 +269,8 @@ struct Facts {
     certificates: bool,
     only_unix: bool,
     sendfile: Sendfile,
+    /// It has sessions of layer 4, and no files.
+    is_of_stream: bool,
     /// By name: works, or this kernel's reason; `None` for a suite that no
     /// kernel knows.
     offered: Vec<(&'static str, Result<(), Option<Unavailable>>)>,
@@ -331,7 +334,8 @@ impl Facts {
                  example: ssl_protocols TLSv1.2 TLSv1.3;",
             );
         }
-        if self.mode == KtlsMode::Auto && self.sendfile == Sendfile::Off {
+        let copies = self.sendfile == Sendfile::Off && !self.is_of_stream;
+        if self.mode == KtlsMode::Auto && copies {
             return problem("sendfile_off", "sendfile is off", "sendfile on;");
         }
         let refused: Vec<&(&str, _)> = knowable().filter(|(_, verdict)| verdict.is_err()).collect();
@@ -352,7 +356,7 @@ impl Facts {
 
     /// Every suite works.
     fn full(&self) -> Judgement {
-        let copies = self.sendfile == Sendfile::Off;
+        let copies = self.sendfile == Sendfile::Off && !self.is_of_stream;
         Judgement {
             kernel_tls: Use::Yes,
             detail: self.how(),
@@ -368,10 +372,15 @@ impl Facts {
 
     fn how(&self) -> String {
         let when = match self.mode {
+            KtlsMode::Auto if self.is_of_stream => format!(
+                "for sessions that send {} from a server without TLS",
+                size(self.min_body_bytes)
+            ),
             KtlsMode::Auto => format!("for files from {}", size(self.min_body_bytes)),
             KtlsMode::On | KtlsMode::Off => "from the end of the handshake".to_owned(),
         };
         match self.sendfile {
+            _ if self.is_of_stream => when,
             Sendfile::On => when,
             Sendfile::Partly => format!("{when}, where sendfile is on"),
             Sendfile::Off => format!("{when}, without sendfile"),
@@ -413,6 +422,7 @@ mod tests {
             certificates: true,
             only_unix: false,
             sendfile: Sendfile::On,
+            is_of_stream: false,
             offered: vec![
                 ("TLS_AES_128_GCM_SHA256", Ok(())),
                 ("AES128-GCM-SHA256", Ok(())),
@@ -483,6 +493,25 @@ mod tests {
                 Use::Yes,
                 "without sendfile",
                 Some("sendfile_off"),
+            ),
+            (
+                Box::new(|facts| {
+                    facts.mode = KtlsMode::Auto;
+                    facts.sendfile = Sendfile::Off;
+                    facts.is_of_stream = true;
+                }),
+                Use::Yes,
+                "for sessions that send 64 KiB from a server without TLS",
+                None,
+            ),
+            (
+                Box::new(|facts| {
+                    facts.sendfile = Sendfile::Off;
+                    facts.is_of_stream = true;
+                }),
+                Use::Yes,
+                "from the end of the handshake",
+                None,
             ),
             (
                 Box::new(|facts| facts.sendfile = Sendfile::Partly),

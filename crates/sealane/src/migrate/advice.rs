@@ -5,7 +5,7 @@ use super::report::Advice;
 use sealane_conf::Config;
 use sealane_conf::met::Met;
 use sealane_conf::model::{
-    AsyncMode, Http, LocationConf, Locations, Matcher, Server, SessionCache, Tls,
+    AsyncMode, Http, LocationConf, Locations, Matcher, Server, ServerKind, SessionCache, Tls,
 };
 use std::time::Duration;
 
@@ -58,6 +58,10 @@ pub(super) fn of(config: &Config, met: &Met) -> Vec<Advice> {
     files(&facts, met, &mut list);
     handshakes(&facts, met, &mut list);
     sessions(&facts, met, &mut list);
+    if !http.servers.iter().any(|server| is_of_http(server)) {
+        let of_block = list.iter_mut().filter(|advice| advice.into == "http");
+        of_block.for_each(|advice| advice.into = "stream".to_owned());
+    }
     list
 }
 
@@ -196,7 +200,8 @@ impl Facts {
             let reached =
                 listeners.any(|listener| listener.options.ssl && listener.servers.contains(&at));
             let (mut files, mut without_sendfile) = (false, false);
-            if server.script.is_none() && !has_root_location(&server.locations) {
+            let is_of_http = is_of_http(server);
+            if is_of_http && server.script.is_none() && !has_root_location(&server.locations) {
                 note_files(&server.conf, &mut files, &mut without_sendfile);
             }
             walk(&server.locations, &mut files, &mut without_sendfile);
@@ -210,7 +215,7 @@ impl Facts {
             facts.tls = true;
             facts.files_without_sendfile |= files && without_sendfile;
             facts.note_tls(tls);
-            facts.without_http2 |= !has_http2(http, server, at);
+            facts.without_http2 |= is_of_http && !has_http2(http, server, at);
         }
         facts
     }
@@ -239,6 +244,10 @@ impl Facts {
             self.curves.get_or_insert_with(|| curves.clone());
         }
     }
+}
+
+fn is_of_http(server: &Server) -> bool {
+    server.kind() == ServerKind::Http
 }
 
 fn has_http2(http: &Http, server: &Server, at: usize) -> bool {

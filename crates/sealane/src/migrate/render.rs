@@ -169,6 +169,7 @@ impl Page {
             let into = match one.into.as_str() {
                 "main" => "outside of any block".to_owned(),
                 "http" => "in http { }".to_owned(),
+                "stream" => "in stream { }".to_owned(),
                 other => other.to_owned(),
             };
             for line in &one.remove {
