@@ -392,6 +392,12 @@ pub fn nginx_binary() -> PathBuf {
         .clone()
 }
 
+/// Whether that nginx has `stream` built in.
+pub fn nginx_has_stream() -> bool {
+    let said = crate::command(&nginx_binary().display().to_string(), &["-V"], b"").stderr;
+    said.split(' ').any(|option| option == "--with-stream")
+}
+
 /// The result of `scripts/peers/build-nginx.sh`, from 1.31 on.
 fn built_nginx() -> Option<PathBuf> {
     let cache = std::env::var_os("SEALANE_CACHE").map_or_else(

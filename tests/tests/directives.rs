@@ -5,7 +5,7 @@
 use sealane_conf::directives::{self, Row};
 use sealane_conf::{MemoryLoader, Options};
 use sealane_tests::random::Random;
-use sealane_tests::{Site, command, nginx_binary, scale};
+use sealane_tests::{Site, command, nginx_binary, nginx_has_stream, scale};
 use std::collections::BTreeSet;
 
 /// A directive that is unknown to both, at the end: what comes to it was taken, and nothing is
@@ -26,6 +26,8 @@ enum Verdict {
     /// `unknown directive`.
     Unknown,
 }
+
+const STREAM: &str = "stream";
 
 /// The places, each with what stands around the directive.
 const PLACES: &[(&str, &str, &str)] = &[
@@ -58,6 +60,17 @@ const PLACES: &[(&str, &str, &str)] = &[
         "events { } http { upstream group { server 127.0.0.1:1;",
         "} }",
     ),
+    (STREAM, "events { } stream {", "}"),
+    (
+        "server in stream",
+        "events { } stream { server { listen 127.0.0.1:1;",
+        "} }",
+    ),
+    (
+        "upstream in stream",
+        "events { } stream { upstream group { server 127.0.0.1:1;",
+        "} }",
+    ),
 ];
 
 /// Numbers of arguments that are tried.
@@ -72,6 +85,14 @@ const DIFFERENT: &[(&str, &str, &str)] = &[
     ),
     ("resolver", "upstream", "stands there since nginx 1.27.3"),
     ("resolver_timeout", "upstream", "the same"),
+    ("resolver", "upstream in stream", "the same"),
+    ("resolver_timeout", "upstream in stream", "the same"),
+    (
+        "ssl_handshake_timeout",
+        "http",
+        "stands there as well; nginx has it in stream alone",
+    ),
+    ("ssl_handshake_timeout", "server", "the same"),
     (
         "limit_req",
         "http",
@@ -165,8 +186,14 @@ fn names() -> Vec<&'static str> {
 
 fn questions(names: &[&'static str]) -> Vec<Question> {
     let mut list = Vec::new();
+    let mut places = PLACES.iter();
+    let of_stream = places.position(|(place, _, _)| *place == STREAM);
+    let places = match nginx_has_stream() {
+        true => PLACES.len(),
+        false => of_stream.expect("it is one"),
+    };
     for &name in names {
-        for place in 0..PLACES.len() {
+        for place in 0..places {
             for &count in COUNTS {
                 let block = false;
                 list.push(Question {

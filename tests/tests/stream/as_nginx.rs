@@ -2,15 +2,9 @@
 //! access log says.
 
 use super::*;
-use sealane_tests::{client_hello, command, nginx_binary};
+use sealane_tests::{client_hello, nginx_has_stream};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-
-/// Whether the nginx at hand has the module.
-fn has_stream() -> bool {
-    let said = command(&nginx_binary().display().to_string(), &["-V"], b"").stderr;
-    said.split(' ').any(|option| option == "--with-stream")
-}
 
 /// Every server, each with one thing to compare.
 fn servers(origins: &Origins) -> String {
@@ -367,7 +361,7 @@ fn hexadecimal(digits: &str) -> String {
 
 #[test]
 fn sessions_are_those_of_nginx() {
-    if !has_stream() {
+    if !nginx_has_stream() {
         return sealane_needs::leave_out("this nginx has no \"stream\" to compare with");
     }
     let (origins, clients) = (Origins::new(), clients());
