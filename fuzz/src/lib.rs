@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 34] = [
+pub const TARGETS: [Target; 35] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -164,6 +164,12 @@ pub const TARGETS: [Target; 34] = [
     Target {
         name: "client_hello",
         run: sealane_tls::fuzz_client_hello,
+        max_bytes: 2048,
+        cost: 1,
+    },
+    Target {
+        name: "preread_hello",
+        run: sealane_tls::fuzz_preread_hello,
         max_bytes: 2048,
         cost: 1,
     },

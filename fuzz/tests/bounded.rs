@@ -211,6 +211,11 @@ fn client_hellos() {
 }
 
 #[test]
+fn preread_hellos() {
+    run("preread_hello");
+}
+
+#[test]
 fn session_tickets() {
     run("session_ticket");
 }

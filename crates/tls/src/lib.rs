@@ -107,7 +107,7 @@ pub use ktls::{
 };
 pub use offload::{AsyncMode, HandshakeSettings, HandshakeState, Load, WakeTogether};
 pub use packed::{MAX_PACKED_BYTES, NotPackable, Packed, UnpackError, moving_format};
-pub use preread::{PrereadDecoder, PrereadHello, PrereadStatus};
+pub use preread::{PrereadDecoder, PrereadHello, PrereadStatus, fuzz_preread_hello};
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sans_io::{KernelSeal, SansIo};

@@ -231,6 +231,26 @@ fn alpn(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, Gap> {
     }
 }
 
+/// The entry point for fuzzing. Reads any bytes without panicking, and checks that it makes no
+/// difference in which pieces they arrive, and that what is known stays.
+pub fn fuzz_preread_hello(bytes: &[u8]) {
+    let at_once = PrereadDecoder::default().decode(bytes);
+    let mut decoder = PrereadDecoder::default();
+    let mut known = PrereadStatus::Incomplete;
+    for end in 0..=bytes.len() {
+        let status = decoder.decode(&bytes[..end]);
+        if known != PrereadStatus::Incomplete {
+            assert_eq!(status, known, "after {end} bytes");
+        }
+        known = status;
+    }
+    assert_eq!(known, at_once, "in pieces");
+    if let PrereadStatus::Complete(hello) = known {
+        assert!(hello.server_name().len() + hello.alpn().len() < bytes.len());
+        let _ = hello.protocol();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
