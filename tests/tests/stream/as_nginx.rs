@@ -284,6 +284,16 @@ fn without_numbers(text: String) -> String {
     }
 }
 
+/// A line without the bytes received if no server was reached: nginx may read from the client while
+/// it connects, or may not.
+fn without_chance(line: &str) -> String {
+    let mut fields: Vec<&str> = line.split('|').collect();
+    if let ["502", _, received, ..] = &mut fields[..] {
+        *received = "any";
+    }
+    fields.join("|")
+}
+
 fn crc(bytes: &[u8]) -> u32 {
     bytes
         .iter()
@@ -329,7 +339,8 @@ fn seen(program: Program, origins: &Origins, clients: &[Client]) -> BTreeMap<Str
         let line = by_port
             .get_mut(own.as_str())
             .filter(|lines| !lines.is_empty());
-        let line = line.map_or("no line", |lines| lines.remove(0)).to_owned();
+        let line = line.map_or("no line", |lines| lines.remove(0));
+        let line = without_chance(line);
         // Numbers of ports that differ, also in a PROXY header.
         let client = own.split(' ').next().unwrap_or_default();
         let text = text
