@@ -19,15 +19,15 @@ pub(super) fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
     if let Some(at) = differs {
         return Err(broken(at + 1));
     }
+    // Who sends something else may wait for an answer instead of ending the line.
+    if let Some(at) = no_family_at(held.get(PREFIX.len()..).unwrap_or_default()) {
+        return Err(broken(PREFIX.len() + at + 1));
+    }
     let Some(end) = held.iter().position(|&byte| matches!(byte, b'\r' | b'\n')) else {
-        let rest = held.get(PREFIX.len()..).unwrap_or_default();
-        let mut agreeing = FAMILIES.iter().map(|family| family.iter().zip(rest));
-        let may_go_on = agreeing.any(|mut both| both.all(|(one, other)| one == other));
-        // Who sends something else may wait for an answer instead of ending the line.
-        return match may_go_on && held.len() < MAX_V1_BYTES {
-            true => Ok(Parsed::Incomplete),
-            false => Err(broken(held.len())),
-        };
+        if held.len() == MAX_V1_BYTES {
+            return Err(broken(held.len()));
+        }
+        return Ok(Parsed::Incomplete);
     };
     match (held[end], held.get(end + 1)) {
         (b'\r', Some(b'\n')) => {}
@@ -40,6 +40,16 @@ pub(super) fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
         tlvs: Span::default(),
         header_bytes: end + 2,
     }))
+}
+
+/// Where it is certain that what follows `PROXY ` is no family, unless the line ends there.
+fn no_family_at(rest: &[u8]) -> Option<usize> {
+    let mut last = 0;
+    for family in FAMILIES {
+        let mut both = family.iter().zip(rest);
+        last = last.max(both.position(|(one, other)| one != other)?);
+    }
+    (!matches!(rest[last], b'\r' | b'\n')).then_some(last)
 }
 
 /// Parses what follows `PROXY `: no addresses for `UNKNOWN`, whatever follows that word; `None` if
