@@ -38,7 +38,7 @@ impl AccessLogger {
     }
 
     /// The same for a log with variables in its path: writes to the file `path` if the directory
-    /// `root` exists.
+    /// `root` exists, or is empty.
     pub fn write_line_to(&self, path: &[u8], root: &[u8], line: &[u8]) {
         self.write(|_, out| Paths::push(path, root, line, out));
     }

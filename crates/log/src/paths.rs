@@ -65,7 +65,8 @@ impl Paths {
         &self.losses
     }
 
-    /// Appends a line for the file `path`, which is written if the directory `root` exists.
+    /// Appends a line for the file `path`, which is written if the directory `root` exists, or is
+    /// empty.
     pub(super) fn push(path: &[u8], root: &[u8], line: &[u8], out: &mut Vec<u8>) {
         frames::push(out, [path, root], |out| out.extend_from_slice(line));
     }
@@ -206,6 +207,9 @@ fn identity_of(path: &CStr) -> Option<(u64, u64)> {
 }
 
 fn test_root(root: &[u8]) -> Result<(), String> {
+    if root.is_empty() {
+        return Ok(());
+    }
     let path = Path::new(OsStr::from_bytes(root));
     let error = match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Ok(()),

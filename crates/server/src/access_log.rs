@@ -72,11 +72,14 @@ pub(crate) fn log(exchange: &Exchange) {
 fn write_to(exchange: &Exchange, log: &AccessLogRuntime, path: &Template, line: &[u8]) {
     let path = template::evaluate(path, exchange);
     let mut root = Vec::new();
-    variables::append(
-        exchange,
-        &Variable::Builtin(Builtin::DocumentRoot),
-        &mut root,
-    );
+    // Sessions of layer 4 have no files.
+    if !exchange.is_session() {
+        variables::append(
+            exchange,
+            &Variable::Builtin(Builtin::DocumentRoot),
+            &mut root,
+        );
+    }
     log.logger.write_line_to(&path, &root, line);
 }
 

@@ -236,3 +236,22 @@ fn a_proxy_that_announces_nothing_is_refused_at_once() {
     server.wait_for_log("broken header: \"PROXY INVALID\" while reading PROXY protocol");
     wait_for_lines(&site, &["400", "400"]);
 }
+
+#[test]
+fn log_files_may_have_variables_in_their_names() {
+    let site = Site::new();
+    // The worker opens them, as whoever it runs as.
+    site.write("open/placeholder", "");
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(site.path("open"), everyone).expect("it is ours");
+    let server = serve(
+        &site,
+        "log_format s $status; access_log open/$bytes_sent.log s;
+         server { listen 127.0.0.1:%a%; return abc; }",
+    );
+    assert_eq!(rest(&mut connect(server.port("a"))), "abc");
+    wait_for("the line", || {
+        let text = std::fs::read_to_string(site.path("open/3.log")).ok()?;
+        text.starts_with("200\n").then_some(())
+    });
+}
