@@ -313,11 +313,7 @@ impl Connection {
             false => self.handshake_timeout(),
         };
         self.deadline.set(&self.entry, timeout);
-        let has_header = self.facts.proxy_protocol().is_some();
-        if listener.options.proxy_protocol
-            && !has_header
-            && proxy_protocol::read(self).await != HeaderRead::Done
-        {
+        if listener.options.proxy_protocol && proxy_protocol::read(self).await != HeaderRead::Done {
             return false;
         }
         if is_plain {

@@ -47,6 +47,10 @@ pub(crate) enum HeaderRead {
 /// response, since only proxies are meant to connect here.
 pub(crate) async fn read(connection: &mut Connection) -> HeaderRead {
     const READING: &str = "while reading PROXY protocol";
+    // A connection that `pass` has brought here has brought its header along.
+    if connection.facts.proxy_protocol().is_some() {
+        return HeaderRead::Done;
+    }
     let mut decoder = HeaderDecoder::default();
     loop {
         match decoder.decode(&connection.buffer) {

@@ -149,15 +149,25 @@ fn split_args(whole: &Template) -> (Template, Option<Template>) {
 }
 
 fn set(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let set = assignment(b, c, Getter::Uninitialized)?;
+    b.script().push(Op::Set(set));
+    Ok(())
+}
+
+/// `$variable value` of `set` and its relatives; `getter` is what the variable has before.
+pub(super) fn assignment(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    getter: Getter,
+) -> Result<SetVariable, Fault> {
     let name = c.variable_name(1)?;
-    let variable = match b.names.settable(name, Getter::Uninitialized) {
+    let variable = match b.names.settable(name, getter) {
         Ok(Settable::User(index)) => Variable::User(index),
         Ok(Settable::Builtin(builtin)) => Variable::Builtin(builtin),
         Err(fault) => return Err(fault.at_word(1)),
     };
     let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
-    b.script().push(Op::Set(SetVariable { variable, value }));
-    Ok(())
+    Ok(SetVariable { variable, value })
 }
 
 fn condition(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

@@ -6,12 +6,13 @@
 
 use super::{
     Arity, Check, MAIN, Module, ONE, Row, STREAM, STREAM_LEVELS, STREAM_SERVER, http_routing,
+    rewrite,
 };
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault};
 use crate::listen;
-use crate::model::{Getter, ServerKind, SetVariable, StreamHandler, StreamPassTarget, Variable};
-use crate::template::{self, Settable};
+use crate::model::{Getter, ServerKind, StreamHandler, StreamPassTarget};
+use crate::template;
 
 /// The longest name of a protocol (RFC 7301).
 pub(super) const MAX_PROTOCOL_BYTES: usize = 255;
@@ -224,14 +225,7 @@ fn pass(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn set(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let name = c.variable_name(1)?;
-    let variable = match b.names.settable(name, Getter::Absent) {
-        Ok(Settable::User(index)) => Variable::User(index),
-        Ok(Settable::Builtin(builtin)) => Variable::Builtin(builtin),
-        Err(fault) => return Err(fault.at_word(1)),
-    };
-    let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
-    let sets = &mut b.server().stream.sets;
-    sets.push(SetVariable { variable, value });
+    let set = rewrite::assignment(b, c, Getter::Absent)?;
+    b.server().stream.sets.push(set);
     Ok(())
 }

@@ -2,11 +2,11 @@
 //! ngx_http_core_module, and the sending of PROXY protocol headers, which also belong
 //! to upstream servers but to no single protocol.
 
-use super::{Arity, HSL, LOCATION_IF, Module, ONE, Row};
+use super::{Arity, HSL, LOCATION_IF, Module, ONE, Row, rewrite};
 use crate::build::Build;
 use crate::call::{Call, Fault};
-use crate::model::{Getter, List, PostAction, SendProxyProtocol, SetVariable, Variable};
-use crate::template::{self, Settable};
+use crate::model::{Getter, List, PostAction, SendProxyProtocol};
+use crate::template;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: subrequests",
@@ -112,15 +112,11 @@ fn auth_request(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn auth_request_set(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let name = c.variable_name(1)?;
-    let variable = match b.names.settable(name, Getter::Absent) {
-        Ok(Settable::User(index)) => Variable::User(index),
-        Ok(Settable::Builtin(builtin)) => Variable::Builtin(builtin),
-        Err(fault) => return Err(fault.at_word(1)),
-    };
-    let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
-    let set = b.location().auth_request_set.get_or_insert_default();
-    set.push(SetVariable { variable, value });
+    let set = rewrite::assignment(b, c, Getter::Absent)?;
+    b.location()
+        .auth_request_set
+        .get_or_insert_default()
+        .push(set);
     Ok(())
 }
 

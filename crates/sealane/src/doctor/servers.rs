@@ -334,8 +334,7 @@ impl Facts {
                  example: ssl_protocols TLSv1.2 TLSv1.3;",
             );
         }
-        let copies = self.sendfile == Sendfile::Off && !self.is_of_stream;
-        if self.mode == KtlsMode::Auto && copies {
+        if self.mode == KtlsMode::Auto && self.copies_files() {
             return problem("sendfile_off", "sendfile is off", "sendfile on;");
         }
         let refused: Vec<&(&str, _)> = knowable().filter(|(_, verdict)| verdict.is_err()).collect();
@@ -354,13 +353,17 @@ impl Facts {
         }
     }
 
+    /// Its files pass through the process.
+    fn copies_files(&self) -> bool {
+        self.sendfile == Sendfile::Off && !self.is_of_stream
+    }
+
     /// Every suite works.
     fn full(&self) -> Judgement {
-        let copies = self.sendfile == Sendfile::Off && !self.is_of_stream;
         Judgement {
             kernel_tls: Use::Yes,
             detail: self.how(),
-            problem: copies.then(|| Problem {
+            problem: self.copies_files().then(|| Problem {
                 id: "sendfile_off",
                 what: "the kernel encrypts, but with sendfile off every byte is first copied \
                        through the process"

@@ -124,8 +124,7 @@ fn stream_of(exchange: &Exchange) -> Arc<StreamServer> {
 /// The PROXY header, where the listener expects one.
 async fn read_proxy_header(connection: &mut Connection, exchange: &mut Exchange) -> Verdict {
     let listener = exchange.snapshot.listener(exchange.listener);
-    // One that was passed on has brought its header along.
-    if !listener.options.proxy_protocol || connection.facts.proxy_protocol().is_some() {
+    if !listener.options.proxy_protocol {
         return Ok(());
     }
     connection.set_deadline(stream_of(exchange).proxy_protocol_timeout);
