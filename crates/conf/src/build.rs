@@ -31,7 +31,7 @@ pub(crate) struct Build<'a> {
     pub(crate) http: HttpDraft,
     /// The blocks that were begun.
     kinds: Vec<ServerKind>,
-    /// The settings of `http` and `stream` themselves, in the order in which the blocks have ended.
+    /// The settings of `http`, `stream` and `mail` themselves, in the order in which the blocks have ended.
     pub(crate) ended: Vec<HttpLevel>,
     /// The servers of blocks that have ended, in the order of the configuration.
     pub(crate) servers: Vec<Server>,
@@ -68,6 +68,10 @@ pub(crate) enum Opening {
     Stream,
     /// `server` of `stream`.
     StreamServer,
+    /// `mail`.
+    Mail,
+    /// `server` of `mail`.
+    MailServer,
     /// `location`.
     Location { matcher: Matcher, name: Box<str> },
     /// `upstream`.
@@ -110,6 +114,8 @@ enum LevelKind {
     Server,
     Stream,
     StreamServer,
+    Mail,
+    MailServer,
     Location {
         matcher: Matcher,
         name: Box<str>,
@@ -258,6 +264,15 @@ impl<'a> Build<'a> {
                     .push(Level::new(LevelKind::StreamServer, origin));
                 directives::STREAM_SERVER
             }
+            Opening::Mail => {
+                self.begin(ServerKind::Mail);
+                self.levels.push(Level::new(LevelKind::Mail, origin));
+                directives::MAIL
+            }
+            Opening::MailServer => {
+                self.levels.push(Level::new(LevelKind::MailServer, origin));
+                directives::MAIL_SERVER
+            }
             Opening::Location { matcher, name } => {
                 self.levels
                     .push(Level::new(LevelKind::Location { matcher, name }, origin));
@@ -283,8 +298,8 @@ impl<'a> Build<'a> {
             Opening::Upstream(block) => {
                 self.http.open_upstream = Some(*block);
                 match self.kind() {
-                    ServerKind::Http => directives::UPSTREAM,
                     ServerKind::Stream => directives::STREAM_UPSTREAM,
+                    _ => directives::UPSTREAM,
                 }
             }
             Opening::AcmeIssuer(issuer) => {
@@ -323,6 +338,7 @@ impl<'a> Build<'a> {
             }
             directives::SERVER
             | directives::STREAM_SERVER
+            | directives::MAIL_SERVER
             | directives::LOCATION
             | directives::SERVER_IF
             | directives::LOCATION_IF
@@ -330,7 +346,7 @@ impl<'a> Build<'a> {
                 let level = self.levels.pop().expect("the block was opened");
                 self.finish(level);
             }
-            // `http` and `stream` stay open as levels until they are merged.
+            // `http`, `stream` and `mail` stay open as levels until they are merged.
             _ => {}
         }
         Ok(())
@@ -368,10 +384,11 @@ impl<'a> Build<'a> {
             ..
         } = level;
         match kind {
-            LevelKind::Server | LevelKind::StreamServer => {
+            LevelKind::Server | LevelKind::StreamServer | LevelKind::MailServer => {
                 self.http.servers.push(ServerBlock {
                     kind: match kind {
                         LevelKind::StreamServer => ServerKind::Stream,
+                        LevelKind::MailServer => ServerKind::Mail,
                         _ => ServerKind::Http,
                     },
                     server,
@@ -412,7 +429,7 @@ impl<'a> Build<'a> {
             LevelKind::LimitExcept { methods } => {
                 self.level().limit_except = Some(LimitExceptBlock { methods, location });
             }
-            LevelKind::Main | LevelKind::Http | LevelKind::Stream => {}
+            LevelKind::Main | LevelKind::Http | LevelKind::Stream | LevelKind::Mail => {}
         }
     }
 
@@ -432,7 +449,7 @@ impl<'a> Build<'a> {
         self.kinds.contains(&kind)
     }
 
-    /// Begins `http` or `stream`, which have their own names of variables, formats and groups.
+    /// Begins `http`, `stream` or `mail`, which have their own names of variables, formats and groups.
     fn begin(&mut self, kind: ServerKind) {
         self.kinds.push(kind);
         self.names.enter(kind);
@@ -440,7 +457,7 @@ impl<'a> Build<'a> {
         self.http.log_formats.clear();
     }
 
-    /// Takes the level of `http` or `stream` itself, once its block has ended.
+    /// Takes the level of `http`, `stream` or `mail` itself, once its block has ended.
     pub(crate) fn take_outer_level(&mut self) -> (ServerDraft, LocationDraft) {
         let level = self.levels.pop().expect("the block was opened");
         (level.server, level.location)

@@ -10,6 +10,7 @@ mod concat;
 mod echo;
 mod geoip2;
 mod health;
+mod mail;
 mod media_types;
 mod passing;
 mod processes;
@@ -31,6 +32,7 @@ pub(crate) use concat::*;
 pub(crate) use echo::*;
 pub(crate) use geoip2::*;
 pub(crate) use health::*;
+pub(crate) use mail::*;
 pub(crate) use media_types::*;
 pub(crate) use passing::*;
 pub(crate) use processes::*;
@@ -289,6 +291,7 @@ pub(crate) struct ServerDraft {
     pub(crate) http2: Http2Draft,
     pub(crate) tls: TlsDraft,
     pub(crate) stream: StreamDraft,
+    pub(crate) mail: MailDraft,
     pub(crate) acme_certificate: Option<AcmeCertificateDraft>,
 }
 

@@ -4,7 +4,7 @@ use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::Address;
 use crate::input::addresses_of;
-use crate::model::{ListenAddress, ListenOptions, Origin, ServerKind, TcpKeepalive};
+use crate::model::{ListenAddress, ListenOptions, MailProtocol, Origin, ServerKind, TcpKeepalive};
 use crate::parser::path_of;
 use crate::values;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -63,7 +63,7 @@ pub(crate) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let written = c.arg(1);
     let found = match b.kind() {
         ServerKind::Http => addresses(b, written),
-        ServerKind::Stream => stream_addresses(b, written),
+        ServerKind::Stream | ServerKind::Mail => stream_addresses(b, written),
     };
     let addresses = found.map_err(|reason| {
         let message = format!(
@@ -85,10 +85,25 @@ pub(crate) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     let server = b.server_index();
+    if b.kind() == ServerKind::Mail {
+        note_protocol(b, &addresses);
+        b.server().mail.listens_ssl |= line.options.ssl;
+    }
     for address in addresses {
         add(b, address, &line, server, &c.origin)?;
     }
     Ok(())
+}
+
+/// Without `protocol` in front of it, the port of a `listen` line of `mail` says what is spoken.
+fn note_protocol(b: &mut Build<'_>, addresses: &[ListenAddress]) {
+    let Some(ListenAddress::Inet(first)) = addresses.first() else {
+        return;
+    };
+    let mut all = MailProtocol::ALL.into_iter();
+    let found = all.find(|protocol| protocol.ports().contains(&first.port()));
+    let protocol = &mut b.server().mail.protocol;
+    *protocol = protocol.or(found);
 }
 
 /// At the end of a `server` block: without a `listen` line it listens on
@@ -129,7 +144,7 @@ pub(crate) fn addresses(
     Ok(list)
 }
 
-/// The addresses of a `listen` line of `stream`, which has no default port.
+/// The addresses of a `listen` line of `stream` or `mail`, which have no default port.
 pub(crate) fn stream_addresses(
     b: &mut Build<'_>,
     written: &[u8],
@@ -247,6 +262,9 @@ fn line_option(
 ) -> Result<(), Fault> {
     let invalid = |what: &str| Fault::at(index, format!("invalid {what} \"{}\"", shown(option)));
     let is_stream = b.kind() == ServerKind::Stream;
+    if b.kind() == ServerKind::Mail && !is_of_mail(option) {
+        return Err(c.invalid_parameter(index));
+    }
     match option {
         b"default_server" => line.default_server = true,
         b"udp" if is_stream => {
@@ -300,6 +318,24 @@ fn line_option(
         }
     }
     Ok(())
+}
+
+/// Whether a `listen` line of `mail` has this option.
+fn is_of_mail(option: &[u8]) -> bool {
+    let name = option.split_inclusive(|byte| *byte == b'=').next();
+    let name = name.unwrap_or_default();
+    [
+        &b"ssl"[..],
+        b"proxy_protocol",
+        b"bind",
+        b"multipath",
+        b"backlog=",
+        b"rcvbuf=",
+        b"sndbuf=",
+        b"ipv6only=",
+        b"so_keepalive=",
+    ]
+    .contains(&name)
 }
 
 /// Options that set something on the socket, and so give it one of its own.
@@ -428,12 +464,17 @@ fn add(
     let known = &mut b.http.addresses[index];
     let name = known.address.to_string();
     if known.kind != kind {
-        let message = format!("\"http\" and \"stream\" both listen on {name}");
+        let (one, other) = (known.kind.name(), kind.name());
+        let message = format!("\"{one}\" and \"{other}\" both listen on {name}");
         let Origin { file, line } = &known.origin;
         return Err(Fault::at(1, message).help(format!(
             "an address belongs to one of them; the other one is in {}:{line}",
             file.display()
         )));
+    }
+    if kind == ServerKind::Mail {
+        let message = format!("duplicate \"{name}\" address and port pair");
+        return Err(Fault::at(1, message));
     }
     if known.servers.last() == Some(&server) {
         return Err(Fault::at(1, format!("a duplicate listen {name}")));

@@ -76,7 +76,7 @@ fn lack(row: &Row) -> Option<(&'static str, String)> {
         Support::Obsolete(Some(instead)) => ("obsolete", format!("Use `{instead}`")),
         Support::Obsolete(None) => ("obsolete", "Removed by nginx without replacement".into()),
         Support::Later(_, why) => ("later", why.to_owned()),
-        Support::Unsupported(why) | Support::UnsupportedBlock(why) => ("refused", why.to_owned()),
+        Support::Unsupported(why) => ("refused", why.to_owned()),
     };
     let inert = if row.inert.is_empty() {
         String::new()

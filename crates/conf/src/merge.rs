@@ -8,6 +8,7 @@ mod charsets;
 pub(crate) mod control;
 mod health;
 mod locations;
+mod mail;
 mod passes;
 mod restricting;
 mod servers;
@@ -18,7 +19,9 @@ mod upstreams;
 use crate::build::Build;
 use crate::call::Fault;
 use crate::diagnostic::{Diagnostic, Failure};
-use crate::draft::{Address, EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft};
+use crate::draft::{
+    Address, EventsDraft, LocationDraft, MainDraft, ServerBlock, ServerDraft, TlsDraft,
+};
 use crate::input::Options;
 use crate::model::{
     CERTIFICATE_RELOAD, Config, ErrorLog, Events, HandshakeLimits, Http, Landlock, List,
@@ -28,7 +31,7 @@ use crate::model::{
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The levels that servers inherit from: of `http`, or of `stream`.
+/// The levels that servers inherit from: of `http`, `stream` or `mail`.
 #[derive(Debug, Default)]
 pub(crate) struct HttpLevel {
     pub(crate) kind: ServerKind,
@@ -82,7 +85,7 @@ pub(crate) fn stream(b: &mut Build<'_>) -> Vec<Fault> {
         location,
         main_logs: b.main.error_logs.len(),
     };
-    if let Err(fault) = stream::check_listens(b) {
+    if let Err(fault) = check_listens(b, ServerKind::Stream) {
         return vec![fault];
     }
     match build_servers(b, &level) {
@@ -91,7 +94,47 @@ pub(crate) fn stream(b: &mut Build<'_>) -> Vec<Fault> {
     }
 }
 
-/// What is checked and built for `http` and `stream` alike, whose `servers` these are.
+/// At the end of the `mail` block.
+pub(crate) fn mail(b: &mut Build<'_>) -> Vec<Fault> {
+    let (server, location) = b.take_outer_level();
+    let level = HttpLevel {
+        kind: ServerKind::Mail,
+        server,
+        location,
+        main_logs: b.main.error_logs.len(),
+    };
+    if let Err(fault) = mail::check(b, &level.server.mail) {
+        return vec![fault];
+    }
+    let built = build_servers(b, &level);
+    let checked = built.and_then(|servers| {
+        mail::check_certificates(&servers, b)?;
+        Ok(servers)
+    });
+    match checked {
+        Ok(servers) => end(b, level, servers),
+        Err(fault) => vec![fault],
+    }
+}
+
+/// Whether every server of a block listens somewhere.
+fn check_listens(b: &Build<'_>, kind: ServerKind) -> Result<(), Fault> {
+    let mut servers = b.http.servers.iter();
+    let silent = servers.find(|block| block.kind == kind && !block.server.listens);
+    match silent {
+        None => Ok(()),
+        Some(block) => Err(lacks(block, "no \"listen\" is defined")),
+    }
+}
+
+/// The error of a server that lacks something.
+fn lacks(block: &ServerBlock, what: &str) -> Fault {
+    let (file, line) = (block.origin.file.display(), block.origin.line);
+    let message = format!("{what} for server in {file}:{line}");
+    Fault::earlier(&block.origin, message)
+}
+
+/// What is checked and built for all blocks alike, whose `servers` these are.
 fn end(b: &mut Build<'_>, level: HttpLevel, servers: Vec<Server>) -> Vec<Fault> {
     let mut faults = Vec::new();
     match upstreams::all(b, &level, &servers) {
@@ -100,7 +143,9 @@ fn end(b: &mut Build<'_>, level: HttpLevel, servers: Vec<Server>) -> Vec<Fault> 
     }
     let mut all = std::mem::take(&mut b.servers);
     all.extend(servers);
-    faults.extend(check_tls(b, level.kind, &all).err());
+    if level.kind != ServerKind::Mail {
+        faults.extend(check_tls(b, level.kind, &all).err());
+    }
     faults.extend(undefined_variables(b));
     if level.kind == ServerKind::Http {
         faults.extend(crate::directives::check_thread_pools(b));
@@ -445,10 +490,10 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
     Ok((events, http))
 }
 
-/// What `http` and `stream` say about the process as a whole. Where both do, `http` counts.
+/// What the blocks say about the process as a whole. Where several do, `http` counts, then `stream`.
 fn process_wide(levels: &[HttpLevel]) -> TlsDraft {
     let mut tls = TlsDraft::default();
-    for kind in [ServerKind::Http, ServerKind::Stream] {
+    for kind in [ServerKind::Http, ServerKind::Stream, ServerKind::Mail] {
         for level in levels.iter().filter(|level| level.kind == kind) {
             let outer = &level.server.tls;
             servers::inherit!(tls, outer;

@@ -353,10 +353,6 @@ impl<'a> Parser<'a> {
             origin: text.origin(line),
         };
         self.build.place = Some(text.place(words[0].at, line));
-        if opens && row.contexts == MAIN && self.skip_if_empty(row, lexer) {
-            self.build.met.works(row);
-            return Ok(());
-        }
         if row.name == "include" {
             self.build.met.works(row);
             return self.include(text, line, context, &call);
@@ -379,6 +375,7 @@ impl<'a> Parser<'a> {
         }
         let is_http = matches!(opening, Opening::Http);
         let is_stream = matches!(opening, Opening::Stream);
+        let is_mail = matches!(opening, Opening::Mail);
         let is_server = matches!(opening, Opening::Server);
         self.opened = row.name;
         let inner = self.build.open(opening, call.origin.clone());
@@ -402,6 +399,8 @@ impl<'a> Parser<'a> {
             faults = merge::http(&mut self.build);
         } else if is_stream {
             faults = merge::stream(&mut self.build);
+        } else if is_mail {
+            faults = merge::mail(&mut self.build);
         }
         for fault in faults {
             let kind = fault.kind.unwrap_or(RefusalKind::Wrong);
@@ -521,9 +520,7 @@ impl<'a> Parser<'a> {
                 self.build.has_no_effect(call, missing);
                 Ok(())
             }
-            Support::Unsupported(why) | Support::UnsupportedBlock(why) => {
-                Err(call.refuse("is not supported").help(why))
-            }
+            Support::Unsupported(why) => Err(call.refuse("is not supported").help(why)),
         }
     }
 

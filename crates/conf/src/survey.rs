@@ -57,7 +57,7 @@ impl RefusalKind {
     /// The kind for a directive that has this row.
     pub(crate) fn of(row: &Row) -> RefusalKind {
         match row.support {
-            Support::Unsupported(_) | Support::UnsupportedBlock(_) => RefusalKind::Unsupported,
+            Support::Unsupported(_) => RefusalKind::Unsupported,
             _ => RefusalKind::Wrong,
         }
     }

@@ -272,8 +272,11 @@ pub const PREFIXES: &[(&str, &str)] = &[
 /// Names are compared in lower case, as nginx does. Those of `stream` are not those of `http`.
 pub fn lookup(kind: ServerKind, name: &str) -> Option<Variable> {
     let name = name.to_ascii_lowercase();
-    if kind == ServerKind::Stream {
-        return stream::lookup(&name);
+    match kind {
+        ServerKind::Http => {}
+        ServerKind::Stream => return stream::lookup(&name),
+        // No directive of `mail` has any.
+        ServerKind::Mail => return None,
     }
     if let Some((_, builtin, _)) = BUILTINS.iter().find(|(known, ..)| *known == name) {
         return Some(Variable::Builtin(*builtin));
@@ -317,6 +320,7 @@ pub(crate) fn nearest(kind: ServerKind, name: &str) -> Option<&'static str> {
     let names: Vec<&'static str> = match kind {
         ServerKind::Http => of_http().collect(),
         ServerKind::Stream => stream::names().collect(),
+        ServerKind::Mail => Vec::new(),
     };
     let distances = names
         .into_iter()

@@ -311,13 +311,6 @@ const ROWS: &[Row] = &[
         ONE,
         "use perf on the running process",
     ),
-    Row::unsupported_block(
-        "mail",
-        MAIN,
-        Arity::Between(0, 0),
-        "only HTTP and layer 4 are supported so far, and an empty block is accepted; keep the block \
-         in nginx",
-    ),
 ];
 
 fn user(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
@@ -472,7 +465,8 @@ fn env(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 /// A module does nothing until one of its directives is used, and those
 /// directives are unknown here: the line itself can be accepted.
 fn load_module(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    if b.events.is_some() || b.has_block(ServerKind::Http) || b.has_block(ServerKind::Stream) {
+    let blocks = [ServerKind::Http, ServerKind::Stream, ServerKind::Mail];
+    if b.events.is_some() || blocks.into_iter().any(|kind| b.has_block(kind)) {
         return Err(c.refuse("is specified too late"));
     }
     let name = shown(c.arg(1));

@@ -33,36 +33,6 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 /// Every such module, in the order of the manual. The first whose pattern fits is the answer.
 pub const ELSEWHERE: &[Elsewhere] = &[
-    // nginx's other servers.
-    Elsewhere {
-        module: "nginx's mail server",
-        names: &[
-            "auth_http",
-            "auth_http_header",
-            "auth_http_pass_client_cert",
-            "auth_http_timeout",
-            "imap_auth",
-            "imap_capabilities",
-            "imap_client_buffer",
-            "max_errors",
-            "pop3_auth",
-            "pop3_capabilities",
-            "protocol",
-            "proxy",
-            "proxy_buffer",
-            "proxy_pass_error_message",
-            "proxy_smtp_auth",
-            "smtp_auth",
-            "smtp_capabilities",
-            "smtp_client_buffer",
-            "smtp_greeting_delay",
-            "starttls",
-            "timeout",
-            "xclient",
-        ],
-        instead: "it belongs in `mail`, which is not supported: only HTTP and layer 4 are supported so far; \
-                  keep it in nginx",
-    },
     // nginx's packages that are no part of its source.
     Elsewhere {
         module: "njs (JavaScript)",

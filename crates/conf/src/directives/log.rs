@@ -1,8 +1,8 @@
 //! ngx_http_log_module, and `error_log`.
 
 use super::{
-    Arity, Check, HSL, HSL_STREAM, HTTP, LIMIT_EXCEPT, LOCATION_IF, MAIN, Module, ONE, Row, STREAM,
-    syslog,
+    Arity, Check, HSL, HSL_STREAM, HSL_STREAM_MAIL, HTTP, LIMIT_EXCEPT, LOCATION_IF, MAIN, Module,
+    ONE, Row, STREAM, syslog,
 };
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
@@ -25,7 +25,7 @@ pub(super) const MODULE: Module = Module {
 const ROWS: &[Row] = &[
     Row::new(
         "error_log",
-        MAIN | HSL_STREAM,
+        MAIN | HSL_STREAM_MAIL,
         Arity::AtLeast(1),
         "logs/error.log error",
         "File, `stderr`, `syslog:`, `pipe:` or `memory:SIZE`, and the minimum level: `debug`, `info`, `notice`, `warn`, \

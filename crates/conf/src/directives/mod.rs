@@ -43,6 +43,9 @@ mod later;
 mod limits;
 mod live_upstreams;
 mod log;
+mod mail;
+mod mail_protocols;
+mod mail_proxy;
 mod map;
 mod media;
 mod media_types;
@@ -144,6 +147,10 @@ pub const STREAM: Contexts = 1 << 12;
 pub const STREAM_SERVER: Contexts = 1 << 13;
 /// `upstream` of `stream`.
 pub const STREAM_UPSTREAM: Contexts = 1 << 14;
+/// `mail`.
+pub const MAIL: Contexts = 1 << 15;
+/// `server` of `mail`.
+pub const MAIL_SERVER: Contexts = 1 << 16;
 /// Every context.
 pub const ANYWHERE: Contexts = Contexts::MAX;
 
@@ -157,6 +164,12 @@ pub(crate) const STREAM_LEVELS: Contexts = STREAM | STREAM_SERVER;
 pub(crate) const HS_STREAM: Contexts = HS | STREAM_LEVELS;
 /// `http`, `server` and `location`; `stream` and its `server`.
 pub(crate) const HSL_STREAM: Contexts = HSL | STREAM_LEVELS;
+/// `mail` and its `server`.
+pub(crate) const MAIL_LEVELS: Contexts = MAIL | MAIL_SERVER;
+/// `http`, `stream`, `mail`, and `server` in each.
+pub(crate) const HS_STREAM_MAIL: Contexts = HS_STREAM | MAIL_LEVELS;
+/// `http`, `server` and `location`; `stream`, `mail` and their `server`s.
+pub(crate) const HSL_STREAM_MAIL: Contexts = HSL_STREAM | MAIL_LEVELS;
 
 /// The name of each context in the manual.
 pub const CONTEXT_NAMES: &[(Contexts, &str)] = &[
@@ -175,6 +188,8 @@ pub const CONTEXT_NAMES: &[(Contexts, &str)] = &[
     (STREAM, "stream"),
     (STREAM_SERVER, "server in stream"),
     (STREAM_UPSTREAM, "upstream in stream"),
+    (MAIL, "mail"),
+    (MAIL_SERVER, "server in mail"),
 ];
 
 /// How many arguments a directive takes.
@@ -248,8 +263,6 @@ pub enum Support {
     /// An error, because ignoring it would change what clients get or who
     /// gets it. Says why or what to use.
     Unsupported(&'static str),
-    /// An error as above that opens a block.
-    UnsupportedBlock(&'static str),
 }
 
 /// The setter of a row; opaque outside this crate.
@@ -259,7 +272,7 @@ pub struct SetterOf(pub(crate) Setter);
 impl Support {
     /// Whether the directive opens a block.
     pub fn is_block(self) -> bool {
-        matches!(self, Support::Block(_) | Support::UnsupportedBlock(_))
+        matches!(self, Support::Block(_))
     }
 }
 
@@ -371,6 +384,9 @@ pub const MODULES: &[&Module] = &[
     &tuning::MODULE,
     &stream::MODULE,
     &stream_proxy::MODULE,
+    &mail::MODULE,
+    &mail_protocols::MODULE,
+    &mail_proxy::MODULE,
     &absent::GEOIP_MODULE,
     &absent::IMAGE_FILTER,
     &absent::XSLT_MODULE,
@@ -491,26 +507,6 @@ impl Row {
         why: &'static str,
     ) -> Row {
         let support = Support::Unsupported(why);
-        Row {
-            name,
-            contexts,
-            arity,
-            default: "",
-            doc: "",
-            support,
-            inert: &[],
-            own: false,
-        }
-    }
-
-    /// A block that is refused.
-    pub(crate) const fn unsupported_block(
-        name: &'static str,
-        contexts: Contexts,
-        arity: Arity,
-        why: &'static str,
-    ) -> Row {
-        let support = Support::UnsupportedBlock(why);
         Row {
             name,
             contexts,

@@ -58,7 +58,7 @@ mod tests {
         ));
         assert!(is_built_in("modules/ngx_http_geoip2_module.so"));
         assert!(is_built_in("ngx_stream_module.so"));
-        assert!(!is_built_in("ngx_mail_module.so"));
+        assert!(is_built_in("ngx_mail_module.so"));
         assert!(!is_built_in("modules/ngx_http_geoip_module.so"));
         assert!(!is_built_in("modules/made_up.so"));
         assert!(!is_built_in(""));

@@ -1,6 +1,6 @@
 //! ngx_http_realip_module.
 
-use super::{HSL, HSL_STREAM, Module, ONE, Row};
+use super::{HSL, HSL_STREAM_MAIL, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::input::addresses_of;
@@ -14,7 +14,7 @@ pub(super) const MODULE: Module = Module {
     rows: &[
         Row::new(
             "set_real_ip_from",
-            HSL_STREAM,
+            HSL_STREAM_MAIL,
             ONE,
             "",
             "Trusted peer: an address, a network (`192.0.2.0/24`), a host name, or `unix:` for all \

@@ -3,8 +3,8 @@
 
 use super::{
     ACME_ISSUER, ANYWHERE, Arity, CONTEXT_NAMES, Contexts, EVENTS, HTTP, LIMIT_EXCEPT, LOCATION,
-    LOCATION_IF, MAIN, SERVER, SERVER_IF, STREAM, STREAM_SERVER, STREAM_UPSTREAM, Support,
-    UPSTREAM, named, owner, works,
+    LOCATION_IF, MAIL, MAIL_SERVER, MAIN, SERVER, SERVER_IF, STREAM, STREAM_SERVER,
+    STREAM_UPSTREAM, Support, UPSTREAM, named, owner, works,
 };
 use std::collections::BTreeSet;
 
@@ -60,6 +60,8 @@ fn contexts(letters: &str) -> Contexts {
             'T' => STREAM,
             't' => STREAM_SERVER,
             'u' => STREAM_UPSTREAM,
+            'A' => MAIL,
+            'a' => MAIL_SERVER,
             other => panic!("no such context: {other}"),
         }
     })
@@ -179,7 +181,7 @@ fn every_module_has_a_name_and_an_answer() {
 fn what_is_named_instead_works() {
     let mut missing = Vec::new();
     for row in super::rows() {
-        if let Support::Unsupported(why) | Support::UnsupportedBlock(why) = row.support {
+        if let Support::Unsupported(why) = row.support {
             missing.extend(not_working(why));
         }
     }
@@ -195,6 +197,5 @@ fn not_working(text: &str) -> Vec<&str> {
     let names = quoted.filter_map(|code| code.split(' ').next());
     names
         .filter(|name| !named(name.as_bytes()).is_empty() && !works(name))
-        .filter(|name| *name != "mail") // said to be refused
         .collect()
 }

@@ -1,10 +1,10 @@
 //! `resolver` and `resolver_timeout` of ngx_http_core_module.
 
-use super::{Arity, HSL_STREAM, Module, ONE, Row};
+use super::{Arity, HSL_STREAM_MAIL, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::input::addresses_of;
-use crate::model::Resolver;
+use crate::model::{Resolver, ServerKind};
 use crate::parser::errno_text;
 use crate::upstream_url::{HostKind, UpstreamUrl, UriPart};
 use crate::values;
@@ -21,22 +21,18 @@ pub(super) const MODULE: Module = Module {
     rows: &[
         Row::new(
             "resolver",
-            HSL_STREAM,
+            HSL_STREAM_MAIL,
             Arity::AtLeast(1),
             "",
             "Addresses or names of name servers, queried in round-robin order; the default port is \
              53. `valid=` overrides the TTL of answers. `ipv4=off` and `ipv6=off` disable lookups \
-             of A and AAAA records.",
-            |b, c| {
-                c.once(&b.location().resolver)?;
-                let resolver = parse(b, c)?;
-                b.location().resolver = Some(resolver);
-                Ok(())
-            },
+             of A and AAAA records. In `mail`, they are asked for the names of clients of SMTP; \
+             `off` there means none.",
+            resolver,
         ),
         Row::new(
             "resolver_file",
-            HSL_STREAM,
+            HSL_STREAM_MAIL,
             ONE,
             "",
             "File with `nameserver` lines, such as `/etc/resolv.conf`, in the place of `resolver`, \
@@ -51,7 +47,7 @@ pub(super) const MODULE: Module = Module {
         .own(),
         Row::new(
             "resolver_timeout",
-            HSL_STREAM,
+            HSL_STREAM_MAIL,
             ONE,
             "30s",
             "Timeout for name resolution.",
@@ -59,6 +55,22 @@ pub(super) const MODULE: Module = Module {
         ),
     ],
 };
+
+fn resolver(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.location().resolver)?;
+    if b.kind() == ServerKind::Mail {
+        if b.server().mail.resolver_off {
+            return Err(c.refuse("is duplicate"));
+        }
+        if c.arg(1) == b"off" {
+            b.server().mail.resolver_off = true;
+            return Ok(());
+        }
+    }
+    let resolver = parse(b, c)?;
+    b.location().resolver = Some(resolver);
+    Ok(())
+}
 
 /// The arguments of a `resolver` directive.
 pub(super) fn parse(b: &mut Build<'_>, c: &Call<'_>) -> Result<Arc<Resolver>, Fault> {

@@ -1,7 +1,7 @@
 //! ngx_http_ssl_module, first part: certificates, protocols, ciphers, records.
 
 use super::key_devices::{check_key_uri, is_key_uri};
-use super::{Arity, HS, HS_STREAM, HTTP, Module, ONE, Row, STREAM, files};
+use super::{Arity, HS, HS_STREAM, HS_STREAM_MAIL, HTTP, MAIL, Module, ONE, Row, STREAM, files};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::WrittenFile;
@@ -44,7 +44,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_certificate",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "PEM file with a certificate and its intermediates, or `data:` and the PEM text. May be \
@@ -62,7 +62,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_certificate_key",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "PEM file with the private key of the certificate at the same position, or `data:` and the \
@@ -81,7 +81,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_password_file",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "File with passphrases for encrypted keys, one per line.",
@@ -94,7 +94,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_protocols",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         Arity::AtLeast(1),
         "TLSv1.2 TLSv1.3",
         "Enabled protocols: `TLSv1`, `TLSv1.1`, `TLSv1.2`, `TLSv1.3`. SSLv2 and SSLv3 are accepted \
@@ -103,7 +103,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_ciphers",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "HIGH:!aNULL:!MD5",
         "Enabled cipher suites up to TLS 1.2, in OpenSSL's format. Suites that AWS-LC lacks are \
@@ -116,7 +116,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_prefer_server_ciphers",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "off",
         "Whether the server's order of cipher suites takes precedence over the client's. In TLS 1.3, \
@@ -126,7 +126,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_ecdh_curve",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "auto",
         "Key exchange groups, separated by colons; `auto` starts with X25519MLKEM768.",
@@ -138,7 +138,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_dhparam",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "File with DH parameters. Accepted with a warning: AWS-LC does not support finite-field \
@@ -155,7 +155,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_conf_command",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         Arity::Between(2, 2),
         "",
         "Configuration command for the TLS library and its value, such as `Ciphersuites`, \
@@ -234,7 +234,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_ktls",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "Whether the kernel encrypts TLS records (kernel TLS). Files then go from the page cache \
@@ -256,7 +256,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_ktls_min_size",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "64k",
         "With `ssl_ktls auto`, the minimum size of a file body for which a connection switches to \
@@ -266,7 +266,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_ktls_key_records",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "16777216",
         "Maximum number of records that the kernel encrypts with one key. At the limit, the key is \
@@ -283,7 +283,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_ktls_key_updates",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "64",
         "Maximum number of TLS 1.3 KeyUpdates that a client may request on a connection with \
@@ -293,7 +293,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_certificate_compression",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "off",
         "Whether certificates are sent compressed (RFC 8879) to clients of TLS 1.3 that ask for \
@@ -318,7 +318,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_certificate_reload",
-        HTTP | STREAM,
+        HTTP | STREAM | MAIL,
         ONE,
         "on",
         "How often the files of certificates and keys are looked at for changes, 100ms at least; \
@@ -329,7 +329,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_key_process",
-        HTTP | STREAM,
+        HTTP | STREAM | MAIL,
         Arity::Between(1, 4),
         "on",
         "Private keys of servers, and those of `proxy_ssl_certificate_key` and its relatives, are \

@@ -1,7 +1,7 @@
 //! ngx_http_ssl_module, third part: client certificates.
 
 use super::ssl_sessions::{MIN_ZONE_BYTES, declare_zone};
-use super::{HS_STREAM, Module, ONE, Row};
+use super::{HS_STREAM, HS_STREAM_MAIL, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::OcspScope;
@@ -24,7 +24,7 @@ pub(super) const MODULE: Module = Module {
 const ROWS: &[Row] = &[
     Row::new(
         "ssl_verify_client",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "off",
         "Whether clients are asked for a certificate. `on`: a valid certificate is required; \
@@ -43,7 +43,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_verify_depth",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "1",
         "Maximum number of intermediate certificates between a client certificate and a trusted \
@@ -52,7 +52,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_client_certificate",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "PEM file with the CA certificates that verify client certificates. Their names are sent \
@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_trusted_certificate",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "PEM file with further CA certificates that verify client certificates. Their names are \
@@ -80,7 +80,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_crl",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "PEM file with certificate revocation lists (CRLs). Every certificate of a chain then \

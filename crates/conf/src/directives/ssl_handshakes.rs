@@ -1,6 +1,8 @@
 //! Where and when handshakes are processed: `ssl_async` and related directives.
 
-use super::{Arity, HS, HS_STREAM, HTTP, Module, ONE, Row, STREAM, STREAM_LEVELS, key_devices};
+use super::{
+    Arity, HS, HS_STREAM_MAIL, HTTP, MAIL, Module, ONE, Row, STREAM, STREAM_LEVELS, key_devices,
+};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::model::AsyncMode;
@@ -19,7 +21,7 @@ const MAX_ASYNC_THREADS: u32 = 1024;
 const ROWS: &[Row] = &[
     Row::new(
         "ssl_async",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "auto",
         "Whether private key operations run on handshake threads, so that the worker thread can \
@@ -39,7 +41,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_async_threads",
-        HTTP | STREAM,
+        HTTP | STREAM | MAIL,
         ONE,
         "auto",
         "Number of handshake threads of the process; `0` disables them, whatever `ssl_async` says. \
@@ -57,7 +59,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_accelerator",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         Arity::Between(1, 16),
         "auto",
         "What performs private key operations. `cpu`: AWS-LC, one operation at a time. `batch`: up \
@@ -78,7 +80,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_handshake_queue",
-        HTTP | STREAM,
+        HTTP | STREAM | MAIL,
         ONE,
         "auto",
         "Maximum number of handshakes that wait on each worker thread for their turn, for a \

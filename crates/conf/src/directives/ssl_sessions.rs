@@ -1,6 +1,8 @@
 //! ngx_http_ssl_module, second part: resumption.
 
-use super::{Arity, HS, HS_STREAM, HTTP, Module, ONE, Row, STREAM, session_store, zones};
+use super::{
+    Arity, HS, HS_STREAM_MAIL, HTTP, MAIL, Module, ONE, Row, STREAM, session_store, zones,
+};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::{BuiltinCache, ZoneUse};
@@ -25,7 +27,7 @@ const MAX_EARLY_DATA_METHODS: usize = 32;
 const ROWS: &[Row] = &[
     Row::new(
         "ssl_session_timeout",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "5m",
         "Time during which a session can be resumed.",
@@ -33,7 +35,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_session_tickets",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "on",
         "Whether sessions can be resumed with tickets (RFC 5077, RFC 8446).",
@@ -41,7 +43,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_session_ticket_key",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "File of 48 or 80 bytes with a ticket key. If several are given, the first encrypts \
@@ -58,7 +60,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_session_cache",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         Arity::Between(1, 2),
         "none",
         "`off`, `none`, `builtin[:sessions]` or `shared:name:size`. All worker threads share every \
@@ -67,7 +69,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "ssl_session_ticket_rotation",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         ONE,
         "",
         "Time for which a generated ticket key encrypts tickets before the next key replaces it; \
@@ -85,7 +87,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_session_ticket_state",
-        HTTP | STREAM,
+        HTTP | STREAM | MAIL,
         ONE,
         "",
         "File that keeps generated ticket keys across a restart, so that clients can still resume \
@@ -102,7 +104,7 @@ const ROWS: &[Row] = &[
     .own(),
     Row::new(
         "ssl_session_store",
-        HS_STREAM,
+        HS_STREAM_MAIL,
         Arity::AtLeast(1),
         "",
         "Redis or Valkey store that the nodes of a site share. It holds generated ticket keys, \

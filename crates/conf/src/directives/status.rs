@@ -1,6 +1,8 @@
 //! What is counted, and where it is shown: `status_zone`, `metrics`, `api`, `console`.
 
-use super::{Arity, LOCATION, LOCATION_IF, MAIN, Module, ONE, Row, SERVER, STREAM_SERVER};
+use super::{
+    Arity, LOCATION, LOCATION_IF, MAIL_SERVER, MAIN, Module, ONE, Row, SERVER, STREAM_SERVER,
+};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::listen::MAX_UNIX_PATH_BYTES;
@@ -19,7 +21,7 @@ pub(super) const MODULE: Module = Module {
     rows: &[
         Row::new(
             "status_zone",
-            SERVER | LOCATION | LOCATION_IF | STREAM_SERVER,
+            SERVER | LOCATION | LOCATION_IF | STREAM_SERVER | MAIL_SERVER,
             ONE,
             "",
             "The name under which requests of this server or location are counted. Servers with the \

@@ -2,7 +2,7 @@
 //! `proxy_bind`, time-outs of connecting ...) has the rows of ngx_http_proxy_module.
 
 use super::stream::MAX_PROTOCOL_BYTES;
-use super::{Arity, Module, ONE, Row, STREAM_LEVELS, STREAM_SERVER, proxying};
+use super::{Arity, MAIL_LEVELS, Module, ONE, Row, STREAM_LEVELS, STREAM_SERVER, proxying};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::UpstreamDraft;
@@ -119,7 +119,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "proxy_protocol",
-        STREAM_LEVELS,
+        STREAM_LEVELS | MAIL_LEVELS,
         ONE,
         "off",
         "Whether connections to servers begin with a PROXY protocol header for the client: `on` \

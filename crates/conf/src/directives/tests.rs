@@ -65,7 +65,7 @@ fn every_row_is_documented() {
             Support::Implemented(_) | Support::Block(_) => row.doc,
             Support::Meaningless(_, why) | Support::Later(_, why) => why,
             Support::Obsolete(_) => continue,
-            Support::Unsupported(why) | Support::UnsupportedBlock(why) => why,
+            Support::Unsupported(why) => why,
         };
         assert!(text.len() > 10, "{} has no explanation", row.name);
         assert!(!text.contains("  "), "{} has a gap in its text", row.name);
@@ -81,6 +81,7 @@ fn defaults_in_the_table_are_the_real_ones() {
         let (upstream, issuer) = (at("upstream"), at("acme_issuer"));
         let (process, location) = (at("process"), at("location"));
         let (stream, of_stream) = (at("stream"), at("server in stream"));
+        let (mail, of_mail) = (at("mail"), at("server in mail"));
         let mut config = read(&format!(
             "{main} processes {{ process p {{ command /a; {process} }} }} events {{ {events} }} http {{ types {{ a b; }} {http}
              upstream u {{ {upstream} server 192.0.2.1; }}
@@ -92,7 +93,8 @@ fn defaults_in_the_table_are_the_real_ones() {
              location /u {{ uwsgi_pass suwsgi://192.0.2.1:1; }} location /s {{ scgi_pass 192.0.2.1:1; }}
              location /g {{ grpc_pass grpcs://192.0.2.1:1; }}
              location /d {{ dubbo_pass s 0 m u; {location} }} }} }}
-             stream {{ {stream} server {{ listen 1; proxy_pass 192.0.2.1:1; {of_stream} }} }}"
+             stream {{ {stream} server {{ listen 1; proxy_pass 192.0.2.1:1; {of_stream} }} }}
+             mail {{ {mail} auth_http 192.0.2.1; server {{ listen 25; {of_mail} }} }}"
         ));
         config.sources.clear();
         config.met = crate::met::Met::default();
@@ -120,6 +122,11 @@ fn defaults_in_the_table_are_the_real_ones() {
         "brotli_types",
         "zstd_types",
         "otel_trace",
+        "imap_capabilities",
+        "imap_auth",
+        "pop3_capabilities",
+        "pop3_auth",
+        "smtp_auth",
     ];
     let mut checked = 0;
     for row in rows().filter(|row| !row.default.is_empty() && !skipped.contains(&row.name)) {
@@ -134,6 +141,8 @@ fn defaults_in_the_table_are_the_real_ones() {
             (LOCATION, "location"),
             (STREAM, "stream"),
             (STREAM_SERVER, "server in stream"),
+            (MAIL, "mail"),
+            (MAIL_SERVER, "server in mail"),
         ];
         let (_, place) = places
             .into_iter()
@@ -166,9 +175,10 @@ fn what_has_no_effect_yet_is_warned_about_once() {
 
 #[test]
 fn blocks_that_are_refused_cause_one_error_only() {
-    let text = refused("events {} mail { 80 E282AC; 81 82; } http { upstream u { server x; } }");
+    let text =
+        refused("events {} http { perl_block { 80 E282AC; 81 82; } upstream u { server x; } }");
     assert!(
-        text.starts_with("sealane: [emerg] \"mail\" directive is not supported"),
+        text.starts_with("sealane: [emerg] unknown directive \"perl_block\""),
         "{text}"
     );
     assert_eq!(text.matches("[emerg]").count(), 1);

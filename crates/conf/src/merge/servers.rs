@@ -67,15 +67,30 @@ pub(super) fn server(
             draft.tls.certificate_keys = None;
         }
     }
+    if block.kind == ServerKind::Mail {
+        draft.tls.handshake_timeout = draft.mail.timeout;
+    }
     let tls = tls(inherited.options, &draft.tls)?;
     let stream = (block.kind == ServerKind::Stream).then(|| draft.stream.server());
     let pass = match block.kind {
         ServerKind::Http => passes::pass(inherited, &location.passing)?,
+        ServerKind::Mail => {
+            location.real_ip_header = Some(RealIpHeader::ProxyProtocol);
+            location.types = Some(Arc::default());
+            if draft.mail.resolver_off {
+                location.resolver = None;
+            }
+            None
+        }
         ServerKind::Stream => {
             location.real_ip_header = Some(RealIpHeader::ProxyProtocol);
             location.types = Some(Arc::default()); // nothing has a media type
             passes::stream_pass(inherited, &location.passing, &draft.stream)?
         }
+    };
+    let mail = match block.kind {
+        ServerKind::Mail => draft.mail.server(inherited.options),
+        _ => None,
     };
     let http2 = http2(&draft.http2);
     if draft.names.is_empty() {
@@ -106,6 +121,7 @@ pub(super) fn server(
         http2,
         acme_certificate,
         stream: stream.map(Arc::new),
+        mail: mail.map(Arc::new),
         origin: block.origin.clone(),
     };
     Ok((server, location))
@@ -160,6 +176,7 @@ impl ServerDraft {
         self.http2.inherit(&outer.http2);
         self.tls.inherit(&outer.tls);
         self.stream.inherit(&outer.stream);
+        self.mail.inherit(&outer.mail);
     }
 }
 

@@ -1,10 +1,8 @@
-//! At the end of `stream`: inheritance, defaults and the checks that need the whole block.
+//! At the end of `stream`: inheritance and defaults.
 
 use super::servers::inherit;
-use crate::build::Build;
-use crate::call::Fault;
 use crate::draft::{StreamDraft, StreamProxyDraft};
-use crate::model::{ServerKind, StreamHandler, StreamServer};
+use crate::model::{StreamHandler, StreamServer};
 use std::time::Duration;
 
 /// nginx's default of `preread_timeout` and `proxy_protocol_timeout`.
@@ -39,21 +37,5 @@ impl StreamProxyDraft {
     fn inherit(&mut self, outer: &StreamProxyDraft) {
         inherit!(self, outer;
             timeout upload_rate download_rate half_close next_upstream tls alpn);
-    }
-}
-
-/// Whether every server of the block listens somewhere.
-pub(super) fn check_listens(b: &Build<'_>) -> Result<(), Fault> {
-    let mut servers = b.http.servers.iter();
-    let silent = servers.find(|block| block.kind == ServerKind::Stream && !block.server.listens);
-    match silent {
-        None => Ok(()),
-        Some(block) => {
-            let (file, line) = (block.origin.file.display(), block.origin.line);
-            Err(Fault::earlier(
-                &block.origin,
-                format!("no \"listen\" is defined for server in {file}:{line}"),
-            ))
-        }
     }
 }

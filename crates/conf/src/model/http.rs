@@ -2,9 +2,9 @@
 
 use super::{
     AcmeCertificate, AcmeDns, CachePath, Charsets, ContentHandler, GeoIp2, HandshakeLimits, Http2,
-    KeyProcessSetting, LimitZone, List, LocationConf, Locations, Pass, ProxyHttpVersion,
-    ReqStatusZone, ResponseMatch, Script, ServerKind, StreamServer, Template, Tls, TraceExporter,
-    TrafficZone, Upstream, UserVariable, VerifyClient, locations_of,
+    KeyProcessSetting, LimitZone, List, LocationConf, Locations, MailServer, Pass,
+    ProxyHttpVersion, ReqStatusZone, ResponseMatch, Script, ServerKind, StreamServer, Template,
+    Tls, TraceExporter, TrafficZone, Upstream, UserVariable, VerifyClient, locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -223,8 +223,10 @@ pub struct Server {
     pub http2: Http2,
     /// `acme_certificate`.
     pub acme_certificate: Option<Arc<AcmeCertificate>>,
-    /// What it does in `stream`; `None` for a server of `http`.
+    /// What it does in `stream`; `None` for other servers.
     pub stream: Option<Arc<StreamServer>>,
+    /// What it does in `mail`; `None` for other servers.
+    pub mail: Option<Arc<MailServer>>,
     /// File and line of the `server` block, for messages.
     pub origin: Origin,
 }
@@ -232,9 +234,10 @@ pub struct Server {
 impl Server {
     /// The block that it is in.
     pub fn kind(&self) -> ServerKind {
-        match self.stream {
-            None => ServerKind::Http,
-            Some(_) => ServerKind::Stream,
+        match (&self.stream, &self.mail) {
+            (Some(_), _) => ServerKind::Stream,
+            (_, Some(_)) => ServerKind::Mail,
+            (None, None) => ServerKind::Http,
         }
     }
 

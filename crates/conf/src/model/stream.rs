@@ -15,6 +15,8 @@ pub enum ServerKind {
     Http,
     /// `stream`.
     Stream,
+    /// `mail`.
+    Mail,
 }
 
 impl ServerKind {
@@ -23,6 +25,7 @@ impl ServerKind {
         match self {
             ServerKind::Http => "http",
             ServerKind::Stream => "stream",
+            ServerKind::Mail => "mail",
         }
     }
 }

@@ -1,47 +1,11 @@
 //! Blocks that are read past.
 
-use super::{Parser, Stop, Text, path_of};
-use crate::directives::{Row, Support};
+use super::{Parser, Stop, Text};
 use crate::draft::WrittenFile;
 use crate::lexer::{Item, Lexer, Word};
 use crate::model::Template;
 
 impl Parser<'_> {
-    /// Reads past the block of a server that is not supported (`stream`, `mail`), if there
-    /// is nothing in it; false otherwise.
-    pub(super) fn skip_if_empty(&mut self, row: &'static Row, lexer: &mut Lexer<'_>) -> bool {
-        if !matches!(row.support, Support::UnsupportedBlock(_)) || !self.build.first_here(row.name)
-        {
-            return false;
-        }
-        let mut ahead = lexer.clone();
-        loop {
-            match ahead.next_item() {
-                Ok(Item::BlockEnd) => {
-                    *lexer = ahead;
-                    return true;
-                }
-                Ok(Item::Simple(words)) if self.includes_nothing(&words) => {}
-                _ => return false,
-            }
-        }
-    }
-
-    /// Whether this is an `include` with a pattern that no file has.
-    fn includes_nothing(&mut self, words: &[Word]) -> bool {
-        let [name, pattern] = words else {
-            return false;
-        };
-        let path = self.build.options.beside_conf(path_of(&pattern.bytes));
-        let is_pattern = pattern.bytes.iter().any(|byte| b"*?[".contains(byte));
-        name.bytes == b"include"
-            && is_pattern
-            && path
-                .to_str()
-                .and_then(|pattern| self.build.loader.glob(pattern).ok())
-                .is_some_and(|files| files.is_empty())
-    }
-
     /// Has something in the place of what was refused where its absence would be a second fault.
     pub(super) fn stand_in_for(&mut self, name: &[u8]) {
         if let Some(upstream) = &mut self.build.http.open_upstream {
