@@ -40,8 +40,8 @@ const DEPENDENCIES: [(&str, &[&str]); 19] = [
     (
         "server",
         &[
-            "cache", "conf", "counters", "http", "io", "keys", "log", "stream", "sys", "tls",
-            "upstream",
+            "cache", "conf", "counters", "http", "io", "keys", "log", "mail", "stream", "sys",
+            "tls", "upstream",
         ],
     ),
     ("bench", &["awslc", "http", "sys"]),

@@ -23,7 +23,7 @@ use crate::worker;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
-    Http, Listener, Location, LocationConf, Pass, Server, Upstream, VerifyClient,
+    Http, Listener, Location, LocationConf, MailStartTls, Pass, Server, Upstream, VerifyClient,
 };
 use sealane_http::Method;
 use sealane_http::h1::Limits;
@@ -156,9 +156,15 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapsh
             let mut servers = http.servers.iter();
             servers.any(|server| server.verify_client != VerifyClient::Off)
         }),
-        uses_tls_facts: tls_build::uses_variable(config, "ssl_"),
+        uses_tls_facts: tls_build::uses_variable(config, "ssl_") || has_mail(config),
         main_log: logs.logger(&config.main.error_logs),
     })
+}
+
+/// Whether auth services are told how clients are connected.
+fn has_mail(config: &Config) -> bool {
+    let mut servers = config.http.iter().flat_map(|http| &http.servers);
+    servers.any(|server| server.mail.is_some())
 }
 
 /// Where spans are exported to.
@@ -229,7 +235,7 @@ impl Parts<'_> {
             accepts_connect: server.accepts_connect(),
             tree,
             tls,
-            status_resolver: self.status_resolver(server),
+            resolver: self.resolver(server),
             tls_inputs: tls_inputs.unwrap_or_default(),
             certificates,
             http2: h2::codec_settings(server, head_limits(server)),
@@ -238,9 +244,9 @@ impl Parts<'_> {
         Ok(())
     }
 
-    fn status_resolver(&self, server: &Server) -> Option<Arc<dyn Resolve>> {
+    fn resolver(&self, server: &Server) -> Option<Arc<dyn Resolve>> {
         let conf = server.conf.resolver.as_ref();
-        let conf = conf.filter(|_| asks_about_clients(server))?;
+        let conf = conf.filter(|_| asks_about_clients(server) || server.mail.is_some())?;
         let timeout = server.conf.resolver_timeout;
         self.materials.resolver(conf, timeout).cloned()
     }
@@ -309,7 +315,12 @@ impl Parts<'_> {
                 names.add(name, ServerId(index(server)));
             }
         }
-        let acceptor = if listener.options.ssl {
+        let default = &http.servers[listener.default_server];
+        let starttls = default
+            .mail
+            .as_ref()
+            .map_or(MailStartTls::Off, |mail| mail.starttls);
+        let acceptor = if listener.options.ssl || starttls != MailStartTls::Off {
             Some(self.tls.acceptor(&self.snapshot, listener, &names)?)
         } else {
             None

@@ -158,7 +158,7 @@ async fn judge(exchange: &Exchange, chain: &Arc<ClientChain>) -> Result<(), NotA
         rules.note_status(chain, Ok(()));
         return Ok(());
     }
-    let resolver = exchange.snapshot.server(server).status_resolver.clone();
+    let resolver = exchange.snapshot.server(server).resolver.clone();
     // Few connections do it: they need not make the futures of all others larger.
     let settled = Box::pin(exchange.snapshot.statuses.settle(questions, resolver)).await;
     rules.note_status(chain, settled);

@@ -23,13 +23,14 @@ use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
 use crate::handover::KeepAlive;
+use crate::mail;
 use crate::proxy_protocol::{self, HeaderRead};
 use crate::proxying::ClosesBound;
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::stream;
 use crate::transport::{ClientEndpoint, Transport, TransportError};
 use crate::worker::Worker;
-use sealane_conf::model::{LingeringClose, ListenAddress, LogLevel};
+use sealane_conf::model::{LingeringClose, ListenAddress, LogLevel, ServerKind};
 use sealane_io::Received;
 use sealane_io::buffers;
 use sealane_io::deadline::Deadline;
@@ -65,10 +66,17 @@ pub(crate) async fn serve(
     let listener = listener.of_connection(&facts);
     let mut connection = Connection::new(worker, listener, facts);
     connection.debug(format_args!("accepted on {}", connection.listen_address()));
-    while connection.is_for_session() {
-        match Box::pin(stream::serve(&mut connection)).await {
-            Some(listener) => connection.pass_to(listener),
-            None => return connection.end_session(),
+    loop {
+        match connection.kind() {
+            ServerKind::Http => break,
+            ServerKind::Mail => {
+                Box::pin(mail::serve(&mut connection)).await;
+                return connection.end_session();
+            }
+            ServerKind::Stream => match Box::pin(stream::serve(&mut connection)).await {
+                Some(listener) => connection.pass_to(listener),
+                None => return connection.end_session(),
+            },
         }
     }
     if connection.open().await {

@@ -60,7 +60,7 @@ pub(crate) struct Features {
     pub(crate) request_id: RequestIdState,
     pub(crate) request_log: RequestLogState,
     pub(crate) rewrite: RewriteState,
-    /// Of a session of layer 4; requests have none.
+    /// Of a session of layer 4 or of mail; requests have none.
     pub(crate) session: Option<Box<SessionState>>,
     pub(crate) slice: SliceState,
     pub(crate) ssi: SsiState,

@@ -2,7 +2,8 @@
 
 use crate::debug_log;
 use crate::exchange::Exchange;
-use sealane_conf::model::LogLevel;
+use crate::mail::MailState;
+use sealane_conf::model::{ListenAddress, LogLevel};
 use sealane_http::headers::KnownHeader;
 use sealane_log::Logger;
 use std::fmt;
@@ -118,6 +119,10 @@ impl fmt::Display for Tail<'_> {
 /// `, server: 0.0.0.0:5432, upstream: "10.0.0.1:5432", bytes from/to client:1/2, ...`.
 fn session_tail(exchange: &Exchange, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let listener = exchange.snapshot.listener(exchange.listener);
+    let session = exchange.features.session.as_deref();
+    if let Some(mail) = session.and_then(|session| session.mail.as_deref()) {
+        return mail_tail(mail, &listener.address, f);
+    }
     write!(f, ", server: {}", listener.address)?;
     let Some(upstream) = exchange.upstream.as_deref() else {
         return Ok(());
@@ -126,6 +131,21 @@ fn session_tail(exchange: &Exchange, f: &mut fmt::Formatter<'_>) -> fmt::Result 
         write!(f, ", upstream: \"{upstream}\"")?;
     }
     write!(f, "{}", MovedBytes(exchange))
+}
+
+/// ` using starttls, server: 0.0.0.0:143, login: "jo", upstream: 10.0.0.1:143`.
+fn mail_tail(mail: &MailState, address: &ListenAddress, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if mail.is_starttls {
+        f.write_str(" using starttls")?;
+    }
+    write!(f, ", server: {address}")?;
+    if !mail.login.is_empty() {
+        write!(f, ", login: \"{}\"", Text(&mail.login))?;
+    }
+    match &mail.upstream {
+        Some(upstream) => write!(f, ", upstream: {upstream}"),
+        None => Ok(()),
+    }
 }
 
 /// What a session has moved so far, as nginx ends its lines.

@@ -142,8 +142,9 @@ pub struct ServerRuntime {
     pub tree: LocationTree,
     /// The TLS settings, if one of its `listen` lines has `ssl`.
     pub tls: Option<Arc<ServerTls>>,
-    /// Finds responders that certificates of clients name, if `ssl_ocsp` is on.
-    pub(crate) status_resolver: Option<Arc<dyn Resolve>>,
+    /// Finds responders that certificates of clients name, if `ssl_ocsp` is on, and names of clients
+    /// of mail.
+    pub(crate) resolver: Option<Arc<dyn Resolve>>,
     /// All that `tls` is made of.
     pub(crate) tls_inputs: [u8; 32],
     /// Its certificates, if handshakes ask for them.

@@ -76,13 +76,14 @@ impl TlsOfServers {
 
 /// What clients of a server may agree on with ALPN.
 fn protocols_of(server: &Server, http2: bool) -> Vec<Box<[u8]>> {
-    match &server.stream {
-        Some(stream) => stream.alpn.to_vec(),
-        None => {
-            let names = ALPN[usize::from(!http2)..].iter();
-            names.map(|name| Box::from(*name)).collect()
-        }
+    if let Some(stream) = &server.stream {
+        return stream.alpn.to_vec();
     }
+    if let Some(mail) = &server.mail {
+        return vec![mail.protocol.name().as_bytes().into()];
+    }
+    let names = ALPN[usize::from(!http2)..].iter();
+    names.map(|name| Box::from(*name)).collect()
 }
 
 /// Whether clients of the server with this number are offered HTTP/2: by its own `http2`, or by a

@@ -18,12 +18,15 @@ pub trait Resolve: Send + Sync + fmt::Debug {
     fn lookup(&self, name: &str) -> Lookup;
 
     /// Asks where a name leads that is an alias (CNAME), one step. It is asked anew each time.
-    fn alias(&self, name: &str) -> AliasAnswer;
+    fn alias(&self, name: &str) -> NameAnswer;
+
+    /// Asks for the name of an address (PTR). It is asked anew each time.
+    fn name_of(&self, address: IpAddr) -> NameAnswer;
 }
 
-/// The answer to [`Resolve::alias`] when it comes: a name without a dot at its end, or `None` for a
-/// name that is no alias.
-pub type AliasAnswer = oneshot::Receiver<Result<Option<String>, ResolveError>>;
+/// The answer to [`Resolve::alias`] or [`Resolve::name_of`] when it comes: a name without a dot at
+/// its end, in lower case; `None` for a name that is no alias, or an address without a name.
+pub type NameAnswer = oneshot::Receiver<Result<Option<String>, ResolveError>>;
 
 /// The addresses of a name: at least one. Each lookup starts with a different one, if there are
 /// several.

@@ -132,10 +132,24 @@ impl Dns {
         let answer = tokio::time::timeout(self.timeout, self.ask(&name, RecordType::CNAME));
         match answer.await.map_err(|_elapsed| ResolveError::TimedOut)? {
             Ok(answer) => Ok(answer.found.into_iter().find_map(|data| match data {
-                RData::CNAME(alias) => {
-                    let target = alias.0.to_ascii().to_ascii_lowercase();
-                    Some(target.trim_end_matches('.').to_owned())
-                }
+                RData::CNAME(alias) => Some(in_lower_case(&alias.0)),
+                _ => None,
+            })),
+            Err(ResolveError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The name of an address, within `resolver_timeout`.
+    pub(super) async fn name_of(&self, address: IpAddr) -> Result<Option<String>, ResolveError> {
+        self.counts.addresses.add(1);
+        let name = Name::from(address);
+        let answer = tokio::time::timeout(self.timeout, self.ask(&name, RecordType::PTR)).await;
+        let answer = answer.unwrap_or(Err(ResolveError::TimedOut));
+        self.count(&answer);
+        match answer {
+            Ok(answer) => Ok(answer.found.into_iter().find_map(|data| match data {
+                RData::PTR(name) => Some(in_lower_case(&name.0)),
                 _ => None,
             })),
             Err(ResolveError::NotFound) => Ok(None),
@@ -234,6 +248,12 @@ fn set_options(options: &mut ResolverOpts) {
     // Replies are cached by `names`, for the time of `valid=`.
     options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
+}
+
+/// A name as it is compared and shown.
+fn in_lower_case(name: &Name) -> String {
+    let name = name.to_ascii().to_ascii_lowercase();
+    name.trim_end_matches('.').to_owned()
 }
 
 /// A name that is complete: nothing is ever appended to it.

@@ -3,18 +3,18 @@
 
 use super::dns::{Answer, Dns};
 use sealane_conf::model;
-use sealane_upstream::resolve::{Addresses, AliasAnswer, Lookup, Resolve, ResolveError};
+use sealane_upstream::resolve::{Addresses, Lookup, NameAnswer, Resolve, ResolveError};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Questions of workers on their way to the thread.
 const MAX_QUEUED: usize = 4_096;
 
-/// Most names that are looked up at a time. Requests for more are answered
+/// Most names, and most addresses, that are looked up at a time. Requests for more are answered
 /// as if there had been no reply.
 const MAX_WAITING: usize = 1_024;
 
@@ -29,6 +29,7 @@ const MAX_ADDRESSES: usize = 256;
 const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
 
 type Waiter = oneshot::Sender<Result<Addresses, ResolveError>>;
+type NameWaiter = oneshot::Sender<Result<Option<String>, ResolveError>>;
 
 /// The name servers of a `resolver` directive, as workers see them.
 pub(crate) struct NameResolver {
@@ -42,14 +43,9 @@ pub(crate) struct NameResolver {
 }
 
 enum Question {
-    Addresses {
-        name: String,
-        waiter: Waiter,
-    },
-    Alias {
-        name: String,
-        waiter: oneshot::Sender<Result<Option<String>, ResolveError>>,
-    },
+    Addresses { name: String, waiter: Waiter },
+    Alias { name: String, waiter: NameWaiter },
+    NameOf { address: IpAddr, waiter: NameWaiter },
 }
 
 impl NameResolver {
@@ -93,6 +89,7 @@ impl NameResolver {
 
 async fn answer(mut queue: mpsc::Receiver<Question>, all_kept: Arc<Kept>, dns: Arc<Dns>) {
     let waiting = Arc::new(Waiting::default());
+    let naming = Arc::new(Semaphore::new(MAX_WAITING));
     while let Some(question) = queue.recv().await {
         let (name, waiter) = match question {
             Question::Addresses { name, waiter } => (name, waiter),
@@ -101,6 +98,18 @@ async fn answer(mut queue: mpsc::Receiver<Question>, all_kept: Arc<Kept>, dns: A
                 // Few at a time: only orders of certificates ask.
                 tokio::spawn(async move {
                     let _ = waiter.send(dns.alias(&name).await);
+                });
+                continue;
+            }
+            Question::NameOf { address, waiter } => {
+                let Ok(permit) = Arc::clone(&naming).try_acquire_owned() else {
+                    let _ = waiter.send(Err(ResolveError::TimedOut));
+                    continue;
+                };
+                let dns = Arc::clone(&dns);
+                tokio::spawn(async move {
+                    let _ = waiter.send(dns.name_of(address).await);
+                    drop(permit);
                 });
                 continue;
             }
@@ -146,11 +155,18 @@ impl Resolve for NameResolver {
         }
     }
 
-    fn alias(&self, name: &str) -> AliasAnswer {
+    fn alias(&self, name: &str) -> NameAnswer {
         let (waiter, answer) = oneshot::channel();
         let name = normalized(name);
         // If so many wait that it does not fit, the sender is gone, which says so.
         let _ = self.questions.try_send(Question::Alias { name, waiter });
+        answer
+    }
+
+    fn name_of(&self, address: IpAddr) -> NameAnswer {
+        let (waiter, answer) = oneshot::channel();
+        let question = Question::NameOf { address, waiter };
+        let _ = self.questions.try_send(question);
         answer
     }
 }

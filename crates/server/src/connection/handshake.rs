@@ -59,14 +59,14 @@ use std::time::Duration;
 
 impl Connection {
     /// The longest from accept to the end of the handshake: `ssl_handshake_timeout`, and
-    /// `client_header_timeout` as in nginx; in `stream` the former alone.
+    /// `client_header_timeout` as in nginx; in `stream` the former alone, in `mail` `timeout`.
     pub(crate) fn handshake_timeout(&self) -> Duration {
         let conf = &self.server().conf;
         let tls = conf.tls.as_ref();
         let timeout = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
         match conf.kind() {
             ServerKind::Http => timeout.min(conf.client_header_timeout),
-            ServerKind::Stream => timeout,
+            ServerKind::Stream | ServerKind::Mail => timeout,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What sessions of layer 4 need of a connection.
+//! What sessions of layer 4 and of mail need of a connection.
 
 use super::{Connection, Deadline};
 use crate::debug_log;
@@ -9,9 +9,9 @@ use sealane_io::registry::Asked;
 use std::fmt;
 
 impl Connection {
-    /// Whether its listener is one of `stream`.
-    pub(super) fn is_for_session(&self) -> bool {
-        self.snapshot.listener(self.listener).kind == ServerKind::Stream
+    /// The block that its listener belongs to.
+    pub(super) fn kind(&self) -> ServerKind {
+        self.snapshot.listener(self.listener).kind
     }
 
     /// The session is over, and the connection with it.

@@ -47,6 +47,8 @@ pub struct ResolverCounts {
     pub names: Counter,
     /// Queries for services.
     pub services: Counter,
+    /// Queries for the names of addresses.
+    pub addresses: Counter,
     /// Answers by result, see [`RESOLVER_RESULTS`].
     pub results: [Counter; RESOLVER_RESULTS.len()],
 }
@@ -164,7 +166,11 @@ fn resolvers<'a>(families: &mut Families<'a>, snapshot: &'a Snapshot) {
         .counter("resolver_queries", "Queries to name servers")
         .by(&["resolver", "type"]);
     for (name, counts) in &all {
-        for (kind, counter) in [("name", &counts.names), ("srv", &counts.services)] {
+        for (kind, counter) in [
+            ("name", &counts.names),
+            ("srv", &counts.services),
+            ("addr", &counts.addresses),
+        ] {
             family.sample([*name, kind].map(Label::Text), counter.get());
         }
     }

@@ -196,7 +196,7 @@ pub(super) fn runtime(
         name: upstream.name.to_string(),
         counted_as: match upstream.kind {
             ServerKind::Http => (&*upstream.name).into(),
-            ServerKind::Stream => format!("stream:{}", upstream.name).into(),
+            kind => format!("{}:{}", kind.name(), upstream.name).into(),
         },
         servers: servers(upstream),
         method,
@@ -349,7 +349,7 @@ fn server(
     }
 }
 
-fn address(address: &model::PeerAddress) -> PeerAddress {
+pub(crate) fn address(address: &model::PeerAddress) -> PeerAddress {
     match address {
         model::PeerAddress::Inet(address) => PeerAddress::Ip(*address),
         model::PeerAddress::Unix(path) => PeerAddress::Unix(path.clone()),

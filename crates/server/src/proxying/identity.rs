@@ -46,7 +46,7 @@ pub(super) fn bind_address(
 
 /// The PROXY header for this client, if the location wants one: its address, and the local address
 /// that it has connected to.
-pub(super) fn proxy_header(exchange: &Exchange) -> Option<Vec<u8>> {
+pub(crate) fn proxy_header(exchange: &Exchange) -> Option<Vec<u8>> {
     let version = exchange.conf().send_proxy_protocol;
     if version == SendProxyProtocol::Off {
         return None;

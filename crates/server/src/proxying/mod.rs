@@ -81,7 +81,6 @@ use cache::Looked;
 use conversation::Conversation;
 use failure::Doing;
 use lease::Leased;
-use peer_connection::PeerConnection;
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
 use sealane_http::dubbo::MAX_PAYLOAD_BYTES;
 use sealane_http::h1::{Framing, ResponseKind};
@@ -102,9 +101,12 @@ pub(crate) use cache::{
     CacheState, CacheZone, UpdateState, build_zone, purge_location, settings as cache_settings,
 };
 pub(crate) use groups::Groups;
+pub(crate) use groups::address as peer_address;
 pub use health::{HealthChecks, KnownVerdict};
 pub(crate) use health::{HealthTask, take_over as take_over_verdict};
+pub(crate) use identity::proxy_header;
 pub(crate) use lease::GroupRuntime;
+pub(crate) use peer_connection::{PeerConnection, PeerStream, connect_socket};
 pub(crate) use request::BodyPlan;
 pub(crate) use runtime::PassRuntime;
 pub(crate) use session::{SessionPeer, connect as connect_session};

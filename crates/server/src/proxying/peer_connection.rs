@@ -87,7 +87,7 @@ impl Endpoint for PeerSocket {
 
 impl PeerConnection {
     /// A connection over this socket.
-    pub(super) fn over(socket: Socket) -> PeerConnection {
+    pub(crate) fn over(socket: Socket) -> PeerConnection {
         PeerConnection::by(Way::Own(Stream::new(PeerSocket(Some(socket)))))
     }
 
@@ -105,7 +105,7 @@ impl PeerConnection {
     }
 
     /// The bytes to and from the peer; `None` on a connection that requests share.
-    pub(super) fn stream_mut(&mut self) -> Option<&mut PeerStream> {
+    pub(crate) fn stream_mut(&mut self) -> Option<&mut PeerStream> {
         match &mut self.way {
             Way::Own(stream) => Some(stream),
             Way::Shared(_) => None,
@@ -340,8 +340,15 @@ fn offered_protocols<'c>(exchange: &'c Exchange, pass: &'c PassRuntime) -> Vec<C
 /// # Errors
 /// What the system says.
 pub(super) async fn connect_plainly(address: &PeerAddress) -> io::Result<PeerConnection> {
-    let socket = Dial::plain(address).connect().await?;
-    Ok(PeerConnection::over(socket))
+    connect_socket(address).await.map(PeerConnection::over)
+}
+
+/// The same, for whoever uses the socket itself.
+///
+/// # Errors
+/// What the system says.
+pub(crate) async fn connect_socket(address: &PeerAddress) -> io::Result<Socket> {
+    Dial::plain(address).connect().await
 }
 
 /// How a connection is opened.

@@ -23,7 +23,7 @@ mod proxying;
 mod session;
 mod variables;
 
-pub(crate) use session::SessionState;
+pub(crate) use session::{SessionState, begin as begin_exchange};
 pub(crate) use variables::append;
 
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};

@@ -3,6 +3,7 @@
 use crate::client_link::ClientLink;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
+use crate::mail::MailState;
 use crate::prologue::Arrival;
 use crate::snapshot::ServerId;
 use sealane_conf::model::ServerKind;
@@ -15,10 +16,12 @@ use std::time::Instant;
 pub(crate) struct SessionState {
     /// What the ClientHello says, with `ssl_preread`.
     pub(super) hello: Option<PrereadHello>,
+    /// Of a session of mail.
+    pub(crate) mail: Option<Box<MailState>>,
 }
 
 /// The session of a connection that begins.
-pub(super) fn begin(connection: &Connection) -> Exchange {
+pub(crate) fn begin(connection: &Connection) -> Exchange {
     let arrival = Arrival {
         worker: connection.worker.clone(),
         snapshot: connection.snapshot.clone(),
@@ -43,16 +46,17 @@ pub(super) fn choose_server(exchange: &mut Exchange, server: ServerId) {
 }
 
 impl Exchange {
-    /// Whether it is a session of layer 4.
+    /// Whether it is a session of layer 4 or of mail.
     pub(crate) fn is_session(&self) -> bool {
         self.features.session.is_some()
     }
 
     /// The block that it belongs to.
     pub(crate) fn kind(&self) -> ServerKind {
-        match self.is_session() {
-            true => ServerKind::Stream,
-            false => ServerKind::Http,
+        match &self.features.session {
+            None => ServerKind::Http,
+            Some(session) if session.mail.is_some() => ServerKind::Mail,
+            Some(_) => ServerKind::Stream,
         }
     }
 }

@@ -275,6 +275,7 @@ fn resolvers(snapshot: &Snapshot) -> Value {
             "queries": {
                 "name": counts.names.get(),
                 "srv": counts.services.get(),
+                "addr": counts.addresses.get(),
                 "addr": 0,
             },
             "responses": Value::Object(results.collect()),

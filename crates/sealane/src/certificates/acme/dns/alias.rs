@@ -42,7 +42,8 @@ pub(super) async fn follow(resolver: &dyn Resolve, name: &str) -> Result<String,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealane_upstream::resolve::{AliasAnswer, Lookup, ResolveError};
+    use sealane_upstream::resolve::{Lookup, NameAnswer, ResolveError};
+    use std::net::IpAddr;
     use tokio::sync::oneshot;
 
     /// Knows aliases of numbered names: each is one of the next, up to the last.
@@ -57,7 +58,7 @@ mod tests {
             Lookup::known(Err(ResolveError::NotFound))
         }
 
-        fn alias(&self, name: &str) -> AliasAnswer {
+        fn alias(&self, name: &str) -> NameAnswer {
             let (sender, answer) = oneshot::channel();
             let number: usize = name.trim_end_matches(".test").parse().expect("a number");
             let next = match number < self.last {
@@ -66,6 +67,10 @@ mod tests {
             };
             let _ = sender.send(next);
             answer
+        }
+
+        fn name_of(&self, _: IpAddr) -> NameAnswer {
+            oneshot::channel().1
         }
     }
 

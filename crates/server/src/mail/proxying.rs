@@ -1,0 +1,198 @@
+//! The login at the mail server, and the bytes behind it.
+
+use super::client::Client;
+use super::session::{self, doing, log};
+use super::wire::{Failure, Wire};
+use super::{Ended, dialogue};
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::proxying::{PeerConnection, proxy_header};
+use crate::relaying::{self, End, Watch};
+use crate::request_log;
+use crate::request_log::log_request;
+use sealane_conf::model::{LogLevel, MailServer};
+use sealane_mail::{Allowed, Backend, BackendEvent, Note, Session};
+use sealane_stream::relay::{Counts, Relay, RelaySettings};
+use sealane_upstream::PeerAddress;
+use std::net::SocketAddr;
+use std::time::Instant;
+use zeroize::Zeroizing;
+
+/// A client that may log in is logged in where it belongs, and passed on.
+pub(super) async fn serve(
+    connection: &mut Connection,
+    exchange: &mut Exchange,
+    conf: &MailServer,
+    allowed: (Session, Allowed, &Client),
+) -> Ended {
+    let (session, allowed, client) = allowed;
+    let address = PeerAddress::Ip(SocketAddr::new(allowed.address, allowed.port));
+    let proxy = session::proxy_settings(conf);
+    let mut backend = session.accept(allowed, &proxy, &client.details());
+    if let Some(state) = session::state(exchange) {
+        state.login = backend.user().to_vec();
+        state.upstream = Some(backend.upstream().to_owned());
+    }
+    let deadline = Instant::now() + conf.timeout;
+    let logged_in = Box::pin(log_in(
+        connection,
+        exchange,
+        deadline,
+        &address,
+        &mut backend,
+    ));
+    match logged_in.await {
+        Ok(logged_in) => relay(connection, exchange, conf, logged_in).await,
+        Err(NotLoggedIn { reply }) => {
+            let _ = dialogue::send(connection, exchange, reply, conf).await;
+            Ended::Failed
+        }
+    }
+}
+
+/// A client that has logged in.
+struct LoggedIn {
+    wire: Wire,
+    to_client: Vec<u8>,
+    to_server: Vec<u8>,
+}
+
+/// The login failed, and this is what the client is told. The reason was logged.
+struct NotLoggedIn {
+    reply: Vec<u8>,
+}
+
+/// The dialogue with the mail server.
+async fn log_in(
+    connection: &Connection,
+    exchange: &mut Exchange,
+    deadline: Instant,
+    address: &PeerAddress,
+    backend: &mut Backend,
+) -> Result<LoggedIn, NotLoggedIn> {
+    doing(exchange, " while connecting to upstream");
+    let wire = match Wire::open(connection, deadline, address).await {
+        Ok(wire) => wire,
+        Err(failure) => return Err(fail(exchange, backend, &failure)),
+    };
+    if let Some(header) = proxy_header(exchange) {
+        doing(exchange, " while sending PROXY protocol header to upstream");
+        if let Err(failure) = wire.send(connection, deadline, &header).await {
+            return Err(fail(exchange, backend, &failure));
+        }
+    }
+    doing(exchange, " while reading response from upstream");
+    let mut received = Zeroizing::new(Vec::new());
+    loop {
+        match backend.next_event() {
+            Some(BackendEvent::Send(command)) => {
+                let sent = wire.send(connection, deadline, command.as_bytes()).await;
+                if let Err(failure) = sent {
+                    return Err(fail(exchange, backend, &failure));
+                }
+            }
+            Some(BackendEvent::Relay {
+                to_client,
+                to_server,
+            }) => {
+                return Ok(LoggedIn {
+                    wire,
+                    to_client,
+                    to_server: to_server.as_bytes().to_vec(),
+                });
+            }
+            Some(BackendEvent::Failed { note, reply }) => {
+                log(exchange, &note);
+                return Err(NotLoggedIn { reply });
+            }
+            None => {
+                received.clear();
+                let room = backend.room();
+                let got = wire
+                    .receive(connection, deadline, &mut received, room)
+                    .await;
+                match got {
+                    Ok(0) => backend.close(),
+                    Ok(_) => {
+                        backend.receive(&received);
+                    }
+                    Err(failure) => return Err(fail(exchange, backend, &failure)),
+                }
+            }
+        }
+    }
+}
+
+/// Logs what has failed on the way to the mail server.
+fn fail(exchange: &Exchange, backend: &mut Backend, failure: &Failure) -> NotLoggedIn {
+    let (level, who) = match failure {
+        Failure::TimedOut => (LogLevel::Info, "upstream "),
+        Failure::ShutDown => (LogLevel::Info, ""),
+        _ => (LogLevel::Error, ""),
+    };
+    request_log::log(exchange, level, format_args!("{who}{failure}"));
+    // What it says about that is known better here.
+    backend.close();
+    let mut reply = Vec::new();
+    while let Some(event) = backend.next_event() {
+        if let BackendEvent::Failed { reply: told, .. } = event {
+            reply = told;
+        }
+    }
+    NotLoggedIn { reply }
+}
+
+/// Passes everything on, until one side has ended.
+async fn relay(
+    connection: &mut Connection,
+    exchange: &mut Exchange,
+    conf: &MailServer,
+    logged_in: LoggedIn,
+) -> Ended {
+    doing(exchange, "");
+    log(exchange, &Note::LoggedIn);
+    let LoggedIn {
+        wire,
+        to_client,
+        to_server,
+    } = logged_in;
+    let settings = RelaySettings {
+        buffer_bytes: usize::try_from(conf.proxy.buffer_bytes).unwrap_or(usize::MAX),
+        upload_rate: 0,
+        download_rate: 0,
+        half_close: false,
+    };
+    let mut peer = PeerConnection::over(wire.into_socket());
+    let Some(stream) = peer.stream_mut() else {
+        return Ended::Failed;
+    };
+    let relay = Relay::new(settings, to_server, to_client);
+    let mut account = Account(exchange);
+    let timeout = conf.proxy.timeout;
+    let end = relaying::run(relay, connection, stream, timeout, &mut account).await;
+    match end {
+        End::Closed(_) => log_request!(exchange, Info, "proxied session done"),
+        End::Broken => {}
+        End::TimedOut => log_request!(
+            exchange,
+            Info,
+            "client timed out (110: Connection timed out) while proxying"
+        ),
+        End::ShutDown => log_request!(exchange, Info, "shutdown timeout while proxying"),
+    }
+    Ended::Done
+}
+
+/// Keeps what is counted of a session up to date.
+struct Account<'e>(&'e mut Exchange);
+
+impl Watch for Account<'_> {
+    fn note_counts(&mut self, counts: Counts) {
+        self.0.transfer.request_bytes = counts.from_client;
+        self.0.transfer.sent_bytes = counts.to_client;
+    }
+
+    fn note_error(&mut self, error: &relaying::Error) {
+        request_log::log(self.0, relaying::level(error), format_args!("{error}"));
+    }
+}
