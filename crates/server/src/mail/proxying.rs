@@ -166,6 +166,8 @@ async fn relay(
     let Some(stream) = peer.stream_mut() else {
         return Ended::Failed;
     };
+    // What came together with a PROXY header may be more than the dialogue has room for.
+    let to_server = [to_server, std::mem::take(&mut connection.buffer)].concat();
     let relay = Relay::new(settings, to_server, to_client);
     let mut account = Account(exchange);
     let timeout = conf.proxy.timeout;
