@@ -4,9 +4,10 @@
 use super::{Ended, Verdict, refuse};
 use crate::connection::Connection;
 use crate::exchange::Exchange;
-use crate::proxying::{PassRuntime, SessionPeer, connect_session};
+use crate::proxying::{PassRuntime, PeerConnection, SessionPeer, connect_session};
 use crate::request_log;
 use crate::request_log::log_request;
+use crate::snapshot::Snapshot;
 use crate::template;
 use sealane_conf::model::{LogLevel, Pass, StreamPass, Template};
 use sealane_conf::values;
@@ -34,10 +35,7 @@ enum End {
 /// The status, if there is no server to pass it to.
 pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) -> Verdict {
     let snapshot = exchange.snapshot.clone();
-    let Some(pass) = &snapshot.location(exchange.location).pass else {
-        return refuse(StatusCode::INTERNAL_SERVER_ERROR);
-    };
-    let Pass::Stream(conf) = &pass.pass else {
+    let Some((pass, conf)) = pass_of(&snapshot, exchange) else {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR);
     };
     exchange.transfer.request_bytes = connection.buffer.len() as u64;
@@ -70,9 +68,21 @@ pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) 
     {
         attempt.end();
     }
-    note_end(connection, exchange, end);
+    note_end(exchange, end);
     peer.end();
     Err(Ended::Status(StatusCode::OK))
+}
+
+/// `proxy_pass` of the session's server.
+pub(super) fn pass_of<'s>(
+    snapshot: &'s Snapshot,
+    exchange: &Exchange,
+) -> Option<(&'s PassRuntime, &'s StreamPass)> {
+    let pass = snapshot.location(exchange.location).pass.as_ref()?;
+    match &pass.pass {
+        Pass::Stream(conf) => Some((pass, conf)),
+        _ => None,
+    }
 }
 
 /// Connects to a server, unless the worker process ends.
@@ -80,7 +90,7 @@ async fn connect(
     connection: &mut Connection,
     exchange: &mut Exchange,
     pass: &PassRuntime,
-) -> Result<SessionPeer, StatusCode> {
+) -> Result<SessionPeer<PeerConnection>, StatusCode> {
     connection.clear_deadline();
     let mut connecting = std::pin::pin!(connect_session(exchange, pass));
     poll_fn(|cx| match connecting.as_mut().poll(cx) {
@@ -91,7 +101,7 @@ async fn connect(
 }
 
 /// A rate in bytes per second; 0 for no limit.
-fn rate(exchange: &Exchange, rate: Option<&Template>) -> u64 {
+pub(super) fn rate(exchange: &Exchange, rate: Option<&Template>) -> u64 {
     let Some(rate) = rate else {
         return 0;
     };
@@ -107,7 +117,7 @@ fn rate(exchange: &Exchange, rate: Option<&Template>) -> u64 {
 /// A relay at work.
 struct Relaying<'p> {
     relay: Relay,
-    peer: &'p mut SessionPeer,
+    peer: &'p mut SessionPeer<PeerConnection>,
     /// [`Relay::progress`] when the time-out was set last.
     moved: u64,
     /// The first byte from the server has been noted.
@@ -203,7 +213,7 @@ fn log_error(exchange: &Exchange, error: &Error) {
 }
 
 /// Says how it ended, in nginx's words.
-fn note_end(connection: &Connection, exchange: &mut Exchange, end: End) {
+fn note_end(exchange: &Exchange, end: End) {
     let who = match end {
         End::Closed(Side::Client) => "client",
         End::Closed(Side::Server) => "upstream",
@@ -222,7 +232,8 @@ fn note_end(connection: &Connection, exchange: &mut Exchange, end: End) {
             return;
         }
     };
-    connection.log_plainly(
+    request_log::log_plainly(
+        exchange,
         LogLevel::Info,
         format_args!("{who} disconnected{}", exchange.moved_bytes()),
     );
