@@ -365,7 +365,7 @@ fn listening_addresses(configuration: &str) -> Vec<String> {
         let (Some("listen"), Some(address)) = (words.next(), words.next()) else {
             continue;
         };
-        if address.starts_with("unix:") {
+        if address.starts_with("unix:") || words.any(|word| word == "udp") {
             continue;
         }
         let address = match address.rsplit_once(':') {

@@ -185,7 +185,7 @@ fn what_cannot_be_used_is_said_and_the_address_is_bound() {
         ),
         (
             OwnedFd::from(UdpSocket::bind("127.0.0.1:0").expect("a port")),
-            "no \"dns_listen\" directive has this address",
+            "no \"listen ... udp\" directive has this address",
         ),
         (
             OwnedFd::from(UnixDatagram::unbound().expect("a socket")),

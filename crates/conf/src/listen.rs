@@ -25,6 +25,10 @@ struct Line {
     options_given: bool,
     /// It needs its own socket.
     bind: bool,
+    /// `udp`.
+    udp: bool,
+    /// `backlog=`, whatever its value.
+    has_backlog: bool,
     /// `quic`.
     quic: bool,
     /// The first parameter that excludes `quic`, as nginx names it.
@@ -51,9 +55,27 @@ impl Line {
             default_server: false,
             options_given: false,
             bind: false,
+            udp: false,
+            has_backlog: false,
             quic: false,
             excludes_quic: None,
         }
+    }
+
+    /// The first parameter that excludes `udp`, in nginx's order.
+    fn excludes_udp(&self) -> Option<&'static str> {
+        let options = &self.options;
+        let given = [
+            ("fastopen", options.fastopen.is_some()),
+            ("backlog", self.has_backlog),
+            ("deferred", options.deferred),
+            ("multipath", options.multipath),
+            ("ssl", options.ssl),
+            ("so_keepalive", options.so_keepalive.is_some()),
+            ("proxy_protocol", options.proxy_protocol),
+        ];
+        let mut given = given.into_iter();
+        given.find_map(|(name, is_given)| is_given.then_some(name))
     }
 }
 
@@ -84,6 +106,10 @@ pub(crate) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         b.warn("HTTP/3 is not supported yet, \"listen ... quic\" is ignored");
         return Ok(());
     }
+    let addresses = match line.udp {
+        true => for_datagrams(&line, addresses)?,
+        false => addresses,
+    };
     let server = b.server_index();
     if b.kind() == ServerKind::Mail {
         note_protocol(b, &addresses);
@@ -104,6 +130,24 @@ fn note_protocol(b: &mut Build<'_>, addresses: &[ListenAddress]) {
     let found = all.find(|protocol| protocol.ports().contains(&first.port()));
     let protocol = &mut b.server().mail.protocol;
     *protocol = protocol.or(found);
+}
+
+/// The addresses of a line with `udp`.
+fn for_datagrams(line: &Line, addresses: Vec<ListenAddress>) -> Result<Vec<ListenAddress>, Fault> {
+    if let Some(name) = line.excludes_udp() {
+        let what = format!("\"{name}\" parameter is incompatible with \"udp\"");
+        return Err(Fault::new(format!("\"listen\" directive {what}")));
+    }
+    let addresses = addresses.into_iter().map(|address| match address.inet() {
+        Some(inet) => Ok(ListenAddress::Udp(inet)),
+        None => Err(
+            Fault::at(1, "\"listen unix:... udp\" is not supported").help(
+                "datagrams are received on addresses with a port; a Unix socket for connections is \
+                 written without \"udp\"",
+            ),
+        ),
+    });
+    addresses.collect()
 }
 
 /// At the end of a `server` block: without a `listen` line it listens on
@@ -267,12 +311,7 @@ fn line_option(
     }
     match option {
         b"default_server" => line.default_server = true,
-        b"udp" if is_stream => {
-            let help = "only TCP is supported in \"stream\" so far; keep servers of UDP in nginx";
-            return Err(Fault::at(index, "\"listen ... udp\" is not supported")
-                .help(help)
-                .not_yet());
-        }
+        b"udp" if is_stream => line.udp = true,
         b"http2" | b"quic" | b"default" if is_stream => {
             return Err(Fault::at(
                 index,
@@ -359,6 +398,7 @@ fn socket_option(
         b"backlog=" => {
             let backlog = number().filter(|backlog| *backlog != 0);
             options.backlog = backlog.ok_or_else(|| invalid("backlog"))?;
+            line.has_backlog = true;
         }
         b"rcvbuf=" => options.rcvbuf_bytes = Some(size().ok_or_else(|| invalid("rcvbuf"))?),
         b"sndbuf=" => options.sndbuf_bytes = Some(size().ok_or_else(|| invalid("sndbuf"))?),

@@ -339,14 +339,15 @@ fn check_tls(b: &Build<'_>, kind: ServerKind, servers: &[Server]) -> Result<(), 
 /// to bind both, unless both have `reuseport`.)
 fn listeners(b: &mut Build<'_>) -> Vec<Listener> {
     let addresses = std::mem::take(&mut b.http.addresses);
-    let wildcards: HashSet<(bool, u16)> = addresses
+    let wildcards: HashSet<(bool, bool, u16)> = addresses
         .iter()
         .filter_map(|address| wildcard(&address.address))
         .collect();
     let listeners = addresses.into_iter().map(|address| {
-        let covered = match &address.address {
-            ListenAddress::Inet(inet) if !inet.ip().is_unspecified() => {
-                wildcards.contains(&(inet.is_ipv4(), inet.port()))
+        let covered = match address.address.inet() {
+            Some(inet) if !inet.ip().is_unspecified() => {
+                let is_udp = address.address.is_udp();
+                wildcards.contains(&(is_udp, inet.is_ipv4(), inet.port()))
             }
             _ => false,
         };
@@ -364,14 +365,11 @@ fn listeners(b: &mut Build<'_>) -> Vec<Listener> {
     listeners.collect()
 }
 
-/// Family and port of a wildcard address.
-fn wildcard(address: &ListenAddress) -> Option<(bool, u16)> {
-    match address {
-        ListenAddress::Inet(inet) if inet.ip().is_unspecified() => {
-            Some((inet.is_ipv4(), inet.port()))
-        }
-        _ => None,
-    }
+/// Protocol, family and port of a wildcard address.
+fn wildcard(address: &ListenAddress) -> Option<(bool, bool, u16)> {
+    let inet = address.inet()?;
+    let is_wildcard = inet.ip().is_unspecified();
+    is_wildcard.then_some((address.is_udp(), inet.is_ipv4(), inet.port()))
 }
 
 /// At the end of the text: the whole configuration.

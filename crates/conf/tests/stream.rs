@@ -1,8 +1,8 @@
 //! `stream` blocks: what is read of them, what is inherited, and what is refused.
 
 use sealane_conf::model::{
-    Config, ListenAddress, Part, Pass, PassTarget, RealIpHeader, SendProxyProtocol, ServerKind,
-    StreamHandler, StreamPass, StreamPassTarget, Variable,
+    Config, DatagramLimits, ListenAddress, Part, Pass, PassTarget, RealIpHeader, SendProxyProtocol,
+    ServerKind, StreamHandler, StreamPass, StreamPassTarget, Variable,
 };
 use sealane_conf::variables::StreamVariable;
 use sealane_conf::{MemoryLoader, Options, parse};
@@ -237,9 +237,47 @@ fn mistakes_are_told_in_nginx_words() {
             "\"ssl_alpn\" directive is duplicate",
         ),
         (
-            "server { listen 1 udp; }",
-            "\"listen ... udp\" is not supported",
+            "server { listen 1 udp ssl fastopen=1 backlog=1; }",
+            "\"listen\" directive \"fastopen\" parameter is incompatible with \"udp\"",
         ),
+        (
+            "server { listen 1 backlog=511 udp; }",
+            "\"listen\" directive \"backlog\" parameter is incompatible with \"udp\"",
+        ),
+        (
+            "server { listen 1 udp deferred multipath; }",
+            "\"listen\" directive \"deferred\" parameter is incompatible with \"udp\"",
+        ),
+        (
+            "server { listen 1 udp multipath ssl; }",
+            "\"listen\" directive \"multipath\" parameter is incompatible with \"udp\"",
+        ),
+        (
+            "server { listen 1 udp proxy_protocol so_keepalive=off ssl; }",
+            "\"listen\" directive \"ssl\" parameter is incompatible with \"udp\"",
+        ),
+        (
+            "server { listen 1 udp proxy_protocol so_keepalive=off; }",
+            "\"listen\" directive \"so_keepalive\" parameter is incompatible with \"udp\"",
+        ),
+        (
+            "server { listen 1 udp proxy_protocol; }",
+            "\"listen\" directive \"proxy_protocol\" parameter is incompatible with \"udp\"",
+        ),
+        (
+            "server { listen unix:/a udp; }",
+            "\"listen unix:... udp\" is not supported",
+        ),
+        (
+            "server { listen 1 udp; listen 1; listen 1 udp; }",
+            "a duplicate listen 0.0.0.0:1",
+        ),
+        (
+            "proxy_responses -1;",
+            "\"proxy_responses\" directive invalid number",
+        ),
+        ("udp_session_queue 0 1k;", "invalid number \"0\""),
+        ("udp_session_queue 1 1x;", "invalid value \"1x\""),
         (
             "server { listen 1 ssl; return a; }",
             "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive",
@@ -278,4 +316,54 @@ fn variables_that_a_block_does_not_have_lead_to_those_that_it_has() {
     assert_eq!(failure.error.message, "unknown \"bytes_receive\" variable");
     let help = failure.error.help.unwrap_or_default();
     assert!(help.contains("did you mean \"$bytes_received\"?"), "{help}");
+}
+
+#[test]
+fn datagrams_have_addresses_of_their_own() {
+    let config = read(
+        "events {} http { server { listen 53; } } stream { proxy_pass_no; }"
+            .replace(
+                "proxy_pass_no;",
+                "udp_sessions 7; proxy_responses 1;
+                server { listen 53 udp reuseport rcvbuf=1m; listen 192.0.2.1:53 udp; return a; }
+                server { listen [::1]:53 udp; udp_session_queue 3 4k; udp_queue_memory 1m;
+                         proxy_requests 5; proxy_responses 2147483647; proxy_pass 192.0.2.9:53; }",
+            )
+            .as_str(),
+    );
+    let http = config.http.as_ref().expect("there are servers");
+    let addresses = http.listeners.iter();
+    let addresses = addresses.map(|it| (it.address.to_string(), it.address.is_udp(), it.bind));
+    let expected = [
+        ("0.0.0.0:53", false, true),
+        ("0.0.0.0:53", true, true),
+        ("192.0.2.1:53", true, false),
+        ("[::1]:53", true, true),
+    ];
+    let expected = expected.map(|(text, udp, bind)| (text.to_owned(), udp, bind));
+    assert_eq!(addresses.collect::<Vec<_>>(), expected);
+    let limits = |at: usize| {
+        let stream = http.servers[at].stream.as_ref();
+        stream.expect("it is one of stream").datagrams
+    };
+    let first = DatagramLimits {
+        sessions: Some(7),
+        session_packets: 256,
+        session_bytes: 256 << 10,
+        queue_bytes: 16 << 20,
+        requests: 0,
+    };
+    assert_eq!(limits(1), first);
+    let second = DatagramLimits {
+        session_packets: 3,
+        session_bytes: 4 << 10,
+        queue_bytes: 1 << 20,
+        requests: 5,
+        ..first
+    };
+    assert_eq!(limits(2), second);
+    match &http.servers[2].conf.pass {
+        Some(Pass::Stream(pass)) => assert_eq!((pass.requests, pass.responses), (5, None)),
+        other => panic!("{other:?}"),
+    }
 }

@@ -100,8 +100,26 @@ impl DatagramSocket {
     /// # Errors
     /// The errno of connecting: there is no way to that address.
     pub fn connect(socket: socket2::Socket, address: SocketAddr) -> io::Result<DatagramSocket> {
+        DatagramSocket::connect_to(socket, &address.into())
+    }
+
+    /// Connects a Unix socket for datagrams.
+    ///
+    /// # Errors
+    /// The errno of connecting: nobody receives there.
+    pub fn connect_unix(
+        socket: socket2::Socket,
+        path: &std::path::Path,
+    ) -> io::Result<DatagramSocket> {
+        DatagramSocket::connect_to(socket, &socket2::SockAddr::unix(path)?)
+    }
+
+    fn connect_to(
+        socket: socket2::Socket,
+        address: &socket2::SockAddr,
+    ) -> io::Result<DatagramSocket> {
         socket.set_nonblocking(true)?;
-        socket.connect(&address.into())?;
+        socket.connect(address)?;
         DatagramSocket::register(socket.into())
     }
 

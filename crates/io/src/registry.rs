@@ -230,6 +230,15 @@ impl Entry {
         self.handle.asked()
     }
 
+    /// The same for one that uses the configuration with this number: if that is too old by now, it
+    /// is to close at once.
+    pub fn asked_with(&self, configuration: u64) -> Asked {
+        match configuration < self.oldest_configuration() {
+            true => Asked::Abort,
+            false => self.asked(),
+        }
+    }
+
     /// The number of the oldest configuration that the connection may still use.
     pub fn oldest_configuration(&self) -> u64 {
         self.handle.oldest.load(Ordering::Relaxed)

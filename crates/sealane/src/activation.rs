@@ -178,7 +178,7 @@ pub(crate) fn close_the_rest(journal: &Journal) {
     for Waiting { address, from, .. } in waiting().drain(..) {
         let (address, directive) = match address {
             BindAddress::Inet(address) => (address.to_string(), "listen"),
-            BindAddress::Datagram(address) => (format!("{address} (UDP)"), "dns_listen"),
+            BindAddress::Datagram(address) => (format!("{address} (UDP)"), "listen ... udp"),
             BindAddress::Unix(path) => (format!("unix:{}", path.display()), "listen"),
         };
         match from {

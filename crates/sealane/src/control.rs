@@ -361,6 +361,8 @@ pub(crate) enum Report {
     Refused(u64, String),
     /// No more connections wait at an address that this reload has removed.
     Drained(u64),
+    /// The sessions of datagrams at addresses that this reload has removed have ended.
+    Left(u64),
     /// A record is to be made or removed by the program of an issuer.
     DnsCommand(DnsCommandRequest),
 }
@@ -388,6 +390,7 @@ const STAPLE: u8 = b'O';
 const APPLIED: u8 = b'A';
 const REFUSED: u8 = b'N';
 const DRAINED: u8 = b'D';
+const LEFT: u8 = b'L';
 const DNS_COMMAND: u8 = b'C';
 
 /// Longest texts of a [`DnsCommandRequest`], all together.
@@ -429,6 +432,7 @@ pub(crate) fn send_report(link: BorrowedFd<'_>, report: &Report) -> io::Result<(
         Report::DnsCommand(request) => return send_dns_command(link, request),
         Report::Applied(generation) => (APPLIED, generation, ""),
         Report::Drained(generation) => (DRAINED, generation, ""),
+        Report::Left(generation) => (LEFT, generation, ""),
         Report::Refused(generation, why) => (REFUSED, generation, why.as_str()),
     };
     let mut data = vec![tag, VERSION];
@@ -487,6 +491,7 @@ fn understand_report(data: &[u8]) -> Option<Report> {
     match *tag {
         APPLIED if rest.is_empty() => Some(Report::Applied(generation)),
         DRAINED if rest.is_empty() => Some(Report::Drained(generation)),
+        LEFT if rest.is_empty() => Some(Report::Left(generation)),
         DNS_COMMAND if rest.len() <= MAX_REQUEST_BYTES => {
             let (is_added, texts) = match rest {
                 [0, texts @ ..] => (false, texts),
@@ -658,6 +663,7 @@ mod tests {
             Report::Ready,
             Report::Applied(1),
             Report::Drained(u64::MAX),
+            Report::Left(8),
             Report::Refused(3, "no\nwith \x1b[31m control".into()),
             Report::Refused(3, long),
             Report::DnsCommand(DnsCommandRequest {

@@ -292,6 +292,11 @@ impl Bound {
         self.process.is_none() && !self.is_for_names(http)
     }
 
+    /// Whether sessions of datagrams may go on there when no configuration has it any more.
+    pub(crate) fn is_for_datagrams(&self) -> bool {
+        matches!(self.address, BindAddress::Datagram(_))
+    }
+
     /// Whether it is one of [`name_sockets`] of this configuration: no connection waits there that
     /// could be lost.
     pub(crate) fn is_for_names(&self, http: Option<&Http>) -> bool {
@@ -642,6 +647,7 @@ fn stale_socket(path: &Path, guard: &Guard) -> io::Result<Option<SocketFile>> {
 fn bind_address(address: &ListenAddress) -> BindAddress {
     match address {
         ListenAddress::Inet(inet) => BindAddress::Inet(*inet),
+        ListenAddress::Udp(inet) => BindAddress::Datagram(*inet),
         ListenAddress::Unix(path) => BindAddress::Unix(path.clone()),
     }
 }

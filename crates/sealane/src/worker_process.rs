@@ -236,6 +236,7 @@ fn reporting(
         let report = match event {
             Event::Applied(generation) => Report::Applied(generation),
             Event::Drained(generation) => Report::Drained(generation),
+            Event::Left(generation) => Report::Left(generation),
         };
         report_to(link.as_deref(), &report, &journal);
     })

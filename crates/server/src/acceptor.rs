@@ -28,7 +28,7 @@ pub(crate) const DRAIN_BELOW_FRACTION: i64 = 16;
 const DRAIN_AT_ONCE: usize = 32;
 
 /// How often a lasting condition is reported again.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+pub(crate) const TELL_EVERY: Duration = Duration::from_secs(60);
 /// Turns for emptying a queue at shutdown. Without pacing, a task may accept 128 connections
 /// per turn, so this covers more than the usual `backlog`.
 const DRAIN_TURNS: usize = 8;
@@ -60,7 +60,7 @@ impl ListenerRef {
     }
 
     /// The same in the newest snapshot. A listener that is not in it keeps its last one.
-    fn renew(&mut self, worker: &Worker, address: &ListenAddress) {
+    pub(crate) fn renew(&mut self, worker: &Worker, address: &ListenAddress) {
         let generation = worker.current.generation();
         if generation == self.generation {
             return;
@@ -167,22 +167,19 @@ impl Acceptor {
     fn admit(&mut self, socket: Socket, peer: PeerAddress) {
         let worker = &self.worker;
         self.listener.renew(worker, &self.address);
-        worker.counters.accepted.add(1);
-        let limit = i64::from(self.listener.snapshot.worker_connections);
-        let open = worker.counters.active.get();
-        if limit - open < limit / DRAIN_BELOW_FRACTION {
-            worker.registry.drain_idle(DRAIN_AT_ONCE);
-        }
-        if open >= limit {
-            self.listener.snapshot.main_log.log(
+        let snapshot = &self.listener.snapshot;
+        if !take_slot(worker, snapshot) {
+            snapshot.main_log.log(
                 LogLevel::Alert,
                 None,
-                format_args!("{limit} worker_connections are not enough; closing a new connection. Raise worker_connections in the events block"),
+                format_args!(
+                    "{} worker_connections are not enough; closing a new connection. Raise \
+                     worker_connections in the events block",
+                    snapshot.worker_connections
+                ),
             );
             return;
         }
-        worker.counters.handled.add(1);
-        worker.counters.active.add(1);
         let listener = self.listener.clone();
         let has_handshake = listener
             .snapshot
@@ -226,6 +223,23 @@ impl Acceptor {
             );
         }
     }
+}
+
+/// Takes one of `worker_connections` for a connection, or a session of datagrams, that has come, and
+/// makes room for the next ones if need be. Returns whether there was one.
+pub(crate) fn take_slot(worker: &Worker, snapshot: &Snapshot) -> bool {
+    worker.counters.accepted.add(1);
+    let limit = i64::from(snapshot.worker_connections);
+    let open = worker.counters.active.get();
+    if limit - open < limit / DRAIN_BELOW_FRACTION {
+        worker.registry.drain_idle(DRAIN_AT_ONCE);
+    }
+    if open >= limit {
+        return false;
+    }
+    worker.counters.handled.add(1);
+    worker.counters.active.add(1);
+    true
 }
 
 /// Reports that cached files were closed to make room, at most every [`TELL_EVERY`].

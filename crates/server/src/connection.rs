@@ -189,7 +189,7 @@ impl Connection {
 
     /// Discards what the client sends, with or without TLS: it will not be read.
     fn poll_discard_wait(&mut self, cx: &mut Context<'_>, idle: bool) -> Poll<Wait> {
-        match self.facts.socket.poll_discard(cx, DISCARD_BYTES) {
+        match self.facts.socket().poll_discard(cx, DISCARD_BYTES) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Wait::End),
             Poll::Ready(Ok(_)) => return Poll::Ready(Wait::Bytes),
             Poll::Ready(Err(error)) => {
@@ -202,7 +202,7 @@ impl Connection {
 
     /// Whether there is something to read, as far as that is known without a system call.
     pub(crate) fn has_unread(&self) -> bool {
-        self.facts.socket.may_have_input()
+        self.facts.socket().may_have_input()
     }
 
     /// Sets the time-out for what the connection waits for next.
@@ -220,7 +220,7 @@ impl Connection {
     pub(crate) fn set_nodelay(&mut self, on: bool) {
         if self.nodelay != on && matches!(self.facts.peer, PeerAddress::Inet(_)) {
             self.nodelay = on;
-            if let Err(error) = sealane_sys::socket::set_nodelay(self.facts.socket.as_fd(), on) {
+            if let Err(error) = sealane_sys::socket::set_nodelay(self.facts.socket().as_fd(), on) {
                 let text = sealane_log::OsError(&error);
                 self.log(
                     LogLevel::Info,
@@ -270,10 +270,7 @@ impl Connection {
     /// Whether the connection was asked to close. One whose configuration was replaced so long ago
     /// that `worker_shutdown_timeout` is over is to close now.
     pub(crate) fn asked(&self) -> Asked {
-        match self.is_retired() {
-            true => Asked::Abort,
-            false => self.entry.asked(),
-        }
+        self.entry.asked_with(self.generation)
     }
 
     /// The number of its configuration: the newest when the last request began.
@@ -636,7 +633,8 @@ impl Connection {
     pub(crate) async fn linger(&mut self) {
         self.finish_early_data().await;
         self.say_goodbye().await;
-        let _ = sealane_sys::socket::shutdown(self.facts.socket.as_fd(), std::net::Shutdown::Write);
+        let _ =
+            sealane_sys::socket::shutdown(self.facts.socket().as_fd(), std::net::Shutdown::Write);
         let (time, pause) = {
             let conf = &self.snapshot.location(self.server().default_location).conf;
             (conf.lingering_time, conf.lingering_timeout)
@@ -711,7 +709,7 @@ impl Connection {
 }
 
 /// Keeps `stub_status` and the registry up to date with the state of the connection.
-struct Gauge {
+pub(crate) struct Gauge {
     worker: Arc<Worker>,
     phase: Option<ConnectionPhase>,
     /// Nothing has been received on it: as in nginx it is shown as waiting.
@@ -719,7 +717,7 @@ struct Gauge {
 }
 
 impl Gauge {
-    fn new(worker: Arc<Worker>) -> Gauge {
+    pub(crate) fn new(worker: Arc<Worker>) -> Gauge {
         Gauge {
             worker,
             phase: None,
@@ -732,7 +730,7 @@ impl Gauge {
         self.change(entry, ConnectionPhase::Opening, true);
     }
 
-    fn enter(&mut self, entry: &Entry, phase: ConnectionPhase) {
+    pub(crate) fn enter(&mut self, entry: &Entry, phase: ConnectionPhase) {
         self.change(entry, phase, false);
     }
 

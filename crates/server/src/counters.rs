@@ -69,6 +69,8 @@ pub struct Counts {
     pub http2: Http2Counters,
     /// Panics caught.
     pub panics: Counter,
+    /// Datagrams of clients that were dropped because a limit was reached (`listen ... udp`).
+    pub datagrams_dropped: Counter,
 }
 
 impl Counts {

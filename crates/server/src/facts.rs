@@ -23,8 +23,8 @@ pub struct ConnectionFacts {
     pub peer: PeerAddress,
     /// When it was accepted.
     pub accepted: Instant,
-    /// The socket itself.
-    pub(crate) socket: Socket,
+    /// The socket itself; `None` for a client whose datagrams come to a listening socket.
+    socket: Option<Socket>,
     /// The local address, looked up on first use (a listener may be a wildcard).
     local: OnceLock<Option<SocketAddr>>,
     /// The address of the listener that `pass` has given it to, which counts as the local one.
@@ -63,6 +63,16 @@ pub enum PeerAddress {
     Inet(SocketAddr),
     /// A unix socket; nginx prints `unix:`.
     Unix,
+}
+
+impl PeerAddress {
+    /// With its port.
+    pub(crate) fn with_port(&self) -> impl fmt::Display + use<> {
+        match self {
+            PeerAddress::Inet(address) => address.to_string(),
+            PeerAddress::Unix => "unix:".to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for PeerAddress {
@@ -120,6 +130,21 @@ pub struct TlsFacts {
 
 impl ConnectionFacts {
     pub(crate) fn new(number: u64, peer: PeerAddress, socket: Socket) -> ConnectionFacts {
+        ConnectionFacts::with(number, peer, Some(socket))
+    }
+
+    /// The facts of a client that sends datagrams to this address of the machine.
+    pub(crate) fn of_datagrams(
+        number: u64,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> ConnectionFacts {
+        let facts = ConnectionFacts::with(number, PeerAddress::Inet(peer), None);
+        let _ = facts.local.set(Some(local));
+        facts
+    }
+
+    fn with(number: u64, peer: PeerAddress, socket: Option<Socket>) -> ConnectionFacts {
         ConnectionFacts {
             number,
             peer,
@@ -176,13 +201,25 @@ impl ConnectionFacts {
         self.is_debugged
     }
 
+    /// The socket itself.
+    pub(crate) fn socket(&self) -> &Socket {
+        let socket = self.socket.as_ref();
+        socket.expect("only sessions of datagrams are without, and they do not ask")
+    }
+
+    /// Whether the client sends datagrams: there is no connection.
+    pub(crate) fn is_udp(&self) -> bool {
+        self.socket.is_none()
+    }
+
     /// The local address; `None` for a Unix socket, or when the connection is gone.
     pub fn local(&self) -> Option<SocketAddr> {
         if let Some(passed_to) = self.passed_to.get() {
             return Some(*passed_to.lock().unwrap_or_else(PoisonError::into_inner));
         }
         *self.local.get_or_init(|| {
-            sealane_sys::socket::local_address(self.socket.as_fd())
+            let socket = self.socket.as_ref()?;
+            sealane_sys::socket::local_address(socket.as_fd())
                 .ok()
                 .flatten()
         })
@@ -206,7 +243,7 @@ impl ConnectionFacts {
 
     /// The socket's `TCP_INFO`, for the `$tcpinfo_*` variables.
     pub fn tcp_info(&self) -> Option<sealane_sys::socket::TcpInfo> {
-        sealane_sys::socket::tcp_info(self.socket.as_fd()).ok()
+        sealane_sys::socket::tcp_info(self.socket.as_ref()?.as_fd()).ok()
     }
 
     /// `$ssl_ktls`: `on`, `off`, `pending`; empty without TLS.

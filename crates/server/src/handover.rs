@@ -170,7 +170,10 @@ impl Description {
         Description {
             version: VERSION,
             listener: match listener {
-                ListenAddress::Inet(address) => Listener::Inet(*address),
+                // Connections do not come from one with `udp`.
+                ListenAddress::Inet(address) | ListenAddress::Udp(address) => {
+                    Listener::Inet(*address)
+                }
                 ListenAddress::Unix(path) => Listener::Unix(path.clone()),
             },
             peer: match facts.peer {

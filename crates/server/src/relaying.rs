@@ -3,6 +3,7 @@
 
 use crate::connection::Connection;
 use crate::proxying::PeerStream;
+use sealane_conf::model::LogLevel;
 use sealane_io::registry::Asked;
 use sealane_stream::relay::{Action, Counts, Relay, RelayError, RelayErrorOf, Side};
 use std::future::poll_fn;
@@ -89,8 +90,7 @@ fn poll(
 
 /// The level for an error: that of a server, or of a client if it is not the client's doing, is
 /// one for the operator.
-pub(crate) fn level(error: &Error) -> sealane_conf::model::LogLevel {
-    use sealane_conf::model::LogLevel;
+pub(crate) fn level(error: &Error) -> LogLevel {
     match error {
         RelayError::Client(_, error) if error.is_client_gone() => LogLevel::Info,
         RelayError::Server(..) | RelayError::Client(..) => LogLevel::Error,

@@ -251,7 +251,7 @@ pub(crate) fn failed(exchange: &mut Exchange, error: BodyError) -> StatusCode {
             log_request!(exchange, Info, "{error} while reading client request body");
             exchange.response.drop_connection = true;
             if exchange.conf().reset_timedout_connection {
-                let socket = exchange.connection.socket.as_fd();
+                let socket = exchange.connection.socket().as_fd();
                 let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
             }
         }

@@ -42,6 +42,18 @@ pub(crate) fn log(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<
     }
 }
 
+/// Writes a line about a session that says for itself which client and server it is about.
+pub(crate) fn log_plainly(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<'_>) {
+    let logger = &exchange.snapshot.location(exchange.location).logger;
+    let facts = &exchange.connection;
+    if logger.enabled(level) || facts.is_debugged() {
+        let logger = &*debug_log::logger_for(facts, logger);
+        let client: &dyn fmt::Display = &facts.peer;
+        let fields = &[("SEALANE_CLIENT", client)];
+        logger.log_with(level, Some(facts.number), fields, message);
+    }
+}
+
 /// With what the journal keeps as fields.
 fn write(exchange: &Exchange, logger: &Logger, level: LogLevel, message: fmt::Arguments<'_>) {
     let request = &exchange.request;
@@ -87,7 +99,11 @@ struct Tail<'e>(&'e Exchange);
 impl fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exchange = self.0;
-        write!(f, ", client: {}", exchange.client_address())?;
+        let udp = match exchange.connection.is_udp() {
+            true => "udp ",
+            false => "",
+        };
+        write!(f, ", {udp}client: {}", exchange.client_address())?;
         if exchange.is_session() {
             return session_tail(exchange, f);
         }

@@ -427,7 +427,11 @@ impl Snapshot {
 
     /// The listener of a connection: the one that accepted it, or one of those it accepts for.
     fn listener_for(&self, accepted_by: ListenerId, local: Option<SocketAddr>) -> ListenerId {
-        let Some(local) = local.map(ListenAddress::Inet) else {
+        let address = match self.listener(accepted_by).address.is_udp() {
+            true => ListenAddress::Udp,
+            false => ListenAddress::Inet,
+        };
+        let Some(local) = local.map(address) else {
             return accepted_by;
         };
         let mut alternatives = self.listener(accepted_by).alternatives.iter();
@@ -461,11 +465,13 @@ impl Snapshot {
 
 /// Whether a socket bound to `wildcard` accepts connections to `address`.
 pub(crate) fn accepts_for(wildcard: &ListenAddress, address: &ListenAddress) -> bool {
-    match (wildcard, address) {
-        (ListenAddress::Inet(wildcard), ListenAddress::Inet(address)) => {
-            wildcard.ip().is_unspecified()
-                && wildcard.port() == address.port()
-                && wildcard.is_ipv4() == address.is_ipv4()
+    let is_udp = wildcard.is_udp();
+    match (wildcard.inet(), address.inet()) {
+        (Some(wildcard), Some(inet)) => {
+            is_udp == address.is_udp()
+                && wildcard.ip().is_unspecified()
+                && wildcard.port() == inet.port()
+                && wildcard.is_ipv4() == inet.is_ipv4()
         }
         _ => false,
     }

@@ -44,7 +44,7 @@ impl ClientEndpoint {
 
 impl Endpoint for ClientEndpoint {
     fn socket(&self) -> &Socket {
-        &self.facts.socket
+        self.facts.socket()
     }
 
     fn note_ktls(&self, state: Ktls<'_>) {

@@ -220,8 +220,11 @@ pub struct Update {
 pub enum Event {
     /// New connections and requests use the configuration of this number.
     Applied(u64),
-    /// The sockets that this configuration does not use are closed, and their queues were empty.
+    /// The sockets that this configuration does not use are closed, and their queues were empty;
+    /// those for datagrams serve sessions until [`Event::Left`].
     Drained(u64),
+    /// The sockets for datagrams that this configuration does not use are closed, or used again.
+    Left(u64),
 }
 
 /// A command from the master.
@@ -397,12 +400,18 @@ fn own_sockets(
     let mut all = Vec::new();
     for listener in listeners {
         let sockets = &listener.sockets;
-        let mut own: Vec<&OwnedFd> = sockets
-            .iter()
-            .skip(thread as usize)
-            .step_by(threads.max(1))
-            .collect();
-        if own.is_empty() {
+        // One for datagrams belongs to one thread, which knows the sessions; always to the same
+        // one, so that one that has left is found again.
+        let udp = &snapshot.listener(listener.id).address;
+        let port = udp.inet().filter(|_| udp.is_udp());
+        let port = port.map(|inet| usize::from(inet.port()));
+        let threads = threads.max(1);
+        let first = match port {
+            Some(port) => (thread as usize + threads - port % threads) % threads,
+            None => thread as usize,
+        };
+        let mut own: Vec<&OwnedFd> = sockets.iter().skip(first).step_by(threads).collect();
+        if own.is_empty() && port.is_none() {
             own.push(sockets.first().ok_or(io::ErrorKind::NotFound)?);
         }
         for socket in own {

@@ -12,15 +12,15 @@ use crate::build::{Build, Opening};
 use crate::call::{Call, Fault};
 use crate::listen;
 use crate::model::{Getter, ServerKind, StreamHandler, StreamPassTarget};
-use crate::template;
+use crate::{template, values};
 
 /// The longest name of a protocol (RFC 7301).
 pub(super) const MAX_PROTOCOL_BYTES: usize = 255;
 
 pub(super) const MODULE: Module = Module {
     title: "Stream: servers of layer 4",
-    doc: "A `stream` block has servers that pass TCP connections on, with and without TLS. A \
-          session goes through the phases of nginx: PROXY header and `set_real_ip_from`, \
+    doc: "A `stream` block has servers that pass TCP connections on, with and without TLS, and \
+          datagrams (UDP). A session goes through the phases of nginx: PROXY header and `set_real_ip_from`, \
           `limit_conn`, `allow` and `deny`, the TLS handshake, `ssl_preread`, then `proxy_pass`, \
           `pass` or `return`, and the access log. Directives of TLS, logs, access, limits, `map`, \
           `geo`, `split_clients`, `resolver` and `upstream` are described with those of HTTP; \
@@ -60,11 +60,43 @@ const ROWS: &[Row] = &[
         "",
         "Address that the server listens on: `port`, `address:port`, `[ipv6]:port`, a range of \
          ports, or `unix:path`; a server needs at least one. Parameters: `default_server`, `ssl`, \
-         `proxy_protocol`, `backlog=`, `rcvbuf=`, `sndbuf=`, `deferred`, `reuseport`, `bind`, \
-         `ipv6only=`, `so_keepalive=`, `fastopen=`, `multipath`. An address belongs either to \
-         `http` or to `stream`.",
+         `proxy_protocol`, `udp`, `backlog=`, `rcvbuf=`, `sndbuf=`, `deferred`, `reuseport`, \
+         `bind`, `ipv6only=`, `so_keepalive=`, `fastopen=`, `multipath`. An address belongs either \
+         to `http` or to `stream`; with `udp` it is another one than without.",
         listen::listen,
     ),
+    Row::new(
+        "udp_sessions",
+        STREAM_LEVELS,
+        ONE,
+        "",
+        "Sessions of UDP at a time, for each worker thread and listening socket (`listen ... \
+         udp`); 0, the default, is half of `worker_connections`. When there are so many, datagrams \
+         of other clients are dropped, which the log says once a minute. The default server of the \
+         address decides.",
+        |b, c| c.number(&mut b.server().stream.udp_sessions),
+    )
+    .own(),
+    Row::new(
+        "udp_session_queue",
+        STREAM_LEVELS,
+        Arity::Between(2, 2),
+        "256 256k",
+        "Datagrams, and bytes in them, that wait while the server of a session is chosen, or is \
+         slower than the client. More are dropped.",
+        session_queue,
+    )
+    .own(),
+    Row::new(
+        "udp_queue_memory",
+        STREAM_LEVELS,
+        ONE,
+        "16m",
+        "Bytes of datagrams that wait in all sessions of a listening socket together, for each \
+         worker thread. More are dropped.",
+        |b, c| c.size(&mut b.server().stream.udp_queue_bytes),
+    )
+    .own(),
     Row::new(
         "server_name",
         STREAM_SERVER,
@@ -187,6 +219,15 @@ fn once(b: &mut Build<'_>, c: &Call<'_>, is_same: fn(&StreamHandler) -> bool) ->
         Some(handler) if is_same(handler) => Err(c.refuse("is duplicate")),
         _ => Ok(()),
     }
+}
+
+fn session_queue(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.server().stream.udp_session_queue)?;
+    let packets = values::number(c.arg(1)).filter(|packets| *packets > 0);
+    let packets = packets.ok_or_else(|| c.refuse_arg(1, "invalid number"))?;
+    let bytes = values::size(c.arg(2)).ok_or_else(|| c.refuse_arg(2, "invalid value"))?;
+    b.server().stream.udp_session_queue = Some((packets, bytes));
+    Ok(())
 }
 
 fn ssl_alpn(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

@@ -12,7 +12,7 @@ use crate::{template, values};
 pub(super) const MODULE: Module = Module {
     title: "Stream: passing connections to servers",
     doc: "A server of `stream` with `proxy_pass` connects to an upstream server and moves bytes \
-          in both directions until one side has ended. `proxy_bind`, `proxy_connect_timeout`, \
+          in both directions until one side has ended, or with UDP datagrams. `proxy_bind`, `proxy_connect_timeout`, \
           `proxy_next_upstream_tries`, `proxy_next_upstream_timeout`, `proxy_socket_*` and \
           `proxy_ssl_*` are described with HTTP's.",
     rows: ROWS,
@@ -38,7 +38,7 @@ const ROWS: &[Row] = &[
         ONE,
         "10m",
         "Timeout between two successive reads or writes on either side. When it expires, both \
-         connections are closed.",
+         connections are closed; a session of UDP ends, see `proxy_responses`.",
         |b, c| c.time(&mut b.server().stream.proxy.timeout),
     ),
     Row::new(
@@ -133,14 +133,32 @@ const ROWS: &[Row] = &[
             c.choice(&mut b.location().send_proxy_protocol, &choices)
         },
     ),
-    Row::unsupported("proxy_requests", STREAM_LEVELS, ONE, UDP),
-    Row::unsupported("proxy_responses", STREAM_LEVELS, ONE, UDP),
+    Row::new(
+        "proxy_requests",
+        STREAM_LEVELS,
+        ONE,
+        "0",
+        "Number of datagrams that a client may send in a session of UDP: the next one begins \
+         another session, maybe with another server. 0 means no limit.",
+        |b, c| c.number(&mut b.server().stream.proxy.requests),
+    ),
+    Row::new(
+        "proxy_responses",
+        STREAM_LEVELS,
+        ONE,
+        "",
+        "Number of datagrams that the server is expected to send for each of the client's, with \
+         UDP. When they have been sent, the session ends; with 0 it does so at once. If they are \
+         not there when `proxy_timeout` expires, the server has failed. By default there is no \
+         number, and a session ends with `proxy_timeout`.",
+        |b, c| c.number(&mut b.server().stream.proxy.responses),
+    ),
     Row::new(
         "proxy_ssl",
         STREAM_LEVELS,
         ONE,
         "off",
-        "Whether connections to servers use TLS.",
+        "Whether connections to servers use TLS. Datagrams (UDP) are passed on as they are.",
         |b, c| c.flag(&mut b.server().stream.proxy.tls),
     ),
     Row::new(
@@ -153,10 +171,6 @@ const ROWS: &[Row] = &[
         alpn,
     ),
 ];
-
-/// Why directives about datagrams are refused.
-const UDP: &str = "it is about UDP, and only TCP is supported in `stream` so far; keep servers of \
-                   UDP in nginx";
 
 fn passing<'b>(b: &'b mut Build<'_>) -> &'b mut UpstreamDraft {
     b.location().passing.of_mut(Family::Proxy)

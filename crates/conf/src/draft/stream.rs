@@ -16,6 +16,9 @@ pub(crate) struct StreamDraft {
     pub(crate) preread_buffer_bytes: Option<u64>,
     pub(crate) preread_timeout: Option<Duration>,
     pub(crate) proxy_protocol_timeout: Option<Duration>,
+    pub(crate) udp_sessions: Option<u64>,
+    pub(crate) udp_session_queue: Option<(u64, u64)>,
+    pub(crate) udp_queue_bytes: Option<u64>,
     pub(crate) proxy: StreamProxyDraft,
 }
 
@@ -25,6 +28,8 @@ pub(crate) struct StreamProxyDraft {
     pub(crate) timeout: Option<Duration>,
     pub(crate) upload_rate: Option<Template>,
     pub(crate) download_rate: Option<Template>,
+    pub(crate) requests: Option<u64>,
+    pub(crate) responses: Option<u64>,
     pub(crate) half_close: Option<bool>,
     pub(crate) next_upstream: Option<bool>,
     pub(crate) tls: Option<bool>,

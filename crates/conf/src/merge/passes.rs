@@ -30,6 +30,8 @@ const BUFFER_BYTES: u64 = 4 << 10;
 /// Default of `dubbo_max_response_size`: what Dubbo's consumers accept unless told otherwise.
 const DUBBO_RESPONSE_BYTES: u64 = 8 << 20;
 
+/// With this number `proxy_responses` limits nothing in nginx.
+const UNLIMITED: u64 = i32::MAX as u64;
 /// Default of `proxy_buffer_size` in `stream`.
 const STREAM_BUFFER_BYTES: u64 = 16 << 10;
 
@@ -330,6 +332,8 @@ pub(super) fn stream_pass(
         timeout: proxy.timeout.unwrap_or(10 * MINUTE),
         upload_rate: proxy.upload_rate.clone(),
         download_rate: proxy.download_rate.clone(),
+        requests: proxy.requests.unwrap_or(0),
+        responses: proxy.responses.filter(|count| *count != UNLIMITED),
         half_close: proxy.half_close.unwrap_or(false),
         alpn: proxy.alpn.clone().unwrap_or_default(),
     }))))

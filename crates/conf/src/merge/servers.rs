@@ -537,6 +537,7 @@ fn in_nginx_order(b: &Build<'_>) -> Vec<usize> {
     let family_and_port = |index: usize| match &addresses[index].address {
         ListenAddress::Inet(inet) => (u8::from(inet.is_ipv4()), inet.port()),
         ListenAddress::Unix(_) => (2, 0),
+        ListenAddress::Udp(inet) => (3 + u8::from(inet.is_ipv4()), inet.port()),
     };
     let mut first_met = std::collections::HashMap::new();
     for index in 0..addresses.len() {
@@ -544,10 +545,8 @@ fn in_nginx_order(b: &Build<'_>) -> Vec<usize> {
     }
     let mut order: Vec<usize> = (0..addresses.len()).collect();
     order.sort_by_key(|index| {
-        let wildcard = match &addresses[*index].address {
-            ListenAddress::Inet(inet) => inet.ip().is_unspecified(),
-            ListenAddress::Unix(_) => false,
-        };
+        let inet = addresses[*index].address.inet();
+        let wildcard = inet.is_some_and(|inet| inet.ip().is_unspecified());
         (
             first_met[&family_and_port(*index)],
             wildcard,

@@ -62,8 +62,6 @@ fn shown_to_all(location: &LocationConf) -> Option<StatusView> {
 
 /// Whether only this machine reaches it.
 fn is_local(address: &ListenAddress) -> bool {
-    match address {
-        ListenAddress::Inet(address) => address.ip().is_loopback(),
-        ListenAddress::Unix(_) => true,
-    }
+    let inet = address.inet();
+    inet.is_none_or(|address| address.ip().is_loopback())
 }

@@ -95,11 +95,26 @@ impl Http {
     }
 }
 
+impl ListenAddress {
+    /// Address and port; `None` for a Unix socket.
+    pub fn inet(&self) -> Option<SocketAddr> {
+        match self {
+            ListenAddress::Inet(address) | ListenAddress::Udp(address) => Some(*address),
+            ListenAddress::Unix(_) => None,
+        }
+    }
+
+    /// Whether it is for datagrams.
+    pub fn is_udp(&self) -> bool {
+        matches!(self, ListenAddress::Udp(_))
+    }
+}
+
 impl std::fmt::Display for ListenAddress {
     /// As nginx writes it: `0.0.0.0:80`, `[::]:80`, `unix:/path`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ListenAddress::Inet(address) => write!(f, "{address}"),
+            ListenAddress::Inet(address) | ListenAddress::Udp(address) => write!(f, "{address}"),
             ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -134,6 +149,8 @@ pub struct Listener {
 pub enum ListenAddress {
     /// IPv4 or IPv6.
     Inet(SocketAddr),
+    /// The same with `udp`: for datagrams, so that it is another one than that for connections.
+    Udp(SocketAddr),
     /// `unix:PATH`.
     Unix(PathBuf),
 }

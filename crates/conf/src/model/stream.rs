@@ -48,6 +48,23 @@ pub struct StreamServer {
     pub preread_timeout: Duration,
     /// `proxy_protocol_timeout`; default 30 s.
     pub proxy_protocol_timeout: Duration,
+    /// Limits of a listener with `udp`.
+    pub datagrams: DatagramLimits,
+}
+
+/// How much a socket for datagrams may hold, and how sessions begin there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramLimits {
+    /// `udp_sessions`: sessions at a time; `None` for half of `worker_connections`.
+    pub sessions: Option<usize>,
+    /// `udp_session_queue`: datagrams that wait for the server of a session; default 256.
+    pub session_packets: usize,
+    /// Bytes of these; default 256k.
+    pub session_bytes: usize,
+    /// `udp_queue_memory`: bytes of datagrams that wait, in all sessions together; default 16m.
+    pub queue_bytes: usize,
+    /// `proxy_requests`: datagrams of a session, 0 for no limit.
+    pub requests: u64,
 }
 
 /// What answers in a server of `stream`.
@@ -87,6 +104,11 @@ pub struct StreamPass {
     pub upload_rate: Option<Template>,
     /// `proxy_download_rate`, the same.
     pub download_rate: Option<Template>,
+    /// `proxy_requests`: datagrams that a client may send in a session; default 0, no limit.
+    pub requests: u64,
+    /// `proxy_responses`: datagrams that the server sends for each of the client. Without a number,
+    /// the default, only time ends a session.
+    pub responses: Option<u64>,
     /// `proxy_half_close`; default off.
     pub half_close: bool,
     /// `proxy_ssl_alpn`: protocols that are offered, in order.

@@ -629,7 +629,7 @@ impl Master {
         }
         // From now on new connections are refused as soon as the worker has
         // emptied the accept queues.
-        self.close_leaving(None);
+        self.close_leaving(|_, _| true);
         self.closed_files = Some(self.server.sockets.files());
         self.server.sockets.close();
     }
@@ -650,7 +650,7 @@ impl Master {
         for worker in self.workers() {
             worker.tell_end(false, &self.server.journal);
         }
-        self.close_leaving(None);
+        self.close_leaving(|_, _| true);
     }
 
     /// Reopens the logs and hands them to the workers, which may lack the
@@ -745,7 +745,7 @@ impl Master {
             return;
         };
         // What waited in these sockets is lost with the worker that was to take it.
-        self.close_leaving(None);
+        self.close_leaving(|_, _| true);
         let Worker { link, started, .. } = worker;
         socket::close_line(link);
         if self.phase != Phase::Serving || self.go_on_without_worker() {

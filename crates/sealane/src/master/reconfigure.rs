@@ -430,8 +430,14 @@ impl Master {
                     );
                 }
             }
-            Report::Drained(generation) if is_current => self.close_leaving(Some(generation)),
+            Report::Drained(generation) if is_current => {
+                self.close_leaving(|of, bound| of <= generation && !bound.is_for_datagrams());
+            }
+            Report::Left(generation) if is_current => {
+                self.close_leaving(|of, bound| of <= generation && bound.is_for_datagrams());
+            }
             Report::Drained(_)
+            | Report::Left(_)
             | Report::TicketState(_)
             | Report::Staple(..)
             | Report::DnsCommand(_) => {}
@@ -575,7 +581,7 @@ impl Master {
             !bound.has_address_of(&self.server.sockets.bound) && bound.is_for_clients(was)
         });
         self.leaving.extend(gone.map(|bound| (generation, bound)));
-        self.close_leaving(None);
+        self.close_leaving(|_, _| true);
     }
 
     /// Redirects the connections of finishing workers to the current worker: the process that was
@@ -674,9 +680,9 @@ impl Master {
         }
     }
 
-    /// Closes sockets of addresses that were removed by reloads up to this number, or by all
-    /// of them, and removes the files of Unix sockets.
-    pub(super) fn close_leaving(&mut self, up_to: Option<u64>) {
+    /// Closes sockets of addresses that were removed by the reload of such a number, and removes the
+    /// files of Unix sockets.
+    pub(super) fn close_leaving(&mut self, is_meant: impl Fn(u64, &Bound) -> bool) {
         let beside_another = self.is_beside_another();
         let next = self
             .reload
@@ -685,7 +691,7 @@ impl Master {
         let used: Vec<&Bound> = self.server.sockets.bound.iter().chain(next).collect();
         let journal = &self.server.journal;
         self.leaving.retain(|(generation, bound)| {
-            if up_to.is_some_and(|up_to| *generation > up_to) {
+            if !is_meant(*generation, bound) {
                 return true;
             }
             // Another binary may serve it still.

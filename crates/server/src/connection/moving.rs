@@ -105,7 +105,7 @@ impl Connection {
 
     /// Sends the connection, if it can be packed.
     fn move_out(&mut self, channel: &Channel, credit: OwnedSemaphorePermit) -> Poll<()> {
-        let Ok(socket) = self.facts.socket.as_fd().try_clone_to_owned() else {
+        let Ok(socket) = self.facts.socket().as_fd().try_clone_to_owned() else {
             return Poll::Pending;
         };
         let Ok(tls) = self.transport.pack() else {
@@ -113,7 +113,7 @@ impl Connection {
             return Poll::Pending;
         };
         // The descriptor lives on, and this loop must not hear of it any more.
-        self.facts.socket.unwatch();
+        self.facts.socket().unwatch();
         let address = &self.snapshot.listener(self.listener).address;
         let (keep_alive, idle_ms) = (self.keep_alive, self.idle_ms());
         let description = Description::new(&self.facts, address, self.nodelay, keep_alive, idle_ms);

@@ -1,12 +1,9 @@
 //! What sessions of layer 4 and of mail need of a connection.
 
 use super::{Connection, Deadline};
-use crate::debug_log;
-use crate::facts::PeerAddress;
 use crate::snapshot::ListenerId;
-use sealane_conf::model::{ListenAddress, LogLevel, ServerKind};
+use sealane_conf::model::{ListenAddress, ServerKind};
 use sealane_io::registry::Asked;
-use std::fmt;
 
 impl Connection {
     /// The block that its listener belongs to.
@@ -50,25 +47,5 @@ impl Connection {
     /// Whether it has to end now.
     pub(crate) fn is_to_abort(&self) -> bool {
         self.asked() == Asked::Abort
-    }
-
-    /// The client's address with its port; `unix:` on a Unix socket.
-    pub(crate) fn client_with_port(&self) -> impl fmt::Display {
-        match self.facts.peer {
-            PeerAddress::Inet(address) => address.to_string(),
-            PeerAddress::Unix => "unix:".to_owned(),
-        }
-    }
-
-    /// Writes a line that says for itself which client and server it is about.
-    pub(crate) fn log_plainly(&self, level: LogLevel, message: fmt::Arguments<'_>) {
-        let location = self.server().default_location;
-        let logger = &self.snapshot.location(location).logger;
-        if logger.enabled(level) || self.facts.is_debugged() {
-            let logger = &*debug_log::logger_for(&self.facts, logger);
-            let client: &dyn fmt::Display = &self.facts.peer;
-            let fields = &[("SEALANE_CLIENT", client)];
-            logger.log_with(level, Some(self.facts.number), fields, message);
-        }
     }
 }

@@ -197,7 +197,7 @@ fn tcp_nodelay_follows_the_location() {
         stream.set_nonblocking(true).expect("any socket can be");
         let socket = Socket::tcp(stream.into()).expect("a runtime is entered");
         let has_nodelay = |connection: &Connection| {
-            let socket = socket2::SockRef::from(&connection.facts.socket);
+            let socket = socket2::SockRef::from(connection.facts.socket());
             socket.tcp_nodelay().expect("a TCP socket")
         };
         let worker = site.another_worker(|_| {});

@@ -396,7 +396,7 @@ pub(super) fn note_failure(connection: &Connection, exchange: &Exchange, failure
                 "client timed out (110: Connection timed out) while sending response to client",
             );
             if exchange.conf().reset_timedout_connection {
-                let socket = std::os::fd::AsFd::as_fd(&connection.facts.socket);
+                let socket = std::os::fd::AsFd::as_fd(connection.facts.socket());
                 let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
             }
         }

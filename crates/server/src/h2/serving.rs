@@ -421,8 +421,8 @@ pub(super) fn default_conf(connection: &Connection) -> &LocationConf {
 }
 
 fn limit_unsent(connection: &Connection) {
-    if connection.facts.socket.is_tcp() {
-        let socket = connection.facts.socket.as_fd();
+    if connection.facts.socket().is_tcp() {
+        let socket = connection.facts.socket().as_fd();
         // Without it answers are later, not wrong.
         let _ = sealane_sys::socket::set_unsent_limit(socket, UNSENT_BYTES);
     }

@@ -213,7 +213,7 @@ impl Serving {
         if let Some(at_ms) = self.framer.stalled_ms() {
             let Some(left_ms) = self.time.left_ms(at_ms, ms(conf.send_timeout)) else {
                 if conf.reset_timedout_connection {
-                    let socket = connection.facts.socket.as_fd();
+                    let socket = connection.facts.socket().as_fd();
                     let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
                 }
                 log_slow_reader(connection);

@@ -31,8 +31,8 @@ pub(crate) use session::MailState;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::proxy_protocol::{self, HeaderRead};
-use crate::{real_ip, status};
-use sealane_conf::model::{LogLevel, MailServer};
+use crate::{real_ip, status, stream};
+use sealane_conf::model::MailServer;
 use sealane_http::StatusCode;
 use std::sync::Arc;
 
@@ -50,15 +50,7 @@ enum Ended {
 /// Serves a connection from its beginning to the end of its session.
 pub(crate) async fn serve(connection: &mut Connection) {
     let mut exchange = session::begin(connection);
-    connection.log_plainly(
-        LogLevel::Info,
-        format_args!(
-            "client {} connected to {}",
-            connection.client_with_port(),
-            connection.listen_address()
-        ),
-    );
-    status::begin(&mut exchange);
+    stream::announce(&mut exchange);
     exchange.response.status = match run(connection, &mut exchange).await {
         Ended::Done => StatusCode::OK,
         Ended::ByClient => StatusCode::BAD_REQUEST,

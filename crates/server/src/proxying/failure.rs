@@ -59,6 +59,8 @@ pub(crate) enum Doing {
     ReadingBody,
     /// A tunnel.
     Tunnelling,
+    /// A session of datagrams.
+    Proxying,
 }
 
 impl Failure {
@@ -152,6 +154,7 @@ impl fmt::Display for Doing {
             Doing::ReadingHead => "while reading response header from upstream",
             Doing::ReadingBody => "while reading upstream",
             Doing::Tunnelling => "while proxying upgraded connection",
+            Doing::Proxying => "while proxying connection",
         })
     }
 }

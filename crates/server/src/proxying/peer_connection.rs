@@ -12,6 +12,7 @@ use crate::exchange::Exchange;
 use crate::template;
 use sealane_conf::model::{Pass, UpstreamSettings};
 use sealane_io::chain::OutputChain;
+use sealane_io::datagram::DatagramSocket;
 use sealane_io::runtime::timeout_at;
 use sealane_io::socket::Socket;
 use sealane_io::stream::Sealed;
@@ -23,6 +24,7 @@ use sealane_upstream::{Peer, PeerAddress};
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::task::{Context, Poll, Waker};
@@ -403,14 +405,38 @@ impl Dial {
         let address = match &self.address {
             PeerAddress::Ip(address) => *address,
             PeerAddress::Unix(path) => {
-                let socket = self.socket(socket2::Domain::UNIX)?;
+                let socket = self.socket(socket2::Domain::UNIX, socket2::Type::STREAM)?;
                 return Socket::connect_unix(socket, Path::new(path)).await;
             }
         };
-        let socket = self.socket(socket2::Domain::for_address(address))?;
+        let domain = socket2::Domain::for_address(address);
+        let socket = self.socket(domain, socket2::Type::STREAM)?;
         if self.keepalive {
             socket.set_keepalive(true)?;
         }
+        self.bind(&socket, address)?;
+        socket.set_tcp_nodelay(true)?;
+        Socket::connect_tcp(socket, address).await
+    }
+
+    /// Opens a socket for datagrams. Whether anyone receives them is not known before they are sent.
+    pub(super) fn connect_datagrams(&self) -> io::Result<DatagramSocket> {
+        match &self.address {
+            PeerAddress::Ip(address) => {
+                let domain = socket2::Domain::for_address(*address);
+                let socket = self.socket(domain, socket2::Type::DGRAM)?;
+                self.bind(&socket, *address)?;
+                DatagramSocket::connect(socket, *address)
+            }
+            PeerAddress::Unix(path) => {
+                let socket = self.socket(socket2::Domain::UNIX, socket2::Type::DGRAM)?;
+                DatagramSocket::connect_unix(socket, Path::new(path))
+            }
+        }
+    }
+
+    /// `proxy_bind`, for a socket that is to be connected to this address.
+    fn bind(&self, socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
         if let Some(local) = self.local
             // As in nginx an address of the other family is not used.
             && local.address.is_ipv4() == address.is_ipv4()
@@ -420,13 +446,12 @@ impl Dial {
             }
             socket.bind(&local.address.into())?;
         }
-        socket.set_tcp_nodelay(true)?;
-        Socket::connect_tcp(socket, address).await
+        Ok(())
     }
 
     /// A socket with the configured buffers.
-    fn socket(&self, domain: socket2::Domain) -> io::Result<socket2::Socket> {
-        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    fn socket(&self, domain: socket2::Domain, kind: socket2::Type) -> io::Result<socket2::Socket> {
+        let socket = socket2::Socket::new(domain, kind, None)?;
         let size = |bytes: u64| bytes.min(i32::MAX as u64) as usize;
         if let Some(bytes) = self.rcvbuf_bytes {
             socket.set_recv_buffer_size(size(bytes))?;

@@ -2,36 +2,29 @@
 //! (`proxy_next_upstream` of `stream`).
 
 use super::attempt::{begin_attempt, end_attempt, last_attempt, note_failure};
+use super::failure::{Doing, Failure};
 use super::lease::Leased;
 use super::next::{self, Cause};
 use super::peer_choice::{self, Asked, ReadyPeer};
-use super::peer_connection::{self, PeerConnection, PeerStream};
+use super::peer_connection::{self, Dial, PeerConnection};
 use super::states::Attempt;
+use super::tls_settings::Secured;
 use super::{PassRuntime, Target, identity};
 use crate::exchange::Exchange;
 use crate::request_log;
 use sealane_http::StatusCode;
-use sealane_upstream::Tried;
+use sealane_io::datagram::DatagramSocket;
+use sealane_upstream::{Peer, Tried};
 use std::time::Instant;
 
-/// A server with the connection to it.
-pub(crate) struct SessionPeer {
-    connection: PeerConnection,
+/// A server with the connection, or the socket, to it.
+pub(crate) struct SessionPeer<C> {
+    connection: C,
     lease: Leased,
     preamble_bytes: u64,
 }
 
-impl SessionPeer {
-    /// The bytes to and from the server.
-    pub(crate) fn stream_mut(&mut self) -> Option<&mut PeerStream> {
-        self.connection.stream_mut()
-    }
-
-    /// Bytes of the PROXY header that the server has got first.
-    pub(crate) fn preamble_bytes(&self) -> u64 {
-        self.preamble_bytes
-    }
-
+impl<C> SessionPeer<C> {
     /// The first byte has come from the server.
     pub(crate) fn note_first_byte(&mut self) {
         if !self.lease.group().times_connecting {
@@ -39,14 +32,53 @@ impl SessionPeer {
         }
     }
 
-    /// The session is over; the connection closes.
-    pub(crate) fn end(self) {
+    /// The socket, apart from the server.
+    pub(crate) fn split(self) -> (C, SessionPeer<()>) {
         let SessionPeer {
-            connection, lease, ..
+            connection,
+            lease,
+            preamble_bytes,
         } = self;
-        peer_connection::close(connection);
-        lease.succeeded(None);
+        let rest = SessionPeer {
+            connection: (),
+            lease,
+            preamble_bytes,
+        };
+        (connection, rest)
     }
+}
+
+impl SessionPeer<()> {
+    /// Bytes of the PROXY header that the server has got first.
+    pub(crate) fn preamble_bytes(&self) -> u64 {
+        self.preamble_bytes
+    }
+
+    /// The session is over; the server has answered, as far as that was expected, or has failed.
+    pub(crate) fn end(self, exchange: &Exchange, has_failed: bool) {
+        match has_failed {
+            true => note_failure(exchange, self.lease, Doing::Proxying),
+            false => self.lease.succeeded(None),
+        }
+    }
+}
+
+/// A server of the pass's group that datagrams can be sent to, and the PROXY header for it, which
+/// belongs in front of the first one.
+///
+/// # Errors
+/// The status of the session; the reason is logged.
+pub(crate) async fn connect_datagrams(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+) -> Result<(SessionPeer<DatagramSocket>, Vec<u8>), StatusCode> {
+    let opening = async |exchange: &Exchange, _: Option<&Secured>, peer: &Peer| {
+        let dial = Dial::new(exchange, pass.settings(), peer.address());
+        let socket = dial.connect_datagrams();
+        socket.map_err(|error| Failure::Connect(error, Some(peer.name().as_ref().into())))
+    };
+    let peer = connect_by(exchange, pass, opening).await?;
+    Ok((peer, identity::proxy_header(exchange).unwrap_or_default()))
 }
 
 /// Connects to a server of the pass's group.
@@ -56,12 +88,28 @@ impl SessionPeer {
 pub(crate) async fn connect(
     exchange: &mut Exchange,
     pass: &PassRuntime,
-) -> Result<SessionPeer, StatusCode> {
+) -> Result<SessionPeer<PeerConnection>, StatusCode> {
+    let opening = async |exchange: &Exchange, secured: Option<&Secured>, peer: &Peer| {
+        peer_connection::open(exchange, pass, secured, peer, peer.address()).await
+    };
+    connect_by(exchange, pass, opening).await
+}
+
+/// Picks servers until one can be opened.
+async fn connect_by<C>(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    opening: impl AsyncFn(&Exchange, Option<&Secured>, &Peer) -> Result<C, Failure>,
+) -> Result<SessionPeer<C>, StatusCode> {
     let target = Target::of(exchange, pass).await;
     // As in nginx, whatever is wrong with it.
     let target = target.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     let settings = pass.settings();
-    let secured = pass.secured(exchange, &target);
+    // As in nginx, datagrams are not encrypted, whatever `proxy_ssl` says.
+    let secured = match exchange.connection.is_udp() {
+        true => None,
+        false => pass.secured(exchange, &target),
+    };
     let secured = secured.as_deref();
     let mut begun = Instant::now();
     let mut tried = Tried::new(settings.next_upstream_tries);
@@ -84,7 +132,7 @@ pub(crate) async fn connect(
         let mut attempt = Attempt::new(peer.name().clone(), peer.server().clone(), now);
         attempt.counted = Some(peer.clone());
         begin_attempt(exchange, attempt, false);
-        let opened = peer_connection::open(exchange, pass, secured, &peer, peer.address()).await;
+        let opened = opening(exchange, secured, &peer).await;
         let failure = match opened {
             Ok(connection) => {
                 if let Some(attempt) = last_attempt(exchange) {

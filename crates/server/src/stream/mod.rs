@@ -15,22 +15,25 @@
 //! | `preread` | `ssl_preread` |
 //! | `proxying` | `proxy_pass` |
 //! | `pass` | `pass`: the connection goes to another listener |
+//! | `datagrams` | sessions of UDP, which have no connection |
 //! | `variables` | variables that only sessions have |
 
+mod datagrams;
 mod pass;
 mod preread;
 mod proxying;
 mod session;
 mod variables;
 
-pub(crate) use session::{SessionState, begin as begin_exchange};
+pub(crate) use datagrams::{DatagramAcceptor, DatagramControl};
+pub(crate) use session::{SessionState, of_connection as begin_exchange};
 pub(crate) use variables::append;
 
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::proxy_protocol::{self, HeaderRead};
-use crate::request_log::{Text, log_request};
+use crate::request_log::{Text, log_plainly, log_request};
 use crate::snapshot::ListenerId;
 use crate::variables::assign;
 use crate::{access, access_log, client_certificates, limits, real_ip, status, template};
@@ -61,27 +64,41 @@ fn refuse(status: StatusCode) -> Verdict {
 /// Serves a connection from its beginning to the end of its session. Returns the listener that has
 /// the connection from now on, if one does.
 pub(crate) async fn serve(connection: &mut Connection) -> Option<ListenerId> {
-    let mut exchange = session::begin(connection);
-    connection.log_plainly(
-        LogLevel::Info,
-        format_args!(
-            "client {} connected to {}",
-            connection.client_with_port(),
-            connection.listen_address()
-        ),
-    );
-    status::begin(&mut exchange);
+    let mut exchange = session::of_connection(connection);
+    announce(&mut exchange);
     match run(connection, &mut exchange).await {
         Ok(()) => {}
         Err(Ended::Status(status)) => exchange.response.status = status,
         // As in nginx, what comes of it is logged there.
         Err(Ended::Passed(listener)) => return Some(listener),
     }
-    exchange.transfer.completed = true;
-    access_log::log(&exchange);
-    status::count(&exchange);
+    conclude(&mut exchange);
     connection.say_goodbye().await;
     None
+}
+
+/// A session has begun.
+pub(crate) fn announce(exchange: &mut Exchange) {
+    let facts = &exchange.connection;
+    let udp = match facts.is_udp() {
+        true => "udp ",
+        false => "",
+    };
+    let listener = exchange.snapshot.listener(exchange.listener);
+    let (client, address) = (facts.peer.with_port(), &listener.address);
+    log_plainly(
+        exchange,
+        LogLevel::Info,
+        format_args!("{udp}client {client} connected to {address}"),
+    );
+    status::begin(exchange);
+}
+
+/// It has ended.
+fn conclude(exchange: &mut Exchange) {
+    exchange.transfer.completed = true;
+    access_log::log(exchange);
+    status::count(exchange);
 }
 
 /// The phases.
@@ -104,15 +121,18 @@ async fn run(connection: &mut Connection, exchange: &mut Exchange) -> Verdict {
             send(connection, exchange, text).await
         }
         StreamHandler::Pass(target) => pass::find(connection, exchange, target),
-        StreamHandler::None => {
-            log_request!(
-                exchange,
-                Error,
-                "the server has none of \"proxy_pass\", \"pass\" and \"return\""
-            );
-            refuse(StatusCode::INTERNAL_SERVER_ERROR)
-        }
+        StreamHandler::None => refuse_without_handler(exchange),
     }
+}
+
+/// The server has nothing that answers.
+fn refuse_without_handler(exchange: &Exchange) -> Verdict {
+    log_request!(
+        exchange,
+        Error,
+        "the server has none of \"proxy_pass\", \"pass\" and \"return\""
+    );
+    refuse(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// What the session's server does.

@@ -4,29 +4,18 @@
 use super::{Ended, Verdict, refuse};
 use crate::connection::Connection;
 use crate::exchange::Exchange;
-use crate::proxying::{PassRuntime, SessionPeer, connect_session};
+use crate::proxying::{PassRuntime, PeerConnection, SessionPeer, close_peer, connect_session};
+use crate::relaying::{self, End, Watch};
 use crate::request_log;
 use crate::request_log::log_request;
+use crate::snapshot::Snapshot;
 use crate::template;
 use sealane_conf::model::{LogLevel, Pass, StreamPass, Template};
 use sealane_conf::values;
 use sealane_http::StatusCode;
-use sealane_io::registry::Asked;
-use sealane_stream::relay::{Action, Counts, Relay, RelayError, RelaySettings, Side};
+use sealane_stream::relay::{Counts, Relay, RelaySettings, Side};
 use std::future::poll_fn;
-use std::task::{Context, Poll};
-
-/// How the relay has ended.
-enum End {
-    /// This side has closed its connection.
-    Closed(Side),
-    /// A connection broke, which is logged.
-    Broken,
-    /// Nothing was received or sent for `proxy_timeout`.
-    TimedOut,
-    /// The worker process ends (`worker_shutdown_timeout`).
-    ShutDown,
-}
+use std::task::Poll;
 
 /// Passes the session on.
 ///
@@ -34,15 +23,12 @@ enum End {
 /// The status, if there is no server to pass it to.
 pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) -> Verdict {
     let snapshot = exchange.snapshot.clone();
-    let Some(pass) = &snapshot.location(exchange.location).pass else {
-        return refuse(StatusCode::INTERNAL_SERVER_ERROR);
-    };
-    let Pass::Stream(conf) = &pass.pass else {
+    let Some((pass, conf)) = pass_of(&snapshot, exchange) else {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR);
     };
     exchange.transfer.request_bytes = connection.buffer.len() as u64;
     // Boxed: while bytes are moved, nothing of connecting is kept.
-    let mut peer = match Box::pin(connect(connection, exchange, pass)).await {
+    let peer = match Box::pin(connect(connection, exchange, pass)).await {
         Ok(peer) => peer,
         Err(status) => {
             // As in nginx, which counts what it sends.
@@ -57,22 +43,38 @@ pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) 
         half_close: conf.half_close,
     };
     let relay = Relay::new(settings, std::mem::take(&mut connection.buffer), Vec::new());
-    let end = Relaying {
-        relay,
-        peer: &mut peer,
-        moved: 0,
+    let (mut server, peer) = peer.split();
+    let mut account = Account {
+        exchange,
+        peer,
         has_answered: false,
-    }
-    .run(connection, exchange, conf)
-    .await;
+    };
+    let end = match server.stream_mut() {
+        Some(stream) => relaying::run(relay, connection, stream, conf.timeout, &mut account).await,
+        None => End::Broken,
+    };
+    let Account { exchange, peer, .. } = account;
     if let Some(states) = &mut exchange.upstream
         && let Some(attempt) = states.attempts.last_mut()
     {
         attempt.end();
     }
-    note_end(connection, exchange, end);
-    peer.end();
+    note_end(exchange, end);
+    close_peer(server);
+    peer.end(exchange, false);
     Err(Ended::Status(StatusCode::OK))
+}
+
+/// `proxy_pass` of the session's server.
+pub(super) fn pass_of<'s>(
+    snapshot: &'s Snapshot,
+    exchange: &Exchange,
+) -> Option<(&'s PassRuntime, &'s StreamPass)> {
+    let pass = snapshot.location(exchange.location).pass.as_ref()?;
+    match &pass.pass {
+        Pass::Stream(conf) => Some((pass, conf)),
+        _ => None,
+    }
 }
 
 /// Connects to a server, unless the worker process ends.
@@ -80,7 +82,7 @@ async fn connect(
     connection: &mut Connection,
     exchange: &mut Exchange,
     pass: &PassRuntime,
-) -> Result<SessionPeer, StatusCode> {
+) -> Result<SessionPeer<PeerConnection>, StatusCode> {
     connection.clear_deadline();
     let mut connecting = std::pin::pin!(connect_session(exchange, pass));
     poll_fn(|cx| match connecting.as_mut().poll(cx) {
@@ -91,7 +93,7 @@ async fn connect(
 }
 
 /// A rate in bytes per second; 0 for no limit.
-fn rate(exchange: &Exchange, rate: Option<&Template>) -> u64 {
+pub(super) fn rate(exchange: &Exchange, rate: Option<&Template>) -> u64 {
     let Some(rate) = rate else {
         return 0;
     };
@@ -104,73 +106,23 @@ fn rate(exchange: &Exchange, rate: Option<&Template>) -> u64 {
     found.unwrap_or(0)
 }
 
-/// A relay at work.
-struct Relaying<'p> {
-    relay: Relay,
-    peer: &'p mut SessionPeer,
-    /// [`Relay::progress`] when the time-out was set last.
-    moved: u64,
+/// Keeps what variables and logs show up to date.
+struct Account<'e> {
+    exchange: &'e mut Exchange,
+    peer: SessionPeer<()>,
     /// The first byte from the server has been noted.
     has_answered: bool,
 }
 
-impl Relaying<'_> {
-    async fn run(
-        mut self,
-        connection: &mut Connection,
-        exchange: &mut Exchange,
-        conf: &StreamPass,
-    ) -> End {
-        connection.set_deadline(conf.timeout);
-        poll_fn(|cx| self.poll(cx, connection, exchange, conf)).await
-    }
-
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        connection: &mut Connection,
-        exchange: &mut Exchange,
-        conf: &StreamPass,
-    ) -> Poll<End> {
-        loop {
-            let Some(server) = self.peer.stream_mut() else {
-                return Poll::Ready(End::Broken);
-            };
-            let moved = self.relay.poll(cx, &mut connection.transport, server);
-            self.note_counts(exchange);
-            match moved {
-                Poll::Ready(Ok(ended)) => return Poll::Ready(End::Closed(ended.by)),
-                Poll::Ready(Err(error)) => {
-                    log_error(exchange, &error);
-                    // What was received before is still to be passed on.
-                    match error.action() {
-                        Action::Reading(_) => {}
-                        Action::Sending(_) => return Poll::Ready(End::Broken),
-                    }
-                }
-                Poll::Pending => break,
-            }
-        }
-        if self.relay.is_delayed() {
-            connection.clear_deadline();
-        } else if self.moved != self.relay.progress() {
-            connection.set_deadline(conf.timeout);
-        }
-        self.moved = self.relay.progress();
-        match connection.asked() {
-            Asked::Abort => Poll::Ready(End::ShutDown),
-            _ => connection.poll_expired(cx).map(|()| End::TimedOut),
-        }
-    }
-
-    /// Keeps what variables and logs show up to date.
-    fn note_counts(&mut self, exchange: &mut Exchange) {
+impl Watch for Account<'_> {
+    fn note_counts(&mut self, counts: Counts) {
         let Counts {
             from_client,
             to_server,
             from_server,
             to_client,
-        } = self.relay.counts();
+        } = counts;
+        let exchange = &mut *self.exchange;
         exchange.transfer.request_bytes = from_client;
         exchange.transfer.sent_bytes = to_client;
         let states = exchange.upstream.as_deref_mut();
@@ -185,25 +137,15 @@ impl Relaying<'_> {
             self.peer.note_first_byte();
         }
     }
-}
 
-/// The error of a relay between these streams.
-type Error = sealane_stream::relay::RelayErrorOf<sealane_tls::Connection, PeerTls>;
-type PeerTls = sealane_tls::client::Connection;
-
-/// Logs why a connection broke: a server's at level `error`, a client's only if it is not the
-/// client's doing.
-fn log_error(exchange: &Exchange, error: &Error) {
-    let level = match error {
-        RelayError::Server(..) => LogLevel::Error,
-        RelayError::Client(_, error) if error.is_client_gone() => LogLevel::Info,
-        RelayError::Client(..) => LogLevel::Error,
-    };
-    request_log::log(exchange, level, format_args!("{error}"));
+    fn note_error(&mut self, error: &relaying::Error) {
+        let level = relaying::level(error);
+        request_log::log(self.exchange, level, format_args!("{error}"));
+    }
 }
 
 /// Says how it ended, in nginx's words.
-fn note_end(connection: &Connection, exchange: &mut Exchange, end: End) {
+fn note_end(exchange: &Exchange, end: End) {
     let who = match end {
         End::Closed(Side::Client) => "client",
         End::Closed(Side::Server) => "upstream",
@@ -222,7 +164,8 @@ fn note_end(connection: &Connection, exchange: &mut Exchange, end: End) {
             return;
         }
     };
-    connection.log_plainly(
+    request_log::log_plainly(
+        exchange,
         LogLevel::Info,
         format_args!("{who} disconnected{}", exchange.moved_bytes()),
     );

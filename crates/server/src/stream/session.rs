@@ -3,12 +3,15 @@
 use crate::client_link::ClientLink;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
+use crate::facts::ConnectionFacts;
 use crate::mail::MailState;
 use crate::prologue::Arrival;
-use crate::snapshot::ServerId;
+use crate::snapshot::{ListenerId, ServerId, Snapshot};
+use crate::worker::Worker;
 use sealane_conf::model::ServerKind;
 use sealane_http::h1::RequestHead;
 use sealane_tls::PrereadHello;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What a session keeps besides what requests do.
@@ -21,13 +24,28 @@ pub(crate) struct SessionState {
 }
 
 /// The session of a connection that begins.
-pub(crate) fn begin(connection: &Connection) -> Exchange {
+pub(crate) fn of_connection(connection: &Connection) -> Exchange {
+    begin(
+        connection.worker.clone(),
+        connection.snapshot.clone(),
+        connection.facts.clone(),
+        (connection.listener, connection.server),
+    )
+}
+
+/// A session that begins at this listener, with this server of it.
+pub(super) fn begin(
+    worker: Arc<Worker>,
+    snapshot: Arc<Snapshot>,
+    facts: Arc<ConnectionFacts>,
+    (listener, server): (ListenerId, ServerId),
+) -> Exchange {
     let arrival = Arrival {
-        worker: connection.worker.clone(),
-        snapshot: connection.snapshot.clone(),
-        facts: connection.facts.clone(),
-        listener: connection.listener,
-        server: connection.server,
+        worker,
+        snapshot,
+        facts,
+        listener,
+        server,
         client: ClientLink::default(),
         buffer: Vec::new(),
         head: RequestHead::default(),

@@ -10,7 +10,10 @@ pub(crate) fn append(exchange: &Exchange, variable: StreamVariable, out: &mut Ve
     let hello = || exchange.features.session.as_ref()?.hello.as_ref();
     let states = exchange.upstream.as_deref();
     match variable {
-        StreamVariable::Protocol => text("TCP", out),
+        StreamVariable::Protocol => match exchange.connection.is_udp() {
+            true => text("UDP", out),
+            false => text("TCP", out),
+        },
         StreamVariable::Status => text(format!("{:03}", exchange.response.status.0), out),
         StreamVariable::SessionTime => seconds(transfer.started.elapsed().as_millis(), out),
         StreamVariable::BytesReceived => number(transfer.request_bytes, out),

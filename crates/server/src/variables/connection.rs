@@ -52,7 +52,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             (None, ListenAddress::Unix(path)) => {
                 text("unix:", out) && text(path.as_os_str().as_bytes(), out)
             }
-            (None, ListenAddress::Inet(_)) => false,
+            (None, ListenAddress::Inet(_) | ListenAddress::Udp(_)) => false,
         },
         Builtin::ServerPort => match facts.local() {
             Some(address) => number(address.port(), out),

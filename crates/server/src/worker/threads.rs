@@ -7,6 +7,7 @@ use crate::handover::channel::{self, Adopter, Channel, OutboundEvents};
 use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
 use crate::key_channel;
 use crate::snapshot::Snapshot;
+use crate::stream::{DatagramAcceptor, DatagramControl};
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
 use sealane_conf::model::{ListenAddress, LogLevel};
 use sealane_io::registry::{Asked, SWEEP_INTERVAL};
@@ -14,6 +15,7 @@ use sealane_io::runtime::{self, JoinHandle, Parts};
 use sealane_log::{self, OsError};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -61,6 +63,7 @@ struct ReloadProgress {
     generation: u64,
     to_apply: AtomicUsize,
     to_drain: AtomicUsize,
+    to_leave: AtomicUsize,
     events: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
@@ -74,6 +77,12 @@ impl ReloadProgress {
     fn drained(&self) {
         if self.to_drain.fetch_sub(1, Ordering::AcqRel) == 1 {
             (self.events)(Event::Drained(self.generation));
+        }
+    }
+
+    fn left(&self) {
+        if self.to_leave.fetch_sub(1, Ordering::AcqRel) == 1 {
+            (self.events)(Event::Left(self.generation));
         }
     }
 }
@@ -128,6 +137,7 @@ impl Threads {
             generation: update.generation,
             to_apply: AtomicUsize::new(self.orders.len()),
             to_drain: AtomicUsize::new(self.orders.len()),
+            to_leave: AtomicUsize::new(self.orders.len()),
             events: events.clone(),
         });
         let sockets = self.orders.iter().map(|(index, _)| {
@@ -348,6 +358,7 @@ fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, successor: Successor)
     worker.current.set(generation, snapshot.clone());
     snapshot.groups.follow_changes();
     let stopped = accepting.stop_unknown(&snapshot);
+    let leaving = accepting.leave_unknown(&snapshot);
     accepting.renew();
     accepting.add(worker, added);
     worker.registry.wake_idle();
@@ -357,6 +368,10 @@ fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, successor: Successor)
             let _ = stopped.await;
         }
         progress.drained();
+        for control in leaving {
+            control.left().await;
+        }
+        progress.left();
     });
 }
 
@@ -369,7 +384,19 @@ async fn retire(worker: Arc<Worker>, generation: u64, timeout: Duration) {
 
 /// The sockets that a thread accepts from.
 #[derive(Default)]
-struct Accepting(Vec<Accepted>);
+struct Accepting {
+    /// For connections.
+    connections: Vec<Accepted>,
+    /// For datagrams, also those that the configuration does not have any more.
+    datagrams: Vec<Receiving>,
+}
+
+/// A socket for datagrams.
+struct Receiving {
+    address: ListenAddress,
+    control: Rc<DatagramControl>,
+    task: JoinHandle<()>,
+}
 
 struct Accepted {
     address: ListenAddress,
@@ -383,6 +410,10 @@ struct Accepted {
 impl Accepting {
     fn add(&mut self, worker: &Arc<Worker>, sockets: Vec<OwnSocket>) {
         for OwnSocket { address, socket } in sockets {
+            if address.is_udp() {
+                self.receive(worker, address, socket);
+                continue;
+            }
             let acceptor = match Acceptor::new(worker.clone(), address.clone(), socket) {
                 Ok(acceptor) => acceptor,
                 Err(error) => {
@@ -399,7 +430,7 @@ impl Accepting {
             };
             let (stop, stopped) = oneshot::channel();
             let renewed = Arc::new(Notify::new());
-            self.0.push(Accepted {
+            self.connections.push(Accepted {
                 address,
                 renewed: renewed.clone(),
                 _stop: stop,
@@ -408,23 +439,69 @@ impl Accepting {
         }
     }
 
+    /// Receives datagrams. One that is leaving serves again: it is the same socket, whose datagrams
+    /// two would take from each other.
+    fn receive(&mut self, worker: &Arc<Worker>, address: ListenAddress, socket: OwnedFd) {
+        self.datagrams.retain(|known| !known.control.is_over());
+        let mut known = self.datagrams.iter();
+        let left = known.find(|known| known.address == address && known.control.is_leaving());
+        if left.is_some_and(|left| left.control.serve_again()) {
+            return;
+        }
+        match DatagramAcceptor::new(worker.clone(), address.clone(), socket) {
+            Ok((acceptor, control)) => self.datagrams.push(Receiving {
+                address,
+                control,
+                task: runtime::spawn_with_handle(acceptor.run()),
+            }),
+            Err(error) => worker.current.snapshot().main_log.log(
+                LogLevel::Emerg,
+                None,
+                format_args!(
+                    "cannot receive datagrams on {address} ({})",
+                    OsError(&error)
+                ),
+            ),
+        }
+    }
+
+    /// Begins no sessions any more at addresses that a configuration does not have.
+    fn leave_unknown(&mut self, snapshot: &Snapshot) -> Vec<Rc<DatagramControl>> {
+        let datagrams = self.datagrams.iter();
+        let unknown = datagrams.filter(|known| !snapshot.has_socket(&known.address));
+        let unknown = unknown.map(|known| {
+            known.control.leave();
+            known.control.clone()
+        });
+        unknown.collect()
+    }
+
     /// Stops accepting for listeners that a configuration does not have.
     fn stop_unknown(&mut self, snapshot: &Snapshot) -> Vec<JoinHandle<()>> {
         let is_known = |accepted: &mut Accepted| !snapshot.has_socket(&accepted.address);
-        let stopped = self.0.extract_if(.., is_known);
+        let stopped = self.connections.extract_if(.., is_known);
         stopped.map(|accepted| accepted.task).collect()
     }
 
     /// Releases the previous snapshot now, not with the next connection.
     fn renew(&self) {
-        for accepted in &self.0 {
+        for accepted in &self.connections {
             accepted.renewed.notify_one();
+        }
+        for receiving in &self.datagrams {
+            receiving.control.renew();
         }
     }
 
-    /// Stops accepting; each loop ends when its queue is empty.
+    /// Stops accepting; each loop ends when its queue is empty. Datagrams that wait are left to the
+    /// next process.
     async fn stop_all(self) {
-        let tasks: Vec<_> = self.0.into_iter().map(|accepted| accepted.task).collect();
+        let connections = self.connections.into_iter().map(|accepted| accepted.task);
+        let datagrams = self.datagrams.into_iter().map(|receiving| {
+            receiving.control.stop();
+            receiving.task
+        });
+        let tasks: Vec<_> = connections.chain(datagrams).collect();
         for task in tasks {
             let _ = task.await;
         }

@@ -18,10 +18,12 @@ const BATCHES_PER_POLL: usize = 8;
 
 /// The limits of a listening socket.
 #[derive(Debug, Clone, Copy)]
-pub struct ListenerSettings {
-    /// `proxy_requests`: a session gets so many datagrams; the next one from there begins another
-    /// session. 0 for no limit.
+pub struct ListenerSettings<'s> {
+    /// `proxy_requests`: a session that begins gets so many datagrams; the next one from there
+    /// begins another session. 0 for no limit.
     pub max_requests: u64,
+    /// The same for sessions at some of the addresses that the socket stands for.
+    pub max_requests_at: &'s [(IpAddr, u64)],
     /// Sessions at a time. The first datagram of another one is dropped.
     pub max_sessions: usize,
     /// Datagrams that wait for a session: its server is still being chosen, or slower than they
@@ -33,10 +35,11 @@ pub struct ListenerSettings {
     pub waiting_bytes: usize,
 }
 
-impl Default for ListenerSettings {
-    fn default() -> ListenerSettings {
+impl Default for ListenerSettings<'_> {
+    fn default() -> Self {
         ListenerSettings {
             max_requests: 0,
+            max_requests_at: &[],
             max_sessions: usize::MAX,
             session_packets: 256,
             session_bytes: 256 << 10,
@@ -105,7 +108,7 @@ impl DatagramListener {
     pub fn poll_session(
         &mut self,
         cx: &mut Context<'_>,
-        settings: &ListenerSettings,
+        settings: &ListenerSettings<'_>,
     ) -> Poll<Option<io::Result<Session>>> {
         for _ in 0..BATCHES_PER_POLL {
             if let Some(session) = self.begun.pop_front() {
@@ -144,6 +147,17 @@ impl DatagramListener {
         self.refuses = true;
     }
 
+    /// Sessions begin again.
+    pub fn accept_new(&mut self) {
+        self.refuses = false;
+    }
+
+    /// Sessions that the last batch has begun, and that have not been returned yet: before the
+    /// listener is dropped. Those that have begun can still send then, but receive nothing more.
+    pub fn take_begun(&mut self) -> impl Iterator<Item = Session> {
+        self.begun.drain(..)
+    }
+
     /// Sessions that exist.
     pub fn sessions(&self) -> usize {
         self.table.sessions.get()
@@ -160,7 +174,7 @@ impl Table {
     fn distribute(
         self: &Rc<Table>,
         message: &ReceivedMessages<'_>,
-        settings: &ListenerSettings,
+        settings: &ListenerSettings<'_>,
         begun: &mut VecDeque<Session>,
     ) {
         let Some(client) = message.source.filter(|_| !message.is_truncated) else {
@@ -183,7 +197,7 @@ impl Table {
                     self.note_dropped();
                     continue;
                 }
-                let new = self.begin(key);
+                let new = self.begin(key, settings);
                 session = Some(Rc::clone(&new.inner));
                 begun.push_back(new);
             }
@@ -196,13 +210,16 @@ impl Table {
         }
     }
 
-    fn has_room_for_session(&self, settings: &ListenerSettings, datagram: &[u8]) -> bool {
+    fn has_room_for_session(&self, settings: &ListenerSettings<'_>, datagram: &[u8]) -> bool {
         self.sessions.get() < settings.max_sessions
             && self.waiting_bytes.get() + datagram.len() <= settings.waiting_bytes
     }
 
-    fn begin(self: &Rc<Table>, key: Key) -> Session {
-        let inner = Rc::new(Inner::new(key));
+    fn begin(self: &Rc<Table>, key: Key, settings: &ListenerSettings<'_>) -> Session {
+        let mut others = settings.max_requests_at.iter();
+        let other = others.find(|(ip, _)| Some(*ip) == key.local);
+        let max_requests = other.map_or(settings.max_requests, |(_, max)| *max);
+        let inner = Rc::new(Inner::new(key, max_requests));
         self.bound.borrow_mut().insert(key, Rc::clone(&inner));
         self.sessions.set(self.sessions.get() + 1);
         Session {
@@ -211,7 +228,7 @@ impl Table {
         }
     }
 
-    fn deliver(&self, settings: &ListenerSettings, key: Key, session: &Inner, datagram: &[u8]) {
+    fn deliver(&self, settings: &ListenerSettings<'_>, key: Key, session: &Inner, datagram: &[u8]) {
         let mut waiting = session.waiting.borrow_mut();
         let fits = waiting.count() < settings.session_packets
             // One that is longer than the limit still passes alone.
@@ -231,7 +248,7 @@ impl Table {
             bytes: datagram.len() as u64,
         });
         session.received.set(received);
-        if settings.max_requests > 0 && received.packets >= settings.max_requests {
+        if session.max_requests > 0 && received.packets >= session.max_requests {
             session.is_bound.set(false);
             self.bound.borrow_mut().remove(&key);
         }

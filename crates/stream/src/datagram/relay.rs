@@ -153,6 +153,11 @@ impl DatagramRelay {
             .is_none_or(|each| self.responses >= each.saturating_mul(self.requests()))
     }
 
+    /// Datagrams of the server, and failures that came in their place.
+    pub fn responses(&self) -> u64 {
+        self.responses
+    }
+
     fn requests(&self) -> u64 {
         self.counts.from_client.packets
     }

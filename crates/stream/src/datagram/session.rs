@@ -20,16 +20,19 @@ pub(super) struct Inner {
     pub(super) key: Key,
     /// What comes from there is for this session.
     pub(super) is_bound: Cell<bool>,
+    /// It gets so many datagrams; 0 for no limit.
+    pub(super) max_requests: u64,
     pub(super) waiting: RefCell<Packets>,
     pub(super) received: Cell<Traffic>,
     reader: Cell<Option<Waker>>,
 }
 
 impl Inner {
-    pub(super) fn new(key: Key) -> Inner {
+    pub(super) fn new(key: Key, max_requests: u64) -> Inner {
         Inner {
             key,
             is_bound: Cell::new(true),
+            max_requests,
             waiting: RefCell::default(),
             received: Cell::default(),
             reader: Cell::default(),

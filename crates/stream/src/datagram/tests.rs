@@ -100,7 +100,7 @@ struct Relaying {
 
 async fn relaying(
     address: &str,
-    settings: ListenerSettings,
+    settings: ListenerSettings<'static>,
     relay: DatagramRelaySettings,
     server: SocketAddr,
 ) -> Relaying {

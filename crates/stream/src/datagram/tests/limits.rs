@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 /// dropped. Returns the sessions that have begun.
 async fn receive(
     listener: &mut DatagramListener,
-    settings: &ListenerSettings,
+    settings: &ListenerSettings<'_>,
     count: u64,
 ) -> Vec<Session> {
     let mut begun = Vec::<Session>::new();
@@ -241,4 +241,54 @@ fn all_who_wait_for_room_are_woken() {
     assert_eq!(woken(), (1, 1));
     Waker::from(everyone).wake_by_ref();
     assert_eq!(woken(), (1, 1), "nobody waits");
+}
+
+/// The socket stands for several addresses, whose servers differ.
+#[test]
+fn a_session_gets_as_many_as_the_address_says_that_its_client_has_sent_to() {
+    run(async {
+        let (socket, any) = bound("0.0.0.0");
+        let at: IpAddr = "127.0.0.2".parse().expect("an address");
+        let settings = ListenerSettings {
+            max_requests: 3,
+            max_requests_at: &[(at, 2)],
+            ..ListenerSettings::default()
+        };
+        let mut listener = DatagramListener::new(socket, any);
+        let client = Peer::at("127.0.0.1");
+        for ip in ["127.0.0.1", "127.0.0.2"] {
+            let to = SocketAddr::new(ip.parse().expect("an address"), any.port());
+            for _ in 0..6 {
+                client.send(to, b"hello").await;
+            }
+        }
+        let sessions = receive(&mut listener, &settings, 12).await;
+        let at = |ip: &str| {
+            let sessions = sessions.iter();
+            let there = sessions.filter(|session| session.local().ip().to_string() == ip);
+            let counts: Vec<u64> = there.map(|session| session.received().packets).collect();
+            counts
+        };
+        assert_eq!(at("127.0.0.1"), [3, 3]);
+        assert_eq!(at("127.0.0.2"), [2, 2, 2]);
+    });
+}
+
+#[test]
+fn a_listener_that_has_refused_new_sessions_takes_them_again() {
+    run(async {
+        let (socket, address) = bound("127.0.0.1");
+        let settings = ListenerSettings::default();
+        let mut listener = DatagramListener::new(socket, address);
+        let clients = [Peer::at("127.0.0.1"), Peer::at("127.0.0.1")];
+        clients[0].send(address, b"hello").await;
+        let sessions = receive(&mut listener, &settings, 1).await;
+        listener.refuse_new();
+        clients[1].send(address, b"too early").await;
+        assert!(receive(&mut listener, &settings, 1).await.is_empty());
+        listener.accept_new();
+        clients[1].send(address, b"hello").await;
+        let more = receive(&mut listener, &settings, 1).await;
+        assert_eq!((sessions.len(), more.len(), listener.sessions()), (1, 1, 2));
+    });
 }

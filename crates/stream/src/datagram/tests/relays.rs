@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
-fn settings() -> ListenerSettings {
+fn settings() -> ListenerSettings<'static> {
     ListenerSettings::default()
 }
 
