@@ -330,7 +330,7 @@ fn log_lines(program: Program, origin: &Origin) -> Vec<String> {
         (
             "nobody",
             "hello",
-            "udp done, packets from/to client:1/1, bytes from/to client:5/0",
+            "udp done, packets from/to client:1/1, bytes from/to client:13/0",
         ),
         ("denied", "hello", "access forbidden by rule"),
         ("unusable", "hello", "no live upstreams"),
