@@ -58,7 +58,7 @@ pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) 
     let end = Relaying {
         relay,
         peer: &mut peer,
-        moved: 0,
+        moved: None,
         has_answered: false,
     }
     .run(connection, exchange, conf)
@@ -118,8 +118,8 @@ pub(super) fn rate(exchange: &Exchange, rate: Option<&Template>) -> u64 {
 struct Relaying<'p> {
     relay: Relay,
     peer: &'p mut SessionPeer<PeerConnection>,
-    /// [`Relay::progress`] when the time-out was set last.
-    moved: u64,
+    /// [`Relay::progress`] when the time-out was set last; `None` while there is none.
+    moved: Option<u64>,
     /// The first byte from the server has been noted.
     has_answered: bool,
 }
@@ -131,7 +131,6 @@ impl Relaying<'_> {
         exchange: &mut Exchange,
         conf: &StreamPass,
     ) -> End {
-        connection.set_deadline(conf.timeout);
         poll_fn(|cx| self.poll(cx, connection, exchange, conf)).await
     }
 
@@ -161,12 +160,13 @@ impl Relaying<'_> {
                 Poll::Pending => break,
             }
         }
-        if self.relay.is_delayed() {
+        let moved = (!self.relay.is_delayed()).then(|| self.relay.progress());
+        if moved.is_none() {
             connection.clear_deadline();
-        } else if self.moved != self.relay.progress() {
+        } else if self.moved != moved {
             connection.set_deadline(conf.timeout);
         }
-        self.moved = self.relay.progress();
+        self.moved = moved;
         match connection.asked() {
             Asked::Abort => Poll::Ready(End::ShutDown),
             _ => connection.poll_expired(cx).map(|()| End::TimedOut),
