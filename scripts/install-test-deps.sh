@@ -16,6 +16,7 @@
 #   binutils gdb        resolve the frames of a crash
 #   strace              counts system calls per request
 #   bind9-dnsutils      dig, an independent DNS client
+#   dnsmasq-base unbound  name servers behind UDP
 #   redis-server        the session store of all nodes (with redis-cli)
 #   memcached           values behind memcached_pass
 #   softhsm2            tokens with private keys, behind PKCS #11
@@ -37,7 +38,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 source ./packages.sh
 
 packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached softhsm2 faketime
-  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils systemd tmux
+  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils dnsmasq-base unbound systemd tmux
   libssl-dev swtpm swtpm-tools tpm2-openssl tpm2-tools)
 command -v go >/dev/null || packages+=(golang-go)
 command -v npm >/dev/null || packages+=(nodejs npm)

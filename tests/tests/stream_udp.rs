@@ -4,6 +4,7 @@ use sealane_tests::{PATIENCE, Program, Server, Site, wait_for};
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -39,14 +40,16 @@ impl Origin {
         let got = Arc::<Mutex<Vec<_>>>::default();
         let notes = got.clone();
         thread::spawn(move || {
-            let mut counts = HashMap::<SocketAddr, usize>::new();
+            let mut counts = HashMap::<(SocketAddr, Vec<u8>), usize>::new();
             let mut buffer = vec![0; 65_536];
             loop {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else {
                     continue;
                 };
-                let datagram = buffer[..length].to_vec();
-                let count = counts.entry(from).or_default();
+                let (tag, datagram) = untagged(&buffer[..length]);
+                let datagram = datagram.to_vec();
+                // Another session may have had the same port.
+                let count = counts.entry((from, tag.to_vec())).or_default();
                 *count += 1;
                 for answer in answers(&datagram, from, *count) {
                     let _ = socket.send_to(&answer, from);
@@ -71,7 +74,18 @@ impl Origin {
     }
 }
 
-/// What is sent back for a datagram, the `count`th from there.
+/// Length of a client's number and the space behind it.
+const TAG_BYTES: usize = 8;
+
+/// The number of a client, and what it says.
+fn untagged(datagram: &[u8]) -> (&[u8], &[u8]) {
+    match datagram.split_at_checked(TAG_BYTES) {
+        Some((tag @ [b'#', .., b' '], rest)) => (tag, rest),
+        _ => (b"", datagram),
+    }
+}
+
+/// What is sent back for a datagram, the `count`th of a client from there.
 fn answers(datagram: &[u8], from: SocketAddr, count: usize) -> Vec<Vec<u8>> {
     let text = String::from_utf8_lossy(datagram);
     let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
@@ -94,21 +108,36 @@ fn answers(datagram: &[u8], from: SocketAddr, count: usize) -> Vec<Vec<u8>> {
 /// A client.
 struct Client {
     socket: UdpSocket,
+    number: usize,
 }
 
 impl Client {
     fn at(ip: &str) -> Client {
         let ip: IpAddr = ip.parse().expect("an address");
         let socket = UdpSocket::bind((ip, 0)).expect("a free port");
-        Client { socket }
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Client { socket, number }
     }
 
     fn new() -> Client {
         Client::at("127.0.0.1")
     }
 
+    /// Sends a datagram by which origins know the client; an empty one as it is.
     #[track_caller]
     fn send(&self, to: impl Into<SocketAddr>, datagram: &[u8]) {
+        match datagram {
+            b"" => self.send_as_it_is(to, datagram),
+            _ => {
+                let tag = format!("#{:06} ", self.number);
+                self.send_as_it_is(to, &[tag.as_bytes(), datagram].concat());
+            }
+        }
+    }
+
+    #[track_caller]
+    fn send_as_it_is(&self, to: impl Into<SocketAddr>, datagram: &[u8]) {
         let sent = self.socket.send_to(datagram, to.into());
         assert_eq!(sent.expect("there is room"), datagram.len());
     }
@@ -146,12 +175,12 @@ fn here(server: &Server<'_>, port: &str) -> SocketAddr {
 }
 
 /// A configuration with this `stream` block, and a port for connections by which is seen that the
-/// server has started.
+/// server has started: sockets are bound in the order of the configuration.
 fn configuration(threads: usize, stream: &str) -> String {
     format!(
         "worker_processes {threads}; error_log logs/error.log info; pid logs/pid;
          events {{ worker_connections 2000; }}
-         stream {{ server {{ listen 127.0.0.1:%up%; return up; }} {stream} }}"
+         stream {{ {stream} server {{ listen 127.0.0.1:%up%; return up; }} }}"
     )
 }
 

@@ -504,7 +504,7 @@ fn add(
     let known = &mut b.http.addresses[index];
     let name = known.address.to_string();
     if known.kind != kind {
-        let (one, other) = (known.kind.name(), kind.name());
+        let (one, other) = (known.kind.min(kind).name(), known.kind.max(kind).name());
         let message = format!("\"{one}\" and \"{other}\" both listen on {name}");
         let Origin { file, line } = &known.origin;
         return Err(Fault::at(1, message).help(format!(

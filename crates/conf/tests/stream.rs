@@ -295,7 +295,7 @@ fn an_address_belongs_to_one_block() {
         format!("events {{}} {http} {stream}"),
         format!("events {{}} {stream} {http}"),
     ] {
-        let message = "\"stream\" and \"http\" both listen on 127.0.0.1:81";
+        let message = "\"http\" and \"stream\" both listen on 127.0.0.1:81";
         assert_eq!(refused(&text), message);
     }
     let zone = "limit_conn_zone $binary_remote_addr zone=z:1m;";

@@ -42,18 +42,19 @@ pub(crate) async fn run(
     timeout: Duration,
     watch: &mut dyn Watch,
 ) -> End {
-    connection.set_deadline(timeout);
-    let mut moved = 0;
+    // `Relay::progress` when the time-out was set last; `None` while there is none.
+    let mut moved = None;
     poll_fn(|cx| {
         if let Poll::Ready(end) = poll(cx, &mut relay, connection, server, watch) {
             return Poll::Ready(end);
         }
-        if relay.is_delayed() {
+        let now = (!relay.is_delayed()).then(|| relay.progress());
+        if now.is_none() {
             connection.clear_deadline();
-        } else if moved != relay.progress() {
+        } else if moved != now {
             connection.set_deadline(timeout);
         }
-        moved = relay.progress();
+        moved = now;
         match connection.asked() {
             Asked::Abort => Poll::Ready(End::ShutDown),
             _ => connection.poll_expired(cx).map(|()| End::TimedOut),

@@ -25,11 +25,11 @@ fn servers(origin: &Origin, second: &Origin, six: Option<&Origin>) -> String {
         map $remote_addr $by_name {{ default {a}; }}
         limit_conn_zone $binary_remote_addr zone=all:1m;
         limit_conn_zone $server_port zone=few:1m;
-        proxy_timeout 1500ms;
+        proxy_timeout 1500ms; proxy_buffer_size 64k;
         upstream dead {{ server 127.0.0.3:%dead%; server 127.0.0.4:%dead% backup; }}
         upstream unusable {{ server {a} down; }}
         upstream by_hash {{ hash $remote_addr; server {a}; server {b}; }}
-        upstream by_ring {{ hash $server_port consistent; server {a}; server {b}; }}
+        upstream by_ring {{ hash $remote_addr consistent; server {a}; server {b}; }}
         upstream fewest {{ least_conn; server {a}; server {b} backup; }}
         upstream in_turn {{ zone z 64k; server {a}; }}
         server {{ listen 127.0.0.2:%plain% udp; proxy_pass {a}; }}
@@ -233,7 +233,8 @@ fn seen(
         is_last.then_some(())
     });
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for line in before.lines() {
+    // Without who has looked whether the server has started.
+    for line in before.lines().filter(|line| line.contains("|UDP|")) {
         let (port, rest) = line.split_once('|').expect("the format begins with it");
         lines
             .entry(port.to_owned())
@@ -255,6 +256,9 @@ fn seen(
         let mut lines = lines.remove(&own.to_string()).unwrap_or_default();
         // Sessions of one client may end at the same time.
         lines.sort();
+        let tag = format!("{:06}", client.number);
+        let tag = tag.bytes().map(|digit| format!("{digit:02x}"));
+        let text = text.replace(&tag.collect::<String>(), "TAG");
         let all = format!("{text}\n      {}", lines.join("\n      "));
         seen.insert(what, without_ports(&all, &ports));
     }
@@ -330,7 +334,7 @@ fn log_lines(program: Program, origin: &Origin) -> Vec<String> {
         (
             "nobody",
             "hello",
-            "udp done, packets from/to client:1/1, bytes from/to client:5/0",
+            "udp done, packets from/to client:1/1, bytes from/to client:13/0",
         ),
         ("denied", "hello", "access forbidden by rule"),
         ("unusable", "hello", "no live upstreams"),

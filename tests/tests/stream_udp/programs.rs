@@ -167,3 +167,40 @@ fn logs_go_to_every_server_in_turn() {
         assert!(found, "{end} in {got:?}");
     }
 }
+
+#[test]
+fn the_example_passes_questions_and_logs_on() {
+    let (site, origin) = (Site::new(), Origin::new());
+    let example = sealane_tests::repository().join("examples/udp/nginx.conf");
+    let text = std::fs::read_to_string(example).expect("the example");
+    let answers = origin.address.to_string();
+    let text = [
+        "127.0.0.1:5301",
+        "127.0.0.1:5302",
+        "127.0.0.1:5515",
+        "127.0.0.1:5516",
+    ]
+    .iter()
+    .fold(text, |text, server| text.replace(server, &answers))
+    .replace("127.0.0.1:5353", "127.0.0.2:%dns%")
+    .replace("127.0.0.1:5514", "127.0.0.2:%syslog%")
+    .replace("logs/sealane.pid", "logs/pid");
+    let server = site.serve_whole(&text);
+    wait_for("an answer", || {
+        let client = Client::new();
+        client.send(here(&server, "dns"), b"question");
+        let (_, answer) = client.receive_within(QUIET)?;
+        assert_eq!(answer, b"1 question");
+        Some(())
+    });
+    let got = origin.wait_for(1).len();
+    let client = Client::new();
+    client.send(here(&server, "syslog"), b"none message");
+    assert_eq!(
+        origin
+            .wait_for(got + 1)
+            .last()
+            .map(|(_, text)| text.clone()),
+        Some(b"none message".to_vec())
+    );
+}

@@ -113,6 +113,7 @@ impl DatagramRelay {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DatagramError>> {
         let mut has_more = self.poll_up(cx)?;
         has_more |= self.poll_down(cx)?;
+        self.up_throttle.watch(cx);
         if self.is_done() {
             return Poll::Ready(Ok(()));
         }
@@ -213,14 +214,15 @@ impl DatagramRelay {
             let bytes = datagram.bytes;
             let (began, received) = (self.began, counts.from_client.bytes);
             let throttle = &mut self.up_throttle;
-            if throttle
-                .poll_allowed(cx, rate, began, received, 1)
-                .is_pending()
-            {
-                counts.dropped_from_client += 1;
-                continue;
+            // As in nginx, the first one takes no time, but counts.
+            if counts.from_client.packets > 0 {
+                let allowed = throttle.poll_allowed(cx, rate, began, received, 1);
+                if allowed.is_pending() {
+                    counts.dropped_from_client += 1;
+                    continue;
+                }
+                throttle.note(rate, bytes.len());
             }
-            throttle.note(rate, bytes.len());
             counts.from_client.add(Traffic {
                 packets: 1,
                 bytes: bytes.len() as u64,

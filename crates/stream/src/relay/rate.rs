@@ -48,6 +48,14 @@ impl Throttle {
         }
     }
 
+    /// Wakes the task when it waits no longer, if nothing else asks.
+    pub(crate) fn watch(&mut self, cx: &mut Context<'_>) {
+        let delay = self.delay.as_mut();
+        if delay.is_some_and(|delay| delay.as_mut().poll(cx).is_ready()) {
+            self.delay = None;
+        }
+    }
+
     /// Whether it waits.
     pub(crate) fn is_waiting(&self) -> bool {
         self.delay.is_some()

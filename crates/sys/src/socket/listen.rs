@@ -126,6 +126,12 @@ fn bind_one(address: &BindAddress, options: &BindOptions, shared: bool) -> io::R
     if kind == Type::STREAM {
         socket.set_reuse_address(true)?;
     }
+    if let BindAddress::Datagram(inet) = address
+        && inet.ip().is_unspecified()
+    {
+        // What arrives before it is set does not say where it was sent to.
+        super::report_local_address(socket.as_fd(), inet.is_ipv4())?;
+    }
     if let BindAddress::Inet(inet) | BindAddress::Datagram(inet) = address {
         if inet.is_ipv6() {
             socket.set_only_v6(options.ipv6only)?;

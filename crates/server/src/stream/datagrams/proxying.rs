@@ -59,11 +59,10 @@ pub(super) async fn serve(
     let mut relaying = Relaying {
         relay: DatagramRelay::new(datagrams, socket, settings, prefix),
         peer,
-        moved: 0,
+        moved: None,
         has_answered: false,
         has_failed: false,
     };
-    client.set_deadline(conf.timeout);
     let end = poll_fn(|cx| relaying.poll(cx, client, exchange, conf)).await;
     if let Some(states) = &mut exchange.upstream
         && let Some(attempt) = states.attempts.last_mut()
@@ -93,8 +92,8 @@ async fn connect(
 struct Relaying {
     relay: DatagramRelay,
     peer: SessionPeer<()>,
-    /// [`DatagramRelay::progress`] when the time-out was set last.
-    moved: u64,
+    /// [`DatagramRelay::progress`] when the time-out was set last; `None` while there is none.
+    moved: Option<u64>,
     /// The first datagram from the server has been noted.
     has_answered: bool,
     /// The server's machine has refused a datagram, or it does not answer.
@@ -123,12 +122,13 @@ impl Relaying {
             }
             Poll::Pending => {}
         }
-        if self.relay.is_delayed() {
+        let moved = (!self.relay.is_delayed()).then(|| self.relay.progress());
+        if moved.is_none() {
             client.clear_deadline();
-        } else if self.moved != self.relay.progress() {
+        } else if self.moved != moved {
             client.set_deadline(conf.timeout);
         }
-        self.moved = self.relay.progress();
+        self.moved = moved;
         match client.asked() {
             Asked::Abort => Poll::Ready(End::ShutDown),
             // What the client sends from now on comes to another process, or to none.
