@@ -16,6 +16,7 @@ use crate::{
     Error, Expected, Histogram, Kind, Memory, ProcessTree, Server, Url,
     cli::report::ReportArgs,
     compare::{self, Comparison, Turns},
+    datagrams::Datagrams,
     load::{
         self, ConnectionUse, IdleOutcome, KeyType, Limit, Offer, Outcome, Plan, Protocol,
         Resumption, TlsPlan,
@@ -42,6 +43,8 @@ enum Command {
     Compare(CompareArgs),
     /// Alternate servers and report how an established connection fares while others do handshakes
     Storm(StormArgs),
+    /// Alternate servers on one core that pass datagrams (UDP) on, and report CPU per datagram
+    Datagrams(DatagramsArgs),
     /// Write a page with published tables beside what is measured here. Exit status 1: something
     /// has failed, and the page says what; 130: ended by a signal, with what was measured before
     Report(ReportArgs),
@@ -235,6 +238,22 @@ struct StormArgs {
     server_cores: Vec<usize>,
 }
 
+#[derive(clap::Args, Debug)]
+struct DatagramsArgs {
+    /// A server: name=path of an nginx or sealane binary
+    #[arg(long = "server", value_name = "NAME=PATH", required = true)]
+    servers: Vec<Server>,
+    /// Directory for configurations and logs of the run
+    #[arg(long, value_name = "DIRECTORY")]
+    work: PathBuf,
+    /// Interleaved rounds
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Length of each measurement
+    #[arg(long, default_value = "2", value_parser = seconds)]
+    seconds: Duration,
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     text.parse::<f64>()
         .ok()
@@ -256,6 +275,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Error> {
         Command::Idle(args) => run_idle(&args)?,
         Command::Compare(args) => run_compare(args)?,
         Command::Storm(args) => run_storm(args)?,
+        Command::Datagrams(args) => Datagrams {
+            servers: args.servers,
+            rounds: args.rounds,
+            measurement: args.seconds,
+            work: args.work,
+        }
+        .run()?,
         Command::Report(args) => return args.run(),
     }
     Ok(ExitCode::SUCCESS)

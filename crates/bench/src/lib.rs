@@ -12,11 +12,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `cli.rs`, `cli/` | the arguments of `sealane bench load`, `idle`, `compare`, `storm` and `report` |
+//! | `cli.rs`, `cli/` | the arguments of `sealane bench load`, `idle`, `compare` and its relatives |
 //! | `load/` | the generator: [`load::Plan`] in, [`load::Outcome`] out; [`load::Probe`] |
 //! | `testbed/` | the basis of comparisons: cores, site and configuration, started servers |
 //! | `compare/` | cases, alternating servers, ratios, verdicts, tables |
 //! | `storm/` | an established connection while others do handshakes |
+//! | `datagrams.rs` | what datagrams cost that are passed on (UDP) |
 //! | `report/` | a page about what comparisons and storms measured, beside published tables |
 //! | `response.rs` | HTTP/1 responses, sans-IO, checked against what is expected |
 //! | `process.rs` | CPU and memory of a server's process tree |
@@ -27,6 +28,7 @@ pub mod load;
 pub mod storm;
 
 mod cli;
+mod datagrams;
 mod error;
 mod histogram;
 mod process;
