@@ -276,7 +276,10 @@ fn mistakes_are_told_in_nginx_words() {
             "proxy_responses -1;",
             "\"proxy_responses\" directive invalid number",
         ),
-        ("udp_session_queue 0 1k;", "\"udp_session_queue\" directive invalid number"),
+        (
+            "udp_session_queue 0 1k;",
+            "\"udp_session_queue\" directive invalid number",
+        ),
         ("udp_session_queue 1 1x;", "invalid value \"1x\""),
         (
             "server { listen 1 ssl; return a; }",

@@ -26,6 +26,8 @@ pub struct DatagramSocket {
     fd: OwnedFd,
     /// The kernel and the network cut messages into datagrams, for all that is known.
     cuts: Cell<bool>,
+    /// The kernel was asked to join datagrams, or must not.
+    joins: Cell<bool>,
 }
 
 /// Datagrams for one peer, one after the other in memory.
@@ -92,7 +94,18 @@ impl DatagramSocket {
         if address.ip().is_unspecified() {
             socket::report_local_address(fd.as_fd(), address.is_ipv4())?;
         }
-        DatagramSocket::register(fd)
+        let socket = DatagramSocket::register(fd)?;
+        socket.join();
+        Ok(socket)
+    }
+
+    /// A socket to prepare, and to connect then.
+    ///
+    /// # Errors
+    /// The errno of `socket`.
+    pub fn unconnected(domain: socket2::Domain) -> io::Result<socket2::Socket> {
+        let kind = socket2::Type::DGRAM.nonblocking().cloexec();
+        socket2::Socket::new_raw(domain, kind, None)
     }
 
     /// Connects a socket that has been prepared.
@@ -118,19 +131,24 @@ impl DatagramSocket {
         socket: socket2::Socket,
         address: &socket2::SockAddr,
     ) -> io::Result<DatagramSocket> {
-        socket.set_nonblocking(true)?;
         socket.connect(address)?;
         DatagramSocket::register(socket.into())
     }
 
     fn register(fd: OwnedFd) -> io::Result<DatagramSocket> {
-        // Where the kernel cannot join datagrams, they come one by one.
-        let _ = socket::join_datagrams(fd.as_fd(), true);
         Ok(DatagramSocket {
             registration: Registration::new(fd.as_fd(), Watch::Input)?,
             fd,
             cuts: Cell::new(true),
+            joins: Cell::new(false),
         })
+    }
+
+    /// From now on the kernel joins datagrams. Where it cannot, they come one by one.
+    fn join(&self) {
+        if !self.joins.replace(true) {
+            let _ = socket::join_datagrams(self.fd.as_fd(), true);
+        }
     }
 
     /// Receives what has arrived, at most `max` messages or one batch, and hands it to `take`.
@@ -152,6 +170,10 @@ impl DatagramSocket {
                     Ok(count) => {
                         if count < max.min(BATCH_MESSAGES) {
                             self.registration.clear_ready(Direction::Input);
+                        }
+                        // It pays only where they come in numbers: most sessions get one.
+                        if count > 1 {
+                            self.join();
                         }
                         return Poll::Ready(Ok(take(batch)));
                     }
@@ -202,7 +224,9 @@ impl DatagramSocket {
     /// From now on the kernel joins no datagrams, so that a message is one.
     pub fn receive_each(&self) {
         // Where it cannot join them, it cannot be told so either.
-        let _ = socket::join_datagrams(self.fd.as_fd(), false);
+        if self.joins.replace(true) {
+            let _ = socket::join_datagrams(self.fd.as_fd(), false);
+        }
     }
 
     fn send<'a>(&self, path: Path, runs: impl Iterator<Item = Run<'a>>) -> io::Result<usize> {

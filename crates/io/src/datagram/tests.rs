@@ -15,7 +15,7 @@ fn bound() -> (DatagramSocket, SocketAddr) {
 }
 
 fn connected(address: SocketAddr) -> DatagramSocket {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
+    let socket = DatagramSocket::unconnected(socket2::Domain::IPV4);
     DatagramSocket::connect(socket.expect("a socket"), address).expect("on this machine")
 }
 

@@ -451,7 +451,10 @@ impl Dial {
 
     /// A socket with the configured buffers.
     fn socket(&self, domain: socket2::Domain, kind: socket2::Type) -> io::Result<socket2::Socket> {
-        let socket = socket2::Socket::new(domain, kind, None)?;
+        let socket = match kind {
+            socket2::Type::DGRAM => DatagramSocket::unconnected(domain)?,
+            _ => socket2::Socket::new(domain, kind, None)?,
+        };
         let size = |bytes: u64| bytes.min(i32::MAX as u64) as usize;
         if let Some(bytes) = self.rcvbuf_bytes {
             socket.set_recv_buffer_size(size(bytes))?;

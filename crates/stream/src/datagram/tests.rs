@@ -29,7 +29,7 @@ fn bound(address: &str) -> (DatagramSocket, SocketAddr) {
 
 fn connected(address: SocketAddr) -> DatagramSocket {
     let domain = socket2::Domain::for_address(address);
-    let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None);
+    let socket = DatagramSocket::unconnected(domain);
     DatagramSocket::connect(socket.expect("a socket"), address).expect("on this machine")
 }
 
