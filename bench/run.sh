@@ -4,6 +4,7 @@
 #   bench/run.sh [--peer reference|debian|h2o|haproxy]... [arguments of `sealane bench compare`]
 #   bench/run.sh s2|scale|upstreams [arguments of `sealane bench compare`]
 #   bench/run.sh storm [arguments of `sealane bench storm`]
+#   bench/run.sh datagrams [arguments of `sealane bench datagrams`]
 #   bench/run.sh report [arguments of `sealane bench report`]
 #
 # Without --peer: the newest nginx with OpenSSL 4.0 (built on first use, which takes
@@ -18,6 +19,7 @@
 #   upstreams requests to an origin, with and without a health check, sticky sessions and a zone
 #   storm     how an established connection fares while others handshake; nginx
 #             with multi_accept off and on
+#   datagrams what datagrams cost that are passed on (UDP), with sessions that last and with one for each
 #   report    a page with published tables beside what is measured here, in sealane-report.html; all of
 #             it, or the chapters that are named
 #   --variant NAME=DIRECTIVES
@@ -88,6 +90,11 @@ case ${1:-} in
     arguments=(--case proxied-1k)
     shift
     ;;
+  datagrams)
+    command=datagrams
+    default_peers=(reference)
+    shift
+    ;;
   scale)
     default_peers=(reference)
     arguments=(--case scale)
@@ -138,6 +145,7 @@ for peer in "${peers[@]}"; do
   [[ $peer != *-multi-accept ]] || servers+=(--events "$peer=multi_accept on;")
 done
 
+[[ $command != datagrams ]] || exec "${bench[@]}" datagrams "${servers[@]}" --work "$SEALANE_CACHE/bench/run" "${arguments[@]}"
 "$repository/bench/make-certificates.sh" "$SEALANE_CACHE/bench/certificates"
 exec "${bench[@]}" "$command" "${servers[@]}" \
   --certificates "$SEALANE_CACHE/bench/certificates" --work "$SEALANE_CACHE/bench/run" "${arguments[@]}"

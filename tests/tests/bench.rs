@@ -104,6 +104,26 @@ fn responses_from_a_cache() {
 }
 
 #[test]
+fn datagrams_that_are_passed_on() {
+    let site = Site::new();
+    let binary = sealane_binary().display().to_string();
+    let (server, work) = (
+        format!("sealane={binary}"),
+        site.path("work").display().to_string(),
+    );
+    let mut all = vec!["bench", "datagrams", "--server", &server, "--work", &work];
+    all.extend(["--rounds", "1", "--seconds", "0.2"]);
+    let output = command(&binary, &all, b"").success().text();
+    let mut lines = output.lines().skip(1);
+    for case in ["sessions that last:", "a session for each question:"] {
+        assert_eq!(lines.next(), Some(case), "{output}");
+        let figures = lines.next().and_then(|line| line.split("; ").nth(1));
+        let answers = figures.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+        assert!(answers.is_some_and(|answers| answers > 0), "{output}");
+    }
+}
+
+#[test]
 fn handshakes_with_an_ocsp_response() {
     let site = Site::new();
     let cases = [

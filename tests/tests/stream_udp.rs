@@ -25,11 +25,14 @@ const HERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// How long nothing comes until nothing is expected any more.
 const QUIET: Duration = Duration::from_millis(700);
 
+/// A datagram, and the address that it came from.
+type Got = (SocketAddr, Vec<u8>);
+
 /// A server of datagrams that does what they say, and ends with the test's process.
 struct Origin {
     address: SocketAddr,
     /// What has come so far, with the address that it came from.
-    got: Arc<Mutex<Vec<(SocketAddr, Vec<u8>)>>>,
+    got: Arc<Mutex<Vec<Got>>>,
 }
 
 impl Origin {
@@ -37,7 +40,7 @@ impl Origin {
         let ip: IpAddr = ip.parse().expect("an address");
         let socket = UdpSocket::bind((ip, 0)).expect("a free port");
         let address = socket.local_addr().expect("it is bound");
-        let got = Arc::<Mutex<Vec<_>>>::default();
+        let got = Arc::<Mutex<Vec<Got>>>::default();
         let notes = got.clone();
         thread::spawn(move || {
             let mut counts = HashMap::<(SocketAddr, Vec<u8>), usize>::new();
@@ -66,7 +69,7 @@ impl Origin {
 
     /// Waits until so many datagrams have come, and returns them.
     #[track_caller]
-    fn wait_for(&self, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+    fn wait_for(&self, count: usize) -> Vec<Got> {
         wait_for(&format!("{count} datagrams"), || {
             let got = self.got.lock().expect("no panic");
             (got.len() >= count).then(|| got.clone())
@@ -143,7 +146,7 @@ impl Client {
     }
 
     /// The next datagram within this time, and who has sent it.
-    fn receive_within(&self, time: Duration) -> Option<(SocketAddr, Vec<u8>)> {
+    fn receive_within(&self, time: Duration) -> Option<Got> {
         self.socket.set_read_timeout(Some(time)).expect("not zero");
         let mut buffer = vec![0; 65_536];
         loop {

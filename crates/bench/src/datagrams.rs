@@ -33,7 +33,9 @@ const CLIENTS: usize = 16;
 /// others they fit into the buffer of a socket.
 const WINDOW: usize = 8;
 /// How long an answer may take until it counts as lost.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the origin waits before it looks whether the measurement is over.
+const ORIGIN_PAUSE: Duration = Duration::from_millis(20);
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(15);
 
@@ -110,7 +112,7 @@ impl Datagrams {
                 }
             }
             println!("{case}:");
-            let mut first = None;
+            let mut first: Option<f64> = None;
             for (server, figures) in self.servers.iter().zip(&figures) {
                 let of = |ns: fn(&CpuTime) -> u64| {
                     let each = figures.iter().map(|figure| figure.each_us(ns(&figure.cpu)));
@@ -118,16 +120,22 @@ impl Datagrams {
                     summary.map_or(0.0, |summary| summary.median)
                 };
                 let total = of(|cpu| cpu.total_ns);
-                let first = *first.get_or_insert(total);
+                let ratio = match first {
+                    None => String::new(),
+                    Some(first) => format!(
+                        "; {} needs {:.2} of that",
+                        self.servers[0].name,
+                        first / total
+                    ),
+                };
+                first.get_or_insert(total);
                 let answers: u64 = figures.iter().map(|figure| figure.answers).sum();
                 let lost: u64 = figures.iter().map(|figure| figure.lost).sum();
+                let (user, system) = (of(|cpu| cpu.user_ns), of(|cpu| cpu.system_ns));
                 println!(
-                    "  {:<16} {total:6.2} (user {:.2}, system {:.2}), {:.2} of {}; {answers} answers, {lost} lost",
+                    "  {:<16} {total:6.2} (user {user:.2}, system {system:.2}){ratio}; \
+                     {answers} answers, {lost} lost",
                     server.name,
-                    of(|cpu| cpu.user_ns),
-                    of(|cpu| cpu.system_ns),
-                    total / first,
-                    self.servers[0].name,
                 );
             }
         }
@@ -216,7 +224,8 @@ impl Origin {
     fn start() -> Result<Origin, Error> {
         let open = || {
             let socket = UdpSocket::bind("127.0.0.1:0")?;
-            socket.set_read_timeout(Some(PATIENCE))?;
+            // It looks whether it is over.
+            socket.set_read_timeout(Some(ORIGIN_PAUSE))?;
             Ok((socket.local_addr()?, socket))
         };
         let (address, socket) =
