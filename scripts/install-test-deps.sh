@@ -19,6 +19,7 @@
 #   dnsmasq-base unbound  name servers behind UDP
 #   redis-server        the session store of all nodes (with redis-cli)
 #   memcached           values behind memcached_pass
+#   mosquitto mosquitto-clients postgresql   a broker and a database behind proxy_pass of stream, and their clients
 #   softhsm2            tokens with private keys, behind PKCS #11
 #   faketime            nodes whose clocks differ
 #   tmux                a terminal for sealane top
@@ -37,7 +38,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 ./install-build-deps.sh
 source ./packages.sh
 
-packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached softhsm2 faketime
+packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached mosquitto mosquitto-clients postgresql softhsm2 faketime
   php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils dnsmasq-base unbound systemd tmux
   libssl-dev swtpm swtpm-tools tpm2-openssl tpm2-tools)
 command -v go >/dev/null || packages+=(golang-go)

@@ -1,5 +1,5 @@
 //! Programs behind the server under test: PHP-FPM, uwsgi, gunicorn, a small SCGI server,
-//! a Dubbo provider and a WebSocket server.
+//! a Dubbo provider, a WebSocket server and an MQTT broker.
 
 use crate::{Site, command, repository, wait_for};
 use std::net::TcpStream;
@@ -150,8 +150,29 @@ impl Application {
         Application::start(site, Path::new("/usr/bin/python3"), &words, &listen)
     }
 
+    /// mosquitto, an MQTT broker, on a port; it logs everything that it does. `None` if it is not
+    /// installed.
     #[track_caller]
-    fn start(site: &Site, program: &Path, words: &[&str], listen: &str) -> Application {
+    pub fn mosquitto(site: &Site, listen: &str) -> Option<Application> {
+        let program = Path::new("/usr/sbin/mosquitto");
+        if !program.exists() {
+            return None;
+        }
+        let listen = site.fill_in(listen);
+        let port = listen.rsplit(':').next().unwrap_or_default();
+        let file = site.write(
+            "mosquitto.conf",
+            format!(
+                "listener {port} 127.0.0.1\nallow_anonymous true\nlog_type all\nlog_dest stderr\n"
+            ),
+        );
+        let file = file.display().to_string();
+        Some(Application::start(site, program, &["-c", &file], &listen))
+    }
+
+    /// Any other program with these words, which is to listen on that address.
+    #[track_caller]
+    pub fn start(site: &Site, program: &Path, words: &[&str], listen: &str) -> Application {
         let name = program.file_name().expect("a program has a name");
         let log = site.path(format!("logs/{}.out", name.display()));
         let output = std::fs::File::create(&log).expect("the site is writable");
