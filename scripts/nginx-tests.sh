@@ -38,7 +38,7 @@ mkdir -p "$output"
 modules=(debug http_ssl_module http_v2_module http_realip_module http_addition_module http_sub_module
   http_dav_module http_flv_module http_mp4_module http_gunzip_module http_gzip_static_module
   http_auth_request_module http_random_index_module http_secure_link_module http_slice_module
-  http_stub_status_module stream stream_ssl_module stream_ssl_preread_module stream_realip_module threads)
+  http_stub_status_module mail mail_ssl_module stream stream_ssl_module stream_ssl_preread_module stream_realip_module threads)
 # memcached refuses to run as root unless it is told whom to become.
 if ((EUID == 0)) && memcached=$(command -v memcached); then
   mkdir -p "$output/bin"

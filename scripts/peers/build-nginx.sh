@@ -36,13 +36,14 @@ started=$SECONDS
 build_packages=(gcc make perl patch dpkg-dev debian-archive-keyring libpcre2-dev zlib1g-dev ca-certificates)
 
 # The modules of the kernel-TLS article's build that a benchmark or a
-# comparison of behaviour can use; mail and the image, geo and Perl modules are left out.
+# comparison of behaviour can use; the image, geo and Perl modules are left out.
 modules=(
   --with-http_addition_module --with-http_auth_request_module --with-http_dav_module
   --with-http_flv_module --with-http_gunzip_module --with-http_gzip_static_module
   --with-http_mp4_module --with-http_random_index_module --with-http_realip_module
   --with-http_secure_link_module --with-http_slice_module --with-http_ssl_module
   --with-http_stub_status_module --with-http_sub_module --with-http_v2_module
+  --with-mail --with-mail_ssl_module
   --with-stream --with-stream_realip_module --with-stream_ssl_module
   --with-stream_ssl_preread_module --with-threads --with-file-aio --with-pcre-jit
 )

@@ -60,7 +60,7 @@ pub use name_server::NameServer;
 pub use pebble::{Pebble, PebbleSettings, TestZone};
 pub use redis::Redis;
 pub use relay::Relay;
-pub use server::{Program, Server, nginx_binary, nginx_has_stream, sealane_binary};
+pub use server::{Program, Server, nginx_binary, nginx_has_mail, nginx_has_stream, sealane_binary};
 pub use site::Site;
 pub use tls_client::{Handshake, client_hello, handshake, handshake_at};
 

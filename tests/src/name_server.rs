@@ -1,4 +1,5 @@
-//! A name server over UDP that answers as a test configures it: IPv4 addresses only.
+//! A name server over UDP that answers as a test configures it: IPv4 addresses, and names of
+//! addresses.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -16,6 +17,7 @@ pub struct NameServer {
 #[derive(Debug, Default)]
 struct Zone {
     names: Mutex<HashMap<String, Vec<Ipv4Addr>>>,
+    pointers: Mutex<HashMap<String, String>>,
     failures: Mutex<HashMap<String, u8>>,
     silent: AtomicBool,
     stopped: AtomicBool,
@@ -24,6 +26,7 @@ struct Zone {
 
 const HEADER_BYTES: usize = 12;
 const TYPE_A: [u8; 2] = [0, 1];
+const TYPE_PTR: [u8; 2] = [0, 12];
 const NAME_ERROR: u8 = 3;
 
 impl NameServer {
@@ -80,6 +83,14 @@ impl NameServer {
         names.insert(name.to_owned(), addresses.to_vec());
     }
 
+    /// From now on a name such as `4.3.2.1.in-addr.arpa` points to another name (RFC 1035
+    /// section 3.5).
+    pub fn points(&self, from: &str, to: &str) {
+        let pointers = self.zone.pointers.lock();
+        let mut pointers = pointers.unwrap_or_else(PoisonError::into_inner);
+        pointers.insert(from.to_owned(), to.to_owned());
+    }
+
     /// From now on questions about a name are answered with this code (RFC 1035 section 4.1.1).
     pub fn fails(&self, name: &str, code: u8) {
         let failures = self.zone.failures.lock();
@@ -124,28 +135,46 @@ impl Zone {
             at += length;
         }
         let question = message.get(HEADER_BYTES..at + 4)?;
-        let is_for_ipv4 = message[at..at + 2] == TYPE_A;
+        let kind = &message[at..at + 2];
+        let (is_for_ipv4, is_for_a_name) = (*kind == TYPE_A, *kind == TYPE_PTR);
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let name = labels.join(".");
         let found = names.get(&name);
         let addresses = found.filter(|_| is_for_ipv4).map_or(&[][..], Vec::as_slice);
+        let pointers = self.pointers.lock();
+        let pointers = pointers.unwrap_or_else(PoisonError::into_inner);
+        let pointer = pointers.get(&name);
         let failures = self.failures.lock();
         let failures = failures.unwrap_or_else(PoisonError::into_inner);
-        let code = match (found, failures.get(&name)) {
-            (_, Some(code)) => *code,
-            (Some(_), None) => 0,
-            (None, None) => NAME_ERROR,
+        let code = match failures.get(&name) {
+            Some(code) => *code,
+            None if found.is_some() || pointer.is_some() => 0,
+            None => NAME_ERROR,
         };
+        let pointer = pointer.filter(|_| is_for_a_name && code == 0);
         let mut answer = message[..2].to_vec();
         // A response, recursion desired and available; one question, so many answers.
         answer.extend_from_slice(&[0x81, 0x80 | code, 0, 1, 0]);
-        answer.push(u8::try_from(addresses.len()).expect("few addresses"));
+        let count = addresses.len() + usize::from(pointer.is_some());
+        answer.push(u8::try_from(count).expect("few addresses"));
         answer.extend_from_slice(&[0, 0, 0, 0]);
         answer.extend_from_slice(question);
         for address in addresses {
             // The name of the question; A, IN, one second, four bytes.
             answer.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
             answer.extend_from_slice(&address.octets());
+        }
+        if let Some(pointer) = pointer {
+            let mut name = Vec::new();
+            for label in pointer.split('.') {
+                name.push(u8::try_from(label.len()).expect("a short label"));
+                name.extend_from_slice(label.as_bytes());
+            }
+            name.push(0);
+            // The name of the question; PTR, IN, one second.
+            answer.extend_from_slice(&[0xc0, 12, 0, 12, 0, 1, 0, 0, 0, 1, 0]);
+            answer.push(u8::try_from(name.len()).expect("a short name"));
+            answer.extend_from_slice(&name);
         }
         Some(answer)
     }

@@ -394,8 +394,17 @@ pub fn nginx_binary() -> PathBuf {
 
 /// Whether that nginx has `stream` built in.
 pub fn nginx_has_stream() -> bool {
+    nginx_was_built("--with-stream")
+}
+
+/// Whether that nginx has `mail` built in.
+pub fn nginx_has_mail() -> bool {
+    nginx_was_built("--with-mail")
+}
+
+fn nginx_was_built(with: &str) -> bool {
     let said = crate::command(&nginx_binary().display().to_string(), &["-V"], b"").stderr;
-    said.split(' ').any(|option| option == "--with-stream")
+    said.split(' ').any(|option| option == with)
 }
 
 /// The result of `scripts/peers/build-nginx.sh`, from 1.31 on.

@@ -5,7 +5,7 @@
 use sealane_conf::directives::{self, Row};
 use sealane_conf::{MemoryLoader, Options};
 use sealane_tests::random::Random;
-use sealane_tests::{Site, command, nginx_binary, nginx_has_stream, scale};
+use sealane_tests::{Site, command, nginx_binary, nginx_has_mail, nginx_has_stream, scale};
 use std::collections::BTreeSet;
 
 /// A directive that is unknown to both, at the end: what comes to it was taken, and nothing is
@@ -26,8 +26,6 @@ enum Verdict {
     /// `unknown directive`.
     Unknown,
 }
-
-const STREAM: &str = "stream";
 
 /// The places, each with what stands around the directive.
 const PLACES: &[(&str, &str, &str)] = &[
@@ -60,7 +58,7 @@ const PLACES: &[(&str, &str, &str)] = &[
         "events { } http { upstream group { server 127.0.0.1:1;",
         "} }",
     ),
-    (STREAM, "events { } stream {", "}"),
+    ("stream", "events { } stream {", "}"),
     (
         "server in stream",
         "events { } stream { server { listen 127.0.0.1:1;",
@@ -69,6 +67,12 @@ const PLACES: &[(&str, &str, &str)] = &[
     (
         "upstream in stream",
         "events { } stream { upstream group { server 127.0.0.1:1;",
+        "} }",
+    ),
+    ("mail", "events { } mail {", "}"),
+    (
+        "server in mail",
+        "events { } mail { server { listen 127.0.0.1:1;",
         "} }",
     ),
 ];
@@ -186,14 +190,14 @@ fn names() -> Vec<&'static str> {
 
 fn questions(names: &[&'static str]) -> Vec<Question> {
     let mut list = Vec::new();
-    let mut places = PLACES.iter();
-    let of_stream = places.position(|(place, _, _)| *place == STREAM);
-    let places = match nginx_has_stream() {
-        true => PLACES.len(),
-        false => of_stream.expect("it is one"),
+    let (has_stream, has_mail) = (nginx_has_stream(), nginx_has_mail());
+    let can_be_asked = |place: &usize| {
+        let (name, _, _) = PLACES[*place];
+        (has_stream || !name.ends_with("stream")) && (has_mail || !name.ends_with("mail"))
     };
+    let places: Vec<usize> = (0..PLACES.len()).filter(can_be_asked).collect();
     for &name in names {
-        for place in 0..places {
+        for &place in &places {
             for &count in COUNTS {
                 let block = false;
                 list.push(Question {

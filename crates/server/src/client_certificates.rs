@@ -56,7 +56,8 @@ pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
             exchange,
             Info,
             "client attempted to request the server name different from the one that was \
-             negotiated while reading client request headers"
+             negotiated{}",
+            reading(exchange)
         );
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
@@ -67,7 +68,8 @@ pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
         log_request!(
             exchange,
             Info,
-            "client sent no required SSL certificate while reading client request headers"
+            "client sent no required SSL certificate{}",
+            reading(exchange)
         );
         return Err(StatusCode::NO_CERTIFICATE);
     };
@@ -82,8 +84,8 @@ pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
             log_request!(
                 exchange,
                 Info,
-                "client SSL certificate verify error: {failure} while reading client request \
-                 headers"
+                "client SSL certificate verify error: {failure}{}",
+                reading(exchange)
             );
             Err(StatusCode::CERTIFICATE_ERROR)
         }
@@ -91,12 +93,21 @@ pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
             log_request!(
                 exchange,
                 Info,
-                "client SSL certificate verify error: ({}:{}) while reading client request headers",
+                "client SSL certificate verify error: ({}:{}){}",
                 failure.code(),
-                failure.reason()
+                failure.reason(),
+                reading(exchange)
             );
             Err(StatusCode::CERTIFICATE_ERROR)
         }
+    }
+}
+
+/// What is being done, for log lines, unless the exchange says it itself.
+fn reading(exchange: &Exchange) -> &'static str {
+    match exchange.features.request_log.doing.is_empty() {
+        true => " while reading client request headers",
+        false => "",
     }
 }
 

@@ -141,11 +141,20 @@ impl Backend {
         &self.name
     }
 
-    /// What nginx is doing meanwhile, for log lines: `while ...`.
+    /// What is being waited for, for log lines: nginx's words, with a space in front.
     pub fn action(&self) -> &'static str {
         match self.sent {
-            Sent::Connected => "connecting to upstream",
-            _ => "reading response from upstream",
+            _ if !self.input.is_empty() => " while reading response from upstream",
+            Sent::Connected => " while connecting to upstream",
+            Sent::ImapLogin => " while sending LOGIN command to upstream",
+            Sent::ImapUser | Sent::Pop3User => " while sending user name to upstream",
+            Sent::ImapPassword | Sent::Pop3Password => " while sending password to upstream",
+            Sent::SmtpHelo => " while sending HELO/EHLO to upstream",
+            Sent::SmtpXclient => " while sending XCLIENT to upstream",
+            Sent::SmtpClientHelo => " while sending client HELO/EHLO to upstream",
+            Sent::SmtpAuth => " while sending AUTH to upstream",
+            Sent::SmtpMail => " while sending MAIL FROM to upstream",
+            Sent::SmtpRcpt => " while sending RCPT TO to upstream",
         }
     }
 

@@ -196,6 +196,7 @@ impl Session {
             .split(|&byte| byte == b'\n')
             .next()
             .unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
         // Nobody's password belongs into the log.
         let is_auth = line.len() >= 4 && line[..4].eq_ignore_ascii_case(b"AUTH");
         let line = if is_auth { &line[..4] } else { line };

@@ -15,11 +15,13 @@ pub(crate) fn prepare(
 ) -> Resolvers {
     let mut resolvers = Resolvers::after(known);
     let locations = http.iter().flat_map(|http| http.locations());
-    // OCSP responders are asked on behalf of servers, and servers may open tunnels themselves.
+    // OCSP responders are asked on behalf of servers, servers may open tunnels themselves, and those
+    // of mail look for the names of clients.
     let servers = http.iter().flat_map(|http| &http.servers);
     let asking = |server: &&Arc<Server>| {
         let tls = server.tls.as_ref();
         server.conf.pass.is_some()
+            || server.mail.is_some()
             || tls
                 .is_some_and(|tls| tls.stapling.is_some() || tls.client_certificates.ocsp.is_some())
     };

@@ -4,6 +4,7 @@ use super::client::Client;
 use super::session;
 use super::wire::{Failure, Wire, within};
 use crate::connection::Connection;
+use crate::debug_log::debug_request;
 use crate::exchange::Exchange;
 use crate::proxying::peer_address;
 use crate::request_log::log_request;
@@ -84,6 +85,7 @@ async fn ask_once(
             }
             Err(failure) => return Err(fail(exchange, &address, failure)),
         };
+        debug_request!(exchange, "auth http server {address} is asked");
         let answer = converse(connection, deadline, &wire, attempt, request).await;
         return match answer {
             Ok(Ok(decision)) => Ok(decision),

@@ -39,6 +39,7 @@ pub(super) async fn run(
         match session.next_event() {
             None => {
                 doing(exchange, " while in auth state");
+                note_login(exchange, &session);
                 if let Err(ended) = receive(connection, exchange, &mut session).await {
                     return ended;
                 }
@@ -124,16 +125,20 @@ async fn wait_for_silence(
     conf: &MailServer,
     session: &mut Session,
 ) -> Option<Ended> {
+    doing(exchange, " while in delay pipelining state");
     connection.set_deadline(conf.greeting_delay);
     let wait = match connection.buffer.is_empty() {
         true => connection.receive(session.room(), false).await,
         false => Wait::Bytes,
     };
     match wait {
-        Wait::TimedOut => return None,
+        Wait::TimedOut => {
+            doing(exchange, " while sending client greeting line");
+            return None;
+        }
         Wait::Bytes => {}
         Wait::Broken(error) => {
-            connection.log_broken(&error, "while sending client greeting line");
+            connection.log_broken(&error, "while in delay pipelining state");
             return Some(Ended::ByClient);
         }
         Wait::End | Wait::Asked(_) => return Some(Ended::ByClient),

@@ -29,6 +29,7 @@ mod wire;
 pub(crate) use session::MailState;
 
 use crate::connection::Connection;
+use crate::debug_log::debug_request;
 use crate::exchange::Exchange;
 use crate::proxy_protocol::{self, HeaderRead};
 use crate::{real_ip, status, stream};
@@ -77,6 +78,7 @@ async fn run(connection: &mut Connection, exchange: &mut Exchange) -> Ended {
     if is_secure && let Err(ended) = dialogue::begin_tls(connection, exchange, &conf).await {
         return ended;
     }
+    debug_request!(exchange, "mail session of {}", conf.protocol.name());
     connection.begin_response();
     dialogue::run(connection, exchange, &conf).await
 }

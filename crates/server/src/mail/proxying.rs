@@ -5,6 +5,7 @@ use super::session::{self, doing, log};
 use super::wire::{Failure, Wire};
 use super::{Ended, dialogue};
 use crate::connection::Connection;
+use crate::debug_log::debug_request;
 use crate::exchange::Exchange;
 use crate::proxying::{PeerConnection, proxy_header};
 use crate::relaying::{self, End, Watch};
@@ -17,6 +18,8 @@ use sealane_upstream::PeerAddress;
 use std::net::SocketAddr;
 use std::time::Instant;
 use zeroize::Zeroizing;
+
+const READING: &str = " while reading response from upstream";
 
 /// A client that may log in is logged in where it belongs, and passed on.
 pub(super) async fn serve(
@@ -33,6 +36,7 @@ pub(super) async fn serve(
         state.login = backend.user().to_vec();
         state.upstream = Some(backend.upstream().to_owned());
     }
+    debug_request!(exchange, "mail proxy upstream: {}", backend.upstream());
     let deadline = Instant::now() + conf.timeout;
     let logged_in = Box::pin(log_in(
         connection,
@@ -81,7 +85,7 @@ async fn log_in(
             return Err(fail(exchange, backend, &failure));
         }
     }
-    doing(exchange, " while reading response from upstream");
+    doing(exchange, backend.action());
     let mut received = Zeroizing::new(Vec::new());
     loop {
         match backend.next_event() {
@@ -90,6 +94,7 @@ async fn log_in(
                 if let Err(failure) = sent {
                     return Err(fail(exchange, backend, &failure));
                 }
+                doing(exchange, backend.action());
             }
             Some(BackendEvent::Relay {
                 to_client,
@@ -115,8 +120,14 @@ async fn log_in(
                     Ok(0) => backend.close(),
                     Ok(_) => {
                         backend.receive(&received);
+                        doing(exchange, READING);
                     }
-                    Err(failure) => return Err(fail(exchange, backend, &failure)),
+                    Err(failure) => {
+                        if !matches!(failure, Failure::TimedOut) {
+                            doing(exchange, READING);
+                        }
+                        return Err(fail(exchange, backend, &failure));
+                    }
                 }
             }
         }
@@ -154,8 +165,10 @@ async fn relay(
     let LoggedIn {
         wire,
         to_client,
-        to_server,
+        mut to_server,
     } = logged_in;
+    // What came along with a PROXY header may be more than the dialogue takes at a time.
+    to_server.append(&mut connection.buffer);
     let settings = RelaySettings {
         buffer_bytes: usize::try_from(conf.proxy.buffer_bytes).unwrap_or(usize::MAX),
         upload_rate: 0,
@@ -173,7 +186,7 @@ async fn relay(
     let timeout = conf.proxy.timeout;
     let end = relaying::run(relay, connection, stream, timeout, &mut account).await;
     match end {
-        End::Closed(_) => log_request!(exchange, Info, "proxied session done"),
+        End::Closed => log_request!(exchange, Info, "proxied session done"),
         End::Broken => {}
         End::TimedOut => log_request!(
             exchange,
