@@ -5,15 +5,15 @@ use crate::connection::Connection;
 use crate::proxying::PeerStream;
 use sealane_conf::model::LogLevel;
 use sealane_io::registry::Asked;
-use sealane_stream::relay::{Action, Counts, Relay, RelayError, RelayErrorOf};
+use sealane_stream::relay::{Action, Counts, Relay, RelayError, RelayErrorOf, Side};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How a relay has ended.
 pub(crate) enum End {
-    /// One side has closed its connection.
-    Closed,
+    /// This side has closed its connection.
+    Closed(Side),
     /// A connection broke, which the watcher was told.
     Broken,
     /// Nothing was received or sent for the time-out.
@@ -75,7 +75,7 @@ fn poll(
         let moved = relay.poll(cx, &mut connection.transport, server);
         watch.note_counts(relay.counts());
         match moved {
-            Poll::Ready(Ok(_)) => return Poll::Ready(End::Closed),
+            Poll::Ready(Ok(ended)) => return Poll::Ready(End::Closed(ended.by)),
             Poll::Ready(Err(error)) => {
                 watch.note_error(&error);
                 // What was received before is still to be passed on.

@@ -186,7 +186,7 @@ async fn relay(
     let timeout = conf.proxy.timeout;
     let end = relaying::run(relay, connection, stream, timeout, &mut account).await;
     match end {
-        End::Closed => log_request!(exchange, Info, "proxied session done"),
+        End::Closed(_) => log_request!(exchange, Info, "proxied session done"),
         End::Broken => {}
         End::TimedOut => log_request!(
             exchange,
