@@ -19,6 +19,9 @@ _sealane__bench() {
             sealane__bench,compare)
                 cmd="sealane__bench__subcmd__compare"
                 ;;
+            sealane__bench,datagrams)
+                cmd="sealane__bench__subcmd__datagrams"
+                ;;
             sealane__bench,help)
                 cmd="sealane__bench__subcmd__help"
                 ;;
@@ -36,6 +39,9 @@ _sealane__bench() {
                 ;;
             sealane__bench__subcmd__help,compare)
                 cmd="sealane__bench__subcmd__help__subcmd__compare"
+                ;;
+            sealane__bench__subcmd__help,datagrams)
+                cmd="sealane__bench__subcmd__help__subcmd__datagrams"
                 ;;
             sealane__bench__subcmd__help,help)
                 cmd="sealane__bench__subcmd__help__subcmd__help"
@@ -59,7 +65,7 @@ _sealane__bench() {
 
     case "${cmd}" in
         sealane__bench)
-            opts="-h -V --help --version load idle compare storm report help"
+            opts="-h -V --help --version load idle compare storm datagrams report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -162,8 +168,38 @@ _sealane__bench() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        sealane__subcmd__bench__subcmd__datagrams)
+            opts="-h --server --work --rounds --seconds --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --work)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         sealane__subcmd__bench__subcmd__help)
-            opts="load idle compare storm report help"
+            opts="load idle compare storm datagrams report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -177,6 +213,20 @@ _sealane__bench() {
             return 0
             ;;
         sealane__subcmd__bench__subcmd__help__subcmd__compare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        sealane__subcmd__bench__subcmd__help__subcmd__datagrams)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -30,6 +30,7 @@ complete -c sealane-bench -n "__fish_sealane_bench_needs_command" -f -a "load" -
 complete -c sealane-bench -n "__fish_sealane_bench_needs_command" -f -a "idle" -d 'Hold idle connections after one request each and report the server\'s memory per connection'
 complete -c sealane-bench -n "__fish_sealane_bench_needs_command" -f -a "compare" -d 'Alternate servers on one core with the same configuration and report ratios of CPU per operation'
 complete -c sealane-bench -n "__fish_sealane_bench_needs_command" -f -a "storm" -d 'Alternate servers and report how an established connection fares while others do handshakes'
+complete -c sealane-bench -n "__fish_sealane_bench_needs_command" -f -a "datagrams" -d 'Alternate servers on one core that pass datagrams (UDP) on, and report CPU per datagram'
 complete -c sealane-bench -n "__fish_sealane_bench_needs_command" -f -a "report" -d 'Write a page with published tables beside what is measured here. Exit status 1: something has failed, and the page says what; 130: ended by a signal, with what was measured before'
 complete -c sealane-bench -n "__fish_sealane_bench_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l address -d 'Connect to this address instead of resolving the URL\'s host' -r
@@ -128,6 +129,11 @@ complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l se
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l server-cores -d 'How many cores the servers get (the last ones), with a worker on each; a list such as 2,1 runs both in turn [default: 2 if there are 4, otherwise 1]' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -l quick -d 'Fewer and shorter rounds: to check that everything works, not for publication'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand storm" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand datagrams" -l server -d 'A server: name=path of an nginx or sealane binary' -r
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand datagrams" -l work -d 'Directory for configurations and logs of the run' -r -F
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand datagrams" -l rounds -d 'Interleaved rounds' -r
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand datagrams" -l seconds -d 'Length of each measurement' -r
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand datagrams" -s h -l help -d 'Print help'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l sealane -d 'The binary of Sealane [default: the one next to this program, else the one in PATH]' -r -F
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l peer -d 'A server to compare with: name=path of an nginx binary, or of what --kind says' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l kind -d 'What a peer is if it does not read nginx.conf: name=h2o or name=haproxy' -r
@@ -141,9 +147,10 @@ complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l w
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l nice -d 'Niceness of servers and clients, such as -20 if others use the machine at the same time (requires root)' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -l quick -d 'Fewer and shorter rounds: to see that everything works; the page says so'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm report help" -f -a "load" -d 'Load one URL and report rate, latency and, with --pid, server CPU per operation'
-complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm report help" -f -a "idle" -d 'Hold idle connections after one request each and report the server\'s memory per connection'
-complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm report help" -f -a "compare" -d 'Alternate servers on one core with the same configuration and report ratios of CPU per operation'
-complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm report help" -f -a "storm" -d 'Alternate servers and report how an established connection fares while others do handshakes'
-complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm report help" -f -a "report" -d 'Write a page with published tables beside what is measured here. Exit status 1: something has failed, and the page says what; 130: ended by a signal, with what was measured before'
-complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm datagrams report help" -f -a "load" -d 'Load one URL and report rate, latency and, with --pid, server CPU per operation'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm datagrams report help" -f -a "idle" -d 'Hold idle connections after one request each and report the server\'s memory per connection'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm datagrams report help" -f -a "compare" -d 'Alternate servers on one core with the same configuration and report ratios of CPU per operation'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm datagrams report help" -f -a "storm" -d 'Alternate servers and report how an established connection fares while others do handshakes'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm datagrams report help" -f -a "datagrams" -d 'Alternate servers on one core that pass datagrams (UDP) on, and report CPU per datagram'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm datagrams report help" -f -a "report" -d 'Write a page with published tables beside what is measured here. Exit status 1: something has failed, and the page says what; 130: ended by a signal, with what was measured before'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand help; and not __fish_seen_subcommand_from load idle compare storm datagrams report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

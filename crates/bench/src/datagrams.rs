@@ -1,4 +1,4 @@
-//! What datagrams cost that a server passes on (`stream`, UDP), by turns: `sealane bench datagrams`.
+//! What datagrams (UDP) cost that servers pass on, by turns: `sealane bench datagrams`.
 //!
 //! The generator has the clients and the origin, which sends every datagram back. It counts the
 //! answers; what is lost is not counted, and too much of it fails the run.

@@ -225,8 +225,8 @@ impl Acceptor {
     }
 }
 
-/// Takes one of `worker_connections` for a connection, or a session of datagrams, that has come, and
-/// makes room for the next ones if need be. Returns whether there was one.
+/// Takes one of `worker_connections` for a connection, or a session of datagrams, that has come,
+/// and makes room for the next ones if need be. Returns whether there was one.
 pub(crate) fn take_slot(worker: &Worker, snapshot: &Snapshot) -> bool {
     worker.counters.accepted.add(1);
     let limit = i64::from(snapshot.worker_connections);

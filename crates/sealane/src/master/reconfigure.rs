@@ -680,8 +680,8 @@ impl Master {
         }
     }
 
-    /// Closes sockets of addresses that were removed by the reload of such a number, and removes the
-    /// files of Unix sockets.
+    /// Closes sockets of addresses that were removed by the reload of such a number, and removes
+    /// the files of Unix sockets.
     pub(super) fn close_leaving(&mut self, is_meant: impl Fn(u64, &Bound) -> bool) {
         let beside_another = self.is_beside_another();
         let next = self

@@ -388,11 +388,11 @@ struct Accepting {
     /// For connections.
     connections: Vec<Accepted>,
     /// For datagrams, also those that the configuration does not have any more.
-    datagrams: Vec<Receiving>,
+    datagrams: Vec<ReceivingSocket>,
 }
 
 /// A socket for datagrams.
-struct Receiving {
+struct ReceivingSocket {
     address: ListenAddress,
     control: Rc<DatagramControl>,
     task: JoinHandle<()>,
@@ -449,7 +449,7 @@ impl Accepting {
             return;
         }
         match DatagramAcceptor::new(worker.clone(), address.clone(), socket) {
-            Ok((acceptor, control)) => self.datagrams.push(Receiving {
+            Ok((acceptor, control)) => self.datagrams.push(ReceivingSocket {
                 address,
                 control,
                 task: runtime::spawn_with_handle(acceptor.run()),

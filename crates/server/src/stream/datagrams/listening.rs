@@ -111,13 +111,13 @@ pub(crate) struct DatagramAcceptor {
     address: ListenAddress,
     listener: ListenerRef,
     listening: DatagramListener,
-    limits: Limits,
+    limits: SocketLimits,
     control: Rc<DatagramControl>,
     complaints: Complaints,
 }
 
 /// The limits of the socket, in the newest snapshot that has it.
-struct Limits {
+struct SocketLimits {
     of_socket: DatagramLimits,
     max_sessions: usize,
     /// `proxy_requests` of servers at addresses that the socket stands for.
@@ -131,8 +131,8 @@ struct Complaints {
     told_at: Option<Instant>,
 }
 
-impl Limits {
-    fn of(listener: &ListenerRef) -> Limits {
+impl SocketLimits {
+    fn of(listener: &ListenerRef) -> SocketLimits {
         let snapshot = &listener.snapshot;
         let of = |id: ListenerId| {
             let server = snapshot.listener(id).names.default_server();
@@ -148,7 +148,7 @@ impl Limits {
         let of_socket = of(listener.listener);
         // As many as nginx can have, which needs another slot for each server.
         let half = (snapshot.worker_connections / 2).max(1) as usize;
-        Limits {
+        SocketLimits {
             of_socket,
             max_sessions: of_socket.sessions.unwrap_or(half),
             requests_at: requests_at.collect(),
@@ -186,7 +186,7 @@ impl DatagramAcceptor {
             settled: Notify::new(),
         });
         let acceptor = DatagramAcceptor {
-            limits: Limits::of(&listener),
+            limits: SocketLimits::of(&listener),
             listening: DatagramListener::new(socket, inet),
             control: control.clone(),
             worker,
@@ -208,7 +208,7 @@ impl DatagramAcceptor {
             match control.mode.get() {
                 Mode::Serving => {
                     self.listener.renew(&self.worker, &self.address);
-                    self.limits = Limits::of(&self.listener);
+                    self.limits = SocketLimits::of(&self.listener);
                     self.listening.accept_new();
                 }
                 Mode::Leaving => self.listening.refuse_new(),

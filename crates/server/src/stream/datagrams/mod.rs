@@ -39,7 +39,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// What a session has in the place of a connection.
-struct Client {
+struct DatagramClient {
     /// The number of its configuration.
     generation: u64,
     entry: Entry,
@@ -48,10 +48,10 @@ struct Client {
     gauge: Gauge,
 }
 
-impl Client {
+impl DatagramClient {
     /// The client of a session, for which a slot was taken.
-    fn new(worker: &Arc<Worker>, generation: u64) -> Client {
-        Client {
+    fn new(worker: &Arc<Worker>, generation: u64) -> DatagramClient {
+        DatagramClient {
             generation,
             entry: Entry::new(worker.registry.clone()),
             deadline: Deadline::None,
@@ -79,7 +79,7 @@ impl Client {
 
 /// Serves a session to its end. A slot was taken for it.
 async fn serve(worker: Arc<Worker>, listener: ListenerRef, datagrams: Session) {
-    let mut client = Client::new(&worker, listener.generation);
+    let mut client = DatagramClient::new(&worker, listener.generation);
     let number = worker.process.next_connection();
     let facts = ConnectionFacts::of_datagrams(number, datagrams.client(), datagrams.local());
     let facts = Arc::new(facts.debugged_by(&listener.snapshot.debug_connections));
@@ -104,7 +104,7 @@ async fn serve(worker: Arc<Worker>, listener: ListenerRef, datagrams: Session) {
 }
 
 /// The phases.
-async fn run(client: &mut Client, datagrams: Session, exchange: &mut Exchange) -> Verdict {
+async fn run(client: &mut DatagramClient, datagrams: Session, exchange: &mut Exchange) -> Verdict {
     check_access(exchange).await?;
     set_variables(exchange);
     match &stream_of(exchange).handler {
@@ -124,7 +124,7 @@ async fn run(client: &mut Client, datagrams: Session, exchange: &mut Exchange) -
 
 /// Sends a text (`return`) as one datagram; as in nginx none if it is empty.
 async fn send(
-    client: &mut Client,
+    client: &mut DatagramClient,
     datagrams: &Session,
     exchange: &mut Exchange,
     text: &[u8],

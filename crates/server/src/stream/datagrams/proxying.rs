@@ -1,7 +1,7 @@
 //! `proxy_pass` for datagrams: the session goes to a server until there are enough responses, or
 //! time is over.
 
-use super::Client;
+use super::DatagramClient;
 use crate::exchange::Exchange;
 use crate::proxying::{PassRuntime, SessionPeer, connect_datagrams};
 use crate::request_log::{self, log_request};
@@ -19,7 +19,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 /// How the relay has ended.
-enum End {
+enum RelayEnd {
     /// With all that was expected (`proxy_requests`, `proxy_responses`).
     Done,
     /// Something could not be sent, which is logged.
@@ -35,7 +35,7 @@ enum End {
 /// # Errors
 /// The status.
 pub(super) async fn serve(
-    client: &mut Client,
+    client: &mut DatagramClient,
     datagrams: Session,
     exchange: &mut Exchange,
 ) -> Verdict {
@@ -74,7 +74,7 @@ pub(super) async fn serve(
 
 /// Chooses a server, unless the worker process ends.
 async fn connect(
-    client: &Client,
+    client: &DatagramClient,
     exchange: &mut Exchange,
     pass: &PassRuntime,
 ) -> Result<(SessionPeer<DatagramSocket>, Vec<u8>), StatusCode> {
@@ -104,18 +104,18 @@ impl Relaying {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        client: &mut Client,
+        client: &mut DatagramClient,
         exchange: &mut Exchange,
         conf: &StreamPass,
-    ) -> Poll<End> {
+    ) -> Poll<RelayEnd> {
         let moved = self.relay.poll(cx);
         self.note_counts(exchange);
         match moved {
-            Poll::Ready(Ok(())) => return Poll::Ready(End::Done),
+            Poll::Ready(Ok(())) => return Poll::Ready(RelayEnd::Done),
             Poll::Ready(Err(error)) => {
                 self.note_error(exchange, &error);
                 if let Action::Sending(_) = error.action {
-                    return Poll::Ready(End::Broken);
+                    return Poll::Ready(RelayEnd::Broken);
                 }
                 // There may be more to receive, after others have had their turn.
                 runtime::defer(cx.waker().clone());
@@ -130,12 +130,12 @@ impl Relaying {
         }
         self.moved = moved;
         match client.asked() {
-            Asked::Abort => Poll::Ready(End::ShutDown),
+            Asked::Abort => Poll::Ready(RelayEnd::ShutDown),
             // What the client sends from now on comes to another process, or to none.
             Asked::Move | Asked::Finish if conf.responses.is_some() && self.relay.is_answered() => {
-                Poll::Ready(End::Done)
+                Poll::Ready(RelayEnd::Done)
             }
-            _ => client.poll_expired(cx).map(|()| End::TimedOut),
+            _ => client.poll_expired(cx).map(|()| RelayEnd::TimedOut),
         }
     }
 
@@ -165,12 +165,12 @@ impl Relaying {
     }
 
     /// Says how it ended, in nginx's words, and gives the server back. Returns the status.
-    fn end(self, exchange: &Exchange, end: &End) -> StatusCode {
+    fn end(self, exchange: &Exchange, end: &RelayEnd) -> StatusCode {
         let is_answered = self.relay.is_answered();
         let what = match end {
-            End::Done => Some("udp done"),
-            End::TimedOut if is_answered => Some("udp timed out"),
-            End::TimedOut => {
+            RelayEnd::Done => Some("udp done"),
+            RelayEnd::TimedOut if is_answered => Some("udp timed out"),
+            RelayEnd::TimedOut => {
                 log_request!(
                     exchange,
                     Error,
@@ -178,19 +178,19 @@ impl Relaying {
                 );
                 None
             }
-            End::ShutDown => {
+            RelayEnd::ShutDown => {
                 log_request!(exchange, Info, "shutdown timeout while proxying connection");
                 None
             }
-            End::Broken => None,
+            RelayEnd::Broken => None,
         };
         if let Some(what) = what {
-            let moved = Moved(&self.relay);
+            let moved = MovedPackets(&self.relay);
             let bytes = exchange.moved_bytes();
             let line = format_args!("{what}{moved}{bytes}");
             request_log::log_plainly(exchange, LogLevel::Info, line);
         }
-        let is_silent = matches!(end, End::TimedOut) && !is_answered;
+        let is_silent = matches!(end, RelayEnd::TimedOut) && !is_answered;
         self.peer.end(exchange, self.has_failed || is_silent);
         match is_silent {
             true => StatusCode::BAD_GATEWAY,
@@ -200,9 +200,9 @@ impl Relaying {
 }
 
 /// `, packets from/to client:1/1`.
-struct Moved<'r>(&'r DatagramRelay);
+struct MovedPackets<'r>(&'r DatagramRelay);
 
-impl fmt::Display for Moved<'_> {
+impl fmt::Display for MovedPackets<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (requests, responses) = (self.0.counts().from_client.packets, self.0.responses());
         write!(f, ", packets from/to client:{requests}/{responses}")
