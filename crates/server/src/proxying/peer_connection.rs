@@ -419,7 +419,8 @@ impl Dial {
         Socket::connect_tcp(socket, address).await
     }
 
-    /// Opens a socket for datagrams. Whether anyone receives them is not known before they are sent.
+    /// Opens a socket for datagrams. Whether anyone receives them is not known before they are
+    /// sent.
     pub(super) fn connect_datagrams(&self) -> io::Result<DatagramSocket> {
         match &self.address {
             PeerAddress::Ip(address) => {
