@@ -51,10 +51,16 @@ impl Origin {
                 };
                 let (tag, datagram) = untagged(&buffer[..length]);
                 let datagram = datagram.to_vec();
-                // Another session may have had the same port.
-                let count = counts.entry((from, tag.to_vec())).or_default();
-                *count += 1;
-                for answer in answers(&datagram, from, *count) {
+                // Another session may have had the same port, so what says nothing is not counted.
+                let count = match tag {
+                    b"" => 1,
+                    tag => {
+                        let count = counts.entry((from, tag.to_vec())).or_default();
+                        *count += 1;
+                        *count
+                    }
+                };
+                for answer in answers(&datagram, from, count) {
                     let _ = socket.send_to(&answer, from);
                 }
                 notes.lock().expect("no panic").push((from, datagram));
