@@ -83,6 +83,10 @@ pub(super) enum CaseSite {
     Browser(KeyType),
     /// Like `Tls12`, with nothing but certificate and key configured.
     Tls12Untuned,
+    /// A connection that is passed on to the origin (`stream`), with the TLS of both ends.
+    Passed {
+        tls: bool,
+    },
 }
 
 /// Key exchange and certificate of the suites with AES128-GCM-SHA256 in [`S2`].
@@ -215,6 +219,8 @@ const fn keep_alive_of(clients: usize) -> Measure {
 
 const TLS13_P256: CaseSite = CaseSite::Tls13(KeyType::P256);
 const TLS13_RSA: CaseSite = CaseSite::Tls13(KeyType::Rsa);
+const PASSED: CaseSite = CaseSite::Passed { tls: false };
+const PASSED_TLS: CaseSite = CaseSite::Passed { tls: true };
 const BROWSER: CaseSite = CaseSite::Browser(KeyType::P256);
 const US: Unit = Unit::MicrosecondsPerOperation;
 
@@ -267,6 +273,14 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "scale-10000", title: "1 KiB keep-alive, TLS 1.3, 10,000 connections", site: TLS13_P256, file: File::Small, measure: keep_alive_of(10_000), unit: US, target: None },
     Case { name: "names-1", title: "connection, TLS 1.3 full, P-256, 1 server name", site: CaseSite::Named(1), file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "names-100", title: "connection, TLS 1.3 full, P-256, 100 server names", site: CaseSite::Named(100), file: File::Small, measure: FULL, unit: US, target: None },
+    Case { name: "stream-plain-1k", title: "1 KiB through stream, on open connections, plain", site: PASSED, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.90) },
+    Case { name: "stream-plain-1g", title: "1 GiB through stream, plain", site: PASSED, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.90) },
+    Case { name: "stream-plain-connection", title: "connection through stream, 1 KiB, plain", site: PASSED, file: File::Small, measure: FULL, unit: US, target: below(0.90) },
+    Case { name: "stream-plain-idle", title: "memory per idle connection through stream, plain", site: PASSED, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: None },
+    Case { name: "stream-tls13-1k", title: "1 KiB through stream, on open connections, TLS 1.3 to plain", site: PASSED_TLS, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.70) },
+    Case { name: "stream-tls13-1g", title: "1 GiB through stream, TLS 1.3 to plain", site: PASSED_TLS, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.70) },
+    Case { name: "stream-tls13-connection", title: "connection through stream, 1 KiB, TLS 1.3 full, P-256, to plain", site: PASSED_TLS, file: File::Small, measure: FULL, unit: US, target: below(0.70) },
+    Case { name: "stream-tls13-idle", title: "memory per idle connection through stream, TLS 1.3 to plain", site: PASSED_TLS, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: None },
     Case { name: "names-1000", title: "connection, TLS 1.3 full, P-256, 1,000 server names", site: CaseSite::Named(1_000), file: File::Small, measure: FULL, unit: US, target: None },
 ];
 
@@ -351,6 +365,21 @@ pub(super) const CACHE: &[&str] = &[
     "zipf",
 ];
 
+/// The name of [`STREAM`] on the command line.
+pub(super) const STREAM_NAME: &str = "stream";
+
+/// Connections that are passed on. Only servers that have `stream` built in can be compared.
+pub(super) const STREAM: &[&str] = &[
+    "stream-plain-1k",
+    "stream-plain-1g",
+    "stream-plain-connection",
+    "stream-plain-idle",
+    "stream-tls13-1k",
+    "stream-tls13-1g",
+    "stream-tls13-connection",
+    "stream-tls13-idle",
+];
+
 /// A case that is compared with another one of the same server; they are measured by turns.
 #[derive(Debug)]
 pub(super) struct Pair {
@@ -408,11 +437,12 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (CACHE_NAME, CACHE),
     (SCALE_NAME, SCALE),
     (NAMES_NAME, NAMES),
+    (STREAM_NAME, STREAM),
 ];
 
 /// What is measured only on request: the file that is a hole, what is meaningful only for servers
-/// with and without offload, and what is read beside each other.
-const NOT_BY_DEFAULT: &[&[&str]] = &[&["tls13-1g-sparse"], S2, SCALE, NAMES];
+/// with and without offload, what is read beside each other, and what not every nginx has.
+const NOT_BY_DEFAULT: &[&[&str]] = &[&["tls13-1g-sparse"], S2, SCALE, NAMES, STREAM];
 
 /// Requests for each key of a case by Zipf's law.
 const REQUESTS_PER_KEY: u64 = 10;
@@ -460,13 +490,18 @@ impl Case {
 
     /// Whether responses travel over TLS.
     pub(super) fn is_sealed(&self) -> bool {
-        self.site != CaseSite::Plain
+        ![CaseSite::Plain, PASSED].contains(&self.site)
+    }
+
+    /// Whether connections are passed on.
+    pub(super) fn is_passed(&self) -> bool {
+        matches!(self.site, CaseSite::Passed { .. })
     }
 
     /// Whether an origin must respond.
     pub(super) fn is_proxied(&self) -> bool {
         let origin = [CaseSite::Proxied, CaseSite::Http2Cached].contains(&self.site);
-        origin || matches!(self.site, CaseSite::Cached(_))
+        origin || self.is_passed() || matches!(self.site, CaseSite::Cached(_))
     }
 
     /// What the cache does, if there is one.
@@ -488,6 +523,9 @@ impl Case {
             (Kind::H2o, CaseSite::Browser(_)) => Some(
                 "it chooses HTTP/2 whenever a client offers it, and this case requests over HTTP/1.1",
             ),
+            (Kind::H2o | Kind::Haproxy, CaseSite::Passed { .. }) => {
+                Some("its configuration here passes no connections on")
+            }
             (_, CaseSite::Cached(_) | CaseSite::Http2Cached) if kind != Kind::Nginx => {
                 Some("it has no cache of responses in files")
             }
@@ -622,6 +660,10 @@ impl CaseSite {
         const TLS12: &str = "ECDHE-RSA-AES256-GCM-SHA384";
         let (protocol, suite, key_type, listener) = match self {
             Self::Plain => return (None, ports.of(Listener::Plain)),
+            Self::Passed { tls: false } => return (None, ports.of(Listener::Passed)),
+            Self::Passed { tls: true } => {
+                (Protocol::Tls13, TLS13, KeyType::P256, Listener::PassedTls)
+            }
             Self::Offload(suite) => {
                 let (plan, listener) = suite.choose();
                 return (Some(plan), ports.of(listener));

@@ -289,7 +289,8 @@ impl Comparison {
         let cpus = stage.cpus;
         let wants_kernel_tls = kernel_tls::is_wanted(server);
         let sealed_before = kernel_tls::sealed_connections();
-        let running = Running::start(server, stage.site, &cpus.server, case.names())?;
+        let (names, stream) = (case.names(), case.is_passed());
+        let running = Running::start(server, stage.site, &cpus.server, names, stream)?;
         let mut profiler = None;
         let mut counter = None;
         match extra {

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, io, net::SocketAddr, time::Instant};
 
-use tokio::{io::Interest, net::TcpStream};
+use tokio::{io::AsyncWriteExt, io::Interest, net::TcpStream};
 
 use crate::{
     Error,
@@ -282,11 +282,13 @@ impl Stream {
     ) -> Result<(), Error> {
         loop {
             readable(&self.socket).await?;
-            let mut scratch = scratch.borrow_mut();
-            match self.socket.try_read(&mut scratch.received) {
+            let read = self.socket.try_read(&mut scratch.borrow_mut().received);
+            match read {
                 Ok(0) => return Ok(()),
-                // A close_notify, which can be ignored without decryption.
-                Ok(_) => {}
+                // A close_notify, without decryption: nginx's `stream` waits for an answer to it.
+                Ok(_) => {
+                    let _ = self.socket.shutdown().await;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(source) => return Err(Error::io("wait for the server to close", source)),
             }

@@ -235,7 +235,7 @@ impl Storm {
         site: &Site,
         cpus: &Cpus,
     ) -> Result<Measurement, Error> {
-        let running = Running::start(server, site, &cpus.server, 0)?;
+        let running = Running::start(server, site, &cpus.server, 0, false)?;
         let crew = Crew::divide(&cpus.generator);
         let quiet_plan = plan(key, &running.ports, ConnectionUse::KeepAlive);
         let probe = Probe::start(

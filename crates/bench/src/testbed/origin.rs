@@ -146,9 +146,14 @@ async fn answer(mut stream: TcpStream, responses: Arc<[Response]>, count: Arc<At
             count.fetch_add(1, Ordering::Relaxed);
             let file = requested(&received[..end]);
             let response = responses.iter().find(|response| response.file == file);
+            // Whose connection is passed on asks the origin itself to end it.
+            let close = b"Connection: close";
+            let is_last = received[..end]
+                .windows(close.len())
+                .any(|part| part == close);
             received.drain(..end + 4);
             let Some(response) = response else { return };
-            if response.send(&mut stream).await.is_err() {
+            if response.send(&mut stream).await.is_err() || is_last {
                 return;
             }
         }

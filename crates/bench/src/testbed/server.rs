@@ -227,12 +227,14 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts `server` on the cores `cpus`, with a worker for each, and waits until it is ready.
-    /// `names` servers share the port of [`Listener::P256`], each with a name.
+    /// `names` servers share the port of [`Listener::P256`], each with a name; `stream` is whether
+    /// it passes connections on.
     pub(crate) fn start(
         server: &Server,
         site: &Site,
         cpus: &[usize],
         names: usize,
+        stream: bool,
     ) -> Result<Self, Error> {
         let prefix = site.prefix(&server.name)?;
         site.clear_caches(&server.name)?;
@@ -246,6 +248,7 @@ impl Running {
                 Variant {
                     workers: cpus.len(),
                     names,
+                    stream,
                     main: &server.main,
                     events: &server.events,
                     directives: &server.directives,

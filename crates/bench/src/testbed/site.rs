@@ -77,10 +77,14 @@ pub(crate) enum Listener {
     Stapled,
     /// RSA-2048 with an OCSP response.
     StapledRsa,
+    /// Connections are passed on to the origin.
+    Passed,
+    /// Their TLS, with P-256, ends before.
+    PassedTls,
 }
 
 impl Listener {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 14] = [
         Self::Plain,
         Self::P256,
         Self::P384,
@@ -93,6 +97,8 @@ impl Listener {
         Self::Browser,
         Self::Stapled,
         Self::StapledRsa,
+        Self::Passed,
+        Self::PassedTls,
     ];
 
     /// The placeholder for its port in the configuration.
@@ -110,6 +116,8 @@ impl Listener {
             Self::Browser => "@BROWSER_PORT@",
             Self::Stapled => "@STAPLED_PORT@",
             Self::StapledRsa => "@STAPLED_RSA_PORT@",
+            Self::Passed => "@PASSED_PORT@",
+            Self::PassedTls => "@PASSED_TLS_PORT@",
         }
     }
 }
@@ -153,6 +161,8 @@ pub(crate) struct Variant<'a> {
     pub(crate) workers: usize,
     /// Further servers on the port of [`Listener::P256`], each with a name.
     pub(crate) names: usize,
+    /// Whether there is a `stream` block.
+    pub(crate) stream: bool,
     /// Directives outside of all blocks.
     pub(crate) main: &'a str,
     /// Directives in the `events` block.
@@ -174,6 +184,27 @@ const STAPLES: [&str; 4] = [
     "rsa2048.ocsp",
     "rsa2048-root.crt",
 ];
+
+/// What passes connections on to the origin, for cases that need it: not every nginx has it.
+const STREAM: &str = r#"
+stream {
+    ssl_protocols TLSv1.2 TLSv1.3;
+    ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384;
+    ssl_ecdh_curve X25519:prime256v1:secp384r1;
+    ssl_session_cache shared:stream:50m;
+    upstream origin { server 127.0.0.1:@ORIGIN_PORT@; }
+    server {
+        listen 127.0.0.1:@PASSED_PORT@ backlog=4096;
+        proxy_pass origin;
+    }
+    server {
+        listen 127.0.0.1:@PASSED_TLS_PORT@ ssl backlog=4096;
+        ssl_certificate "@CERTIFICATES@/p256.crt";
+        ssl_certificate_key "@CERTIFICATES@/p256.key";
+        proxy_pass origin;
+    }
+}
+"#;
 
 /// The data common to all servers and rounds.
 #[derive(Debug)]
@@ -269,6 +300,7 @@ impl Site {
             ("@RSA_DIRECTIVES@", variant.rsa_directives),
             ("@UPSTREAM_DIRECTIVES@", variant.upstream_directives),
             ("@NAMED_SERVERS@", &self.named_servers(variant.names)),
+            ("@STREAM@", if variant.stream { STREAM } else { "" }),
             ("@ORIGIN_PORT@", &origin_port.to_string()),
             ("@FILES@", &self.files.display().to_string()),
             ("@CERTIFICATES@", &self.certificates.display().to_string()),

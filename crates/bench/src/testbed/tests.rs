@@ -96,6 +96,7 @@ fn every_template_is_filled_completely() {
     let variant = site::Variant {
         workers: 3,
         names: 0,
+        stream: false,
         main: "some_main_directive on;",
         events: "some_event_directive on;",
         directives: "some_directive 1;",
@@ -135,6 +136,7 @@ fn every_template_is_filled_completely() {
     }
     let named = site::Variant {
         names: 2,
+        stream: true,
         ..variant
     };
     let named = site.configuration(Kind::Nginx, &ports, named);

@@ -266,7 +266,7 @@ fn pass(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn set(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let set = rewrite::assignment(b, c, Getter::Absent)?;
+    let set = rewrite::assignment(b, c, Getter::Uninitialized)?;
     b.server().stream.sets.push(set);
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Sessions of layer 4: the `stream` block.
 //!
 //! ```text
-//! accept -> PROXY header -> set_real_ip_from -> limit_conn -> allow, deny -> TLS handshake
-//!   -> ssl_preread -> set -> proxy_pass | pass | return -> access log
+//! accept -> PROXY header -> set_real_ip_from -> set -> limit_conn -> allow, deny
+//!   -> TLS handshake -> ssl_preread -> proxy_pass | pass | return -> access log
 //! ```
 //!
 //! The phases are nginx's. A session is an [`Exchange`] without a request: so access rules, limits,
@@ -106,12 +106,12 @@ async fn run(connection: &mut Connection, exchange: &mut Exchange) -> Verdict {
     connection.begin_session().await;
     read_proxy_header(connection, exchange).await?;
     real_ip::apply(exchange);
+    set_variables(exchange);
     check_access(exchange).await?;
     handshake(connection, exchange).await?;
     if stream_of(exchange).ssl_preread {
         preread::read(connection, exchange).await?;
     }
-    set_variables(exchange);
     connection.set_nodelay(exchange.conf().tcp_nodelay);
     connection.begin_response();
     match &stream_of(exchange).handler {
@@ -220,7 +220,8 @@ async fn handshake(connection: &mut Connection, exchange: &mut Exchange) -> Verd
     }
 }
 
-/// `set`.
+/// `set`. As in nginx before `limit_conn`, whose key may be such a variable, and before there is
+/// anything of TLS to know.
 fn set_variables(exchange: &mut Exchange) {
     let stream = stream_of(exchange);
     for set in &stream.sets {

@@ -67,7 +67,8 @@ fn get(exchange: &Exchange, variable: &UserVariable, index: u16, out: &mut Vec<u
         Getter::Absent => return false,
         Getter::Same(existing) => return super::append(exchange, existing, out),
         Getter::Uninitialized => {
-            if exchange.conf().uninitialized_variable_warn {
+            // As in nginx, there is nothing to warn about in a session.
+            if exchange.conf().uninitialized_variable_warn && !exchange.is_session() {
                 let name = &variable.name;
                 log_request!(exchange, Warn, "using uninitialized \"{name}\" variable");
             }
