@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How a relay has ended.
-pub(crate) enum End {
+pub(crate) enum RelayEnd {
     /// One side has closed its connection.
     Closed,
     /// A connection broke, which the watcher was told.
@@ -40,7 +40,7 @@ pub(crate) async fn run(
     server: &mut PeerStream,
     timeout: Duration,
     watch: &mut dyn Watch,
-) -> End {
+) -> RelayEnd {
     connection.set_deadline(timeout);
     let mut moved = 0;
     poll_fn(|cx| {
@@ -54,8 +54,8 @@ pub(crate) async fn run(
         }
         moved = relay.progress();
         match connection.asked() {
-            Asked::Abort => Poll::Ready(End::ShutDown),
-            _ => connection.poll_expired(cx).map(|()| End::TimedOut),
+            Asked::Abort => Poll::Ready(RelayEnd::ShutDown),
+            _ => connection.poll_expired(cx).map(|()| RelayEnd::TimedOut),
         }
     })
     .await
@@ -68,18 +68,18 @@ fn poll(
     connection: &mut Connection,
     server: &mut PeerStream,
     watch: &mut dyn Watch,
-) -> Poll<End> {
+) -> Poll<RelayEnd> {
     loop {
         let moved = relay.poll(cx, &mut connection.transport, server);
         watch.note_counts(relay.counts());
         match moved {
-            Poll::Ready(Ok(_)) => return Poll::Ready(End::Closed),
+            Poll::Ready(Ok(_)) => return Poll::Ready(RelayEnd::Closed),
             Poll::Ready(Err(error)) => {
                 watch.note_error(&error);
                 // What was received before is still to be passed on.
                 match error.action() {
                     Action::Reading(_) => {}
-                    Action::Sending(_) => return Poll::Ready(End::Broken),
+                    Action::Sending(_) => return Poll::Ready(RelayEnd::Broken),
                 }
             }
             Poll::Pending => return Poll::Pending,

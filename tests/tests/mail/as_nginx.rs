@@ -298,8 +298,7 @@ const BEGINNINGS: &[&str] = &[
 /// Without what is made anew for each session, and in the same words.
 fn normalized(text: &str) -> String {
     let mut normal = String::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
+    for line in text.lines() {
         if MORE.iter().any(|more| line.contains(more)) {
             continue;
         }

@@ -456,11 +456,6 @@ fn passwords_are_in_no_log_and_do_not_stay_in_memory() {
             let _ = client.follow(&steps(script));
             drop(client);
             let _ = scene.finish();
-            wait_for_no_connection(&server);
-            println!(
-                "{number} {refused} {:?}",
-                find_in_process(&secrets, server.worker_pid())
-            );
         }
     }
     wait_for_no_connection(&server);
