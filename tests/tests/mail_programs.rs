@@ -15,27 +15,28 @@ const POSTFIX: &str = "/usr/sbin/postfix";
 /// Everyone's password.
 const PASSWORD: &str = "secret";
 
-/// A program in the foreground, which ends with a signal.
-struct Running(Child);
+/// A program in the foreground, and the command that ends it.
+struct Running {
+    child: Child,
+    end: Vec<String>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let pid = self.0.id().to_string();
-        command("kill", &["-TERM", &pid], b"");
-        let _ = self.0.wait();
+        command(&self.end[0], &self.end[1..], b"");
+        let _ = self.child.wait();
     }
 }
 
-fn run(site: &Site, name: &str, program: &str, arguments: &[&str]) -> Running {
+fn run(site: &Site, name: &str, program: &str, arguments: &[&str]) -> Child {
     let log = File::create(site.path(format!("logs/{name}.out"))).expect("the site is writable");
-    let child = Command::new(program)
+    Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("a file"))
         .stderr(log)
         .spawn()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
-    Running(child)
+        .unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
 #[track_caller]
@@ -79,7 +80,9 @@ fn dovecot(site: &Site) -> Running {
          group = postfix\n }\n}\n";
     let text = site.fill_in(&TEXT.replace("PASSWORD", PASSWORD));
     let file = site.write("dovecot.conf", text).display().to_string();
-    let running = run(site, "dovecot", DOVECOT, &["-F", "-c", &file]);
+    let child = run(site, "dovecot", DOVECOT, &["-F", "-c", &file]);
+    let end = ["kill".to_owned(), child.id().to_string()].into();
+    let running = Running { child, end };
     wait_for_port(site, "dovecot_imap");
     wait_for_port(site, "dovecot_pop");
     running
@@ -127,7 +130,10 @@ fn postfix(site: &Site) -> Running {
     site.write("postfix/master.cf", site.fill_in(&services));
     let path = site.path("postfix").display().to_string();
     command(POSTFIX, &["-c", &path, "check"], b"").success();
-    let running = run(site, "postfix", POSTFIX, &["-c", &path, "start-fg"]);
+    let child = run(site, "postfix", POSTFIX, &["-c", &path, "start-fg"]);
+    // A signal would only end the script that waits for its processes.
+    let end = [POSTFIX, "-c", &path, "stop"].map(str::to_owned).into();
+    let running = Running { child, end };
     wait_for_port(site, "postfix");
     running
 }

@@ -286,6 +286,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     // nginx writes line ends as underscores in what it repeats.
     ("__\"", "\""),
+    ("_\"", "\""),
 ];
 
 /// Messages whose end is not compared: nginx repeats commands, with passwords in them.

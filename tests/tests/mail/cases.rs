@@ -83,7 +83,7 @@ fn steps(script: &[&str]) -> Vec<Step> {
     script.iter().map(step).collect()
 }
 
-fn case(protocol: Protocol, port: &'static str, name: &str, script: &[&str]) -> Case {
+pub(super) fn case(protocol: Protocol, port: &'static str, name: &str, script: &[&str]) -> Case {
     Case {
         name: format!("{port}: {name}"),
         protocol,
