@@ -31,6 +31,7 @@
 #   python3-websockets  a WebSocket server behind proxy_pass, and its clients
 #   python3-prometheus-client, prometheus  parsers of metrics, and promtool
 #   python3-grpcio      a gRPC service, and its client, for grpc_pass
+#   dovecot-imapd dovecot-pop3d postfix   mail servers behind mail {}
 #   libssl-dev          compiles a provider of OpenSSL that misbehaves
 #   swtpm swtpm-tools tpm2-openssl tpm2-tools  a TPM without hardware, and its provider
 set -euo pipefail
@@ -39,7 +40,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 source ./packages.sh
 
 packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached mosquitto mosquitto-clients postgresql softhsm2 faketime
-  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils dnsmasq-base unbound systemd tmux
+  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils dnsmasq-base unbound systemd tmux dovecot-imapd dovecot-pop3d postfix
   libssl-dev swtpm swtpm-tools tpm2-openssl tpm2-tools)
 command -v go >/dev/null || packages+=(golang-go)
 command -v npm >/dev/null || packages+=(nodejs npm)

@@ -19,6 +19,8 @@ mod attacks;
 mod cases;
 #[path = "mail/client.rs"]
 mod client;
+#[path = "mail/generated.rs"]
+mod generated;
 #[path = "mail/kept.rs"]
 mod kept;
 

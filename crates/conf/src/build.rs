@@ -31,7 +31,8 @@ pub(crate) struct Build<'a> {
     pub(crate) http: HttpDraft,
     /// The blocks that were begun.
     kinds: Vec<ServerKind>,
-    /// The settings of `http`, `stream` and `mail` themselves, in the order in which the blocks have ended.
+    /// The settings of `http`, `stream` and `mail` themselves, in the order in which the blocks
+    /// have ended.
     pub(crate) ended: Vec<HttpLevel>,
     /// The servers of blocks that have ended, in the order of the configuration.
     pub(crate) servers: Vec<Server>,
@@ -449,7 +450,8 @@ impl<'a> Build<'a> {
         self.kinds.contains(&kind)
     }
 
-    /// Begins `http`, `stream` or `mail`, which have their own names of variables, formats and groups.
+    /// Begins `http`, `stream` or `mail`, which have their own names of variables, formats and
+    /// groups.
     fn begin(&mut self, kind: ServerKind) {
         self.kinds.push(kind);
         self.names.enter(kind);

@@ -488,7 +488,8 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
     Ok((events, http))
 }
 
-/// What the blocks say about the process as a whole. Where several do, `http` counts, then `stream`.
+/// What the blocks say about the process as a whole. Where several do, `http` counts, then
+/// `stream`.
 fn process_wide(levels: &[HttpLevel]) -> TlsDraft {
     let mut tls = TlsDraft::default();
     for kind in [ServerKind::Http, ServerKind::Stream, ServerKind::Mail] {

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How a relay has ended.
-pub(crate) enum End {
+pub(crate) enum RelayEnd {
     /// This side has closed its connection.
     Closed(Side),
     /// A connection broke, which the watcher was told.
@@ -41,7 +41,7 @@ pub(crate) async fn run(
     server: &mut PeerStream,
     timeout: Duration,
     watch: &mut dyn Watch,
-) -> End {
+) -> RelayEnd {
     // `Relay::progress` when the time-out was set last; `None` while there is none.
     let mut moved = None;
     poll_fn(|cx| {
@@ -56,8 +56,8 @@ pub(crate) async fn run(
         }
         moved = now;
         match connection.asked() {
-            Asked::Abort => Poll::Ready(End::ShutDown),
-            _ => connection.poll_expired(cx).map(|()| End::TimedOut),
+            Asked::Abort => Poll::Ready(RelayEnd::ShutDown),
+            _ => connection.poll_expired(cx).map(|()| RelayEnd::TimedOut),
         }
     })
     .await
@@ -70,18 +70,18 @@ fn poll(
     connection: &mut Connection,
     server: &mut PeerStream,
     watch: &mut dyn Watch,
-) -> Poll<End> {
+) -> Poll<RelayEnd> {
     loop {
         let moved = relay.poll(cx, &mut connection.transport, server);
         watch.note_counts(relay.counts());
         match moved {
-            Poll::Ready(Ok(ended)) => return Poll::Ready(End::Closed(ended.by)),
+            Poll::Ready(Ok(ended)) => return Poll::Ready(RelayEnd::Closed(ended.by)),
             Poll::Ready(Err(error)) => {
                 watch.note_error(&error);
                 // What was received before is still to be passed on.
                 match error.action() {
                     Action::Reading(_) => {}
-                    Action::Sending(_) => return Poll::Ready(End::Broken),
+                    Action::Sending(_) => return Poll::Ready(RelayEnd::Broken),
                 }
             }
             Poll::Pending => return Poll::Pending,

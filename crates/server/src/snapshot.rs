@@ -142,8 +142,8 @@ pub struct ServerRuntime {
     pub tree: LocationTree,
     /// The TLS settings, if one of its `listen` lines has `ssl`.
     pub tls: Option<Arc<ServerTls>>,
-    /// Finds responders that certificates of clients name, if `ssl_ocsp` is on, and names of clients
-    /// of mail.
+    /// Finds responders that certificates of clients name, if `ssl_ocsp` is on, and names of
+    /// clients of mail.
     pub(crate) resolver: Option<Arc<dyn Resolve>>,
     /// All that `tls` is made of.
     pub(crate) tls_inputs: [u8; 32],

@@ -286,6 +286,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     // nginx writes line ends as underscores in what it repeats.
     ("__\"", "\""),
+    ("_\"", "\""),
 ];
 
 /// Messages whose end is not compared: nginx repeats commands, with passwords in them.
@@ -298,8 +299,7 @@ const BEGINNINGS: &[&str] = &[
 /// Without what is made anew for each session, and in the same words.
 fn normalized(text: &str) -> String {
     let mut normal = String::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
+    for line in text.lines() {
         if MORE.iter().any(|more| line.contains(more)) {
             continue;
         }

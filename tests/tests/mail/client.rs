@@ -239,10 +239,11 @@ impl Client {
 
     fn is_complete(&self, heard: &[u8]) -> bool {
         let text = String::from_utf8_lossy(heard);
-        let Some(whole) = text.strip_suffix("\r\n") else {
+        let Some(whole) = text.strip_suffix('\n') else {
             return false;
         };
-        let last = whole.rsplit("\r\n").next().unwrap_or_default();
+        let last = whole.rsplit('\n').next().unwrap_or_default();
+        let last = last.trim_end_matches('\r');
         match self.protocol {
             Protocol::Imap => {
                 !last.starts_with("* ") || last.contains("BAD") || self.said.is_empty()
@@ -251,7 +252,8 @@ impl Client {
             Protocol::Pop3 => {
                 let said = self.said.to_ascii_uppercase();
                 let is_list = said.trim() == "AUTH" || said.starts_with("CAPA");
-                !is_list || last == "." || last.starts_with("-ERR")
+                // Behind a login, what was said comes back.
+                !is_list || last == "." || !text.starts_with("+OK")
             }
         }
     }

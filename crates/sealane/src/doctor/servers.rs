@@ -47,7 +47,7 @@ pub(super) fn examine(
                 .iter()
                 .all(|address| matches!(address, ListenAddress::Unix(_))),
             sendfile: sendfile(server),
-            is_of_stream: server.kind() == ServerKind::Stream,
+            passes_sessions_on: server.kind() != ServerKind::Http,
             offered: offered(tls, capabilities),
         };
         let judgement = facts.judge();
@@ -270,7 +270,7 @@ struct Facts {
     only_unix: bool,
     sendfile: Sendfile,
     /// It has sessions of layer 4, and no files.
-    is_of_stream: bool,
+    passes_sessions_on: bool,
     /// By name: works, or this kernel's reason; `None` for a suite that no
     /// kernel knows.
     offered: Vec<(&'static str, Result<(), Option<Unavailable>>)>,
@@ -355,7 +355,7 @@ impl Facts {
 
     /// Its files pass through the process.
     fn copies_files(&self) -> bool {
-        self.sendfile == Sendfile::Off && !self.is_of_stream
+        self.sendfile == Sendfile::Off && !self.passes_sessions_on
     }
 
     /// Every suite works.
@@ -375,7 +375,7 @@ impl Facts {
 
     fn how(&self) -> String {
         let when = match self.mode {
-            KtlsMode::Auto if self.is_of_stream => format!(
+            KtlsMode::Auto if self.passes_sessions_on => format!(
                 "for sessions that send {} from a server without TLS",
                 size(self.min_body_bytes)
             ),
@@ -383,7 +383,7 @@ impl Facts {
             KtlsMode::On | KtlsMode::Off => "from the end of the handshake".to_owned(),
         };
         match self.sendfile {
-            _ if self.is_of_stream => when,
+            _ if self.passes_sessions_on => when,
             Sendfile::On => when,
             Sendfile::Partly => format!("{when}, where sendfile is on"),
             Sendfile::Off => format!("{when}, without sendfile"),
@@ -425,7 +425,7 @@ mod tests {
             certificates: true,
             only_unix: false,
             sendfile: Sendfile::On,
-            is_of_stream: false,
+            passes_sessions_on: false,
             offered: vec![
                 ("TLS_AES_128_GCM_SHA256", Ok(())),
                 ("AES128-GCM-SHA256", Ok(())),
@@ -501,7 +501,7 @@ mod tests {
                 Box::new(|facts| {
                     facts.mode = KtlsMode::Auto;
                     facts.sendfile = Sendfile::Off;
-                    facts.is_of_stream = true;
+                    facts.passes_sessions_on = true;
                 }),
                 Use::Yes,
                 "for sessions that send 64 KiB from a server without TLS",
@@ -510,7 +510,7 @@ mod tests {
             (
                 Box::new(|facts| {
                     facts.sendfile = Sendfile::Off;
-                    facts.is_of_stream = true;
+                    facts.passes_sessions_on = true;
                 }),
                 Use::Yes,
                 "from the end of the handshake",

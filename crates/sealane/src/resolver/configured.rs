@@ -15,8 +15,8 @@ pub(crate) fn prepare(
 ) -> Resolvers {
     let mut resolvers = Resolvers::after(known);
     let locations = http.iter().flat_map(|http| http.locations());
-    // OCSP responders are asked on behalf of servers, servers may open tunnels themselves, and those
-    // of mail look for the names of clients.
+    // OCSP responders are asked on behalf of servers, servers may open tunnels themselves, and
+    // those of mail look for the names of clients.
     let servers = http.iter().flat_map(|http| &http.servers);
     let asking = |server: &&Arc<Server>| {
         let tls = server.tls.as_ref();

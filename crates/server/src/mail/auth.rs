@@ -1,8 +1,8 @@
 //! Asking the auth service about a login (`auth_http`).
 
-use super::client::Client;
+use super::client::MailClient;
 use super::session;
-use super::wire::{Failure, Wire, within};
+use super::wire::{PeerFailure, PeerWire, within};
 use crate::connection::Connection;
 use crate::debug_log::debug_request;
 use crate::exchange::Exchange;
@@ -24,7 +24,7 @@ const RECEIVE_BYTES: usize = 4096;
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What the auth service has decided in the end.
-pub(super) enum Verdict {
+pub(super) enum LoginVerdict {
     /// The client may log in there.
     Allowed(Allowed),
     /// It may not. What the auth service had it wait for is over.
@@ -40,18 +40,18 @@ pub(super) async fn ask(
     exchange: &mut Exchange,
     conf: &MailServer,
     attempt: &LoginAttempt,
-    client: &Client,
-) -> Result<Verdict, NoVerdict> {
+    client: &MailClient,
+) -> Result<LoginVerdict, NoVerdict> {
     session::doing(exchange, " while in http auth state");
     let service = session::auth_service(conf);
     let request = auth_request(&service, attempt, &client.details());
     loop {
         match ask_once(connection, exchange, conf, attempt, &request).await? {
-            Decision::Allowed(allowed) => return Ok(Verdict::Allowed(allowed)),
+            Decision::Allowed(allowed) => return Ok(LoginVerdict::Allowed(allowed)),
             Decision::Refused(refusal) => {
                 session::log(exchange, &refusal.note());
                 wait(connection, refusal.wait_seconds).await?;
-                return Ok(Verdict::Refused(refusal));
+                return Ok(LoginVerdict::Refused(refusal));
             }
             Decision::Wait { seconds } => wait(connection, seconds).await?,
         }
@@ -77,9 +77,9 @@ async fn ask_once(
     let deadline = Instant::now() + conf.auth_http.timeout;
     for address in conf.auth_http.addresses.iter() {
         let address = peer_address(address);
-        let wire = match Wire::open(connection, deadline, &address).await {
+        let wire = match PeerWire::open(connection, deadline, &address).await {
             Ok(wire) => wire,
-            Err(failure @ Failure::Connect(_)) => {
+            Err(failure @ PeerFailure::Connect(_)) => {
                 log_request!(exchange, Error, "{failure} to auth http server {address}");
                 continue;
             }
@@ -106,10 +106,10 @@ fn fail(exchange: &Exchange, address: impl fmt::Display, reason: impl fmt::Displ
 async fn converse(
     connection: &Connection,
     deadline: Instant,
-    wire: &Wire,
+    wire: &PeerWire,
     attempt: &LoginAttempt,
     request: &Secret,
-) -> Result<Result<Decision, AuthHttpError>, Failure> {
+) -> Result<Result<Decision, AuthHttpError>, PeerFailure> {
     wire.send(connection, deadline, request.as_bytes()).await?;
     let mut response = AuthResponse::new(attempt);
     // It may contain a password.

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// What is known of a client.
 #[derive(Default)]
-pub(super) struct Client {
+pub(super) struct MailClient {
     address: String,
     /// Its name, with SMTP.
     pub(super) host: Vec<u8>,
@@ -47,10 +47,10 @@ struct Tls {
     certificate: String,
 }
 
-impl Client {
+impl MailClient {
     /// What is known now: TLS may have begun since the last login.
-    pub(super) fn of(exchange: &Exchange, conf: &MailServer, host: Vec<u8>) -> Client {
-        Client {
+    pub(super) fn of(exchange: &Exchange, conf: &MailServer, host: Vec<u8>) -> MailClient {
+        MailClient {
             address: exchange.client_address().to_string(),
             host,
             proxy: header(exchange),
@@ -123,8 +123,8 @@ fn tls(exchange: &Exchange, conf: &MailServer) -> Tls {
     tls
 }
 
-/// The name of a client of SMTP: that of its address, if this name has this address. Empty for other
-/// protocols.
+/// The name of a client of SMTP: that of its address, if this name has this address. Empty for
+/// other protocols.
 pub(super) async fn host(
     connection: &Connection,
     exchange: &mut Exchange,

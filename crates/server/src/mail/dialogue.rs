@@ -1,9 +1,9 @@
 //! The client until it has logged in.
 
-use super::auth::{self, NoVerdict, Verdict};
-use super::client::{self, Client};
+use super::auth::{self, LoginVerdict, NoVerdict};
+use super::client::{self, MailClient};
 use super::session::{self, doing, log};
-use super::{Ended, proxying};
+use super::{SessionEnd, proxying};
 use crate::client_certificates;
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use crate::exchange::Exchange;
@@ -22,7 +22,7 @@ pub(super) async fn run(
     connection: &mut Connection,
     exchange: &mut Exchange,
     conf: &MailServer,
-) -> Ended {
+) -> SessionEnd {
     let host = client::host(connection, exchange, conf).await;
     let settings = session::dialogue_settings(conf);
     let mut session = Session::new(settings, exchange.is_tls(), session::salt_seed());
@@ -56,7 +56,7 @@ pub(super) async fn run(
             }
             Some(Event::Close(bytes)) => {
                 let sent = send(connection, exchange, bytes, conf).await;
-                return sent.err().unwrap_or(Ended::Done);
+                return sent.err().unwrap_or(SessionEnd::Done);
             }
             Some(Event::StartTls(bytes)) => {
                 if let Err(ended) = start_tls(connection, exchange, conf, bytes).await {
@@ -68,16 +68,16 @@ pub(super) async fn run(
             Some(Event::Authenticate) => {
                 note_login(exchange, &session);
                 let Some(attempt) = session.attempt() else {
-                    return Ended::Failed;
+                    return SessionEnd::Failed;
                 };
-                let client = Client::of(exchange, conf, host.clone());
+                let client = MailClient::of(exchange, conf, host.clone());
                 let asked = Box::pin(auth::ask(connection, exchange, conf, attempt, &client));
                 match asked.await {
-                    Ok(Verdict::Allowed(allowed)) => {
+                    Ok(LoginVerdict::Allowed(allowed)) => {
                         let allowed = (session, allowed, &client);
                         return proxying::serve(connection, exchange, conf, allowed).await;
                     }
-                    Ok(Verdict::Refused(refusal)) => session.refuse(&refusal),
+                    Ok(LoginVerdict::Refused(refusal)) => session.refuse(&refusal),
                     Err(NoVerdict) => {
                         session.fail();
                         while let Some(event) = session.next_event() {
@@ -85,7 +85,7 @@ pub(super) async fn run(
                                 let _ = send(connection, exchange, bytes, conf).await;
                             }
                         }
-                        return Ended::Failed;
+                        return SessionEnd::Failed;
                     }
                 }
                 clock = Clock::start(conf.timeout);
@@ -117,14 +117,14 @@ fn host_protocol_waits(conf: &MailServer) -> bool {
     conf.protocol == sealane_conf::model::MailProtocol::Smtp
 }
 
-/// `smtp_greeting_delay`: whoever speaks first is no mail client. Returns how the session has ended,
-/// if it has.
+/// `smtp_greeting_delay`: whoever speaks first is no mail client. Returns how the session has
+/// ended, if it has.
 async fn wait_for_silence(
     connection: &mut Connection,
     exchange: &mut Exchange,
     conf: &MailServer,
     session: &mut Session,
-) -> Option<Ended> {
+) -> Option<SessionEnd> {
     doing(exchange, " while in delay pipelining state");
     connection.set_deadline(conf.greeting_delay);
     let wait = match connection.buffer.is_empty() {
@@ -139,9 +139,9 @@ async fn wait_for_silence(
         Wait::Bytes => {}
         Wait::Broken(error) => {
             connection.log_broken(&error, "while in delay pipelining state");
-            return Some(Ended::ByClient);
+            return Some(SessionEnd::ByClient);
         }
-        Wait::End | Wait::Asked(_) => return Some(Ended::ByClient),
+        Wait::End | Wait::Asked(_) => return Some(SessionEnd::ByClient),
     }
     session.receive_before_greeting(&connection.buffer);
     connection.set_deadline(conf.timeout);
@@ -154,7 +154,7 @@ async fn wait_for_silence(
             Event::StartTls(_) | Event::Authenticate => {}
         }
     }
-    Some(Ended::ByClient)
+    Some(SessionEnd::ByClient)
 }
 
 /// Says in log lines with which name the client logs in.
@@ -169,7 +169,7 @@ async fn receive(
     connection: &mut Connection,
     exchange: &mut Exchange,
     session: &mut Session,
-) -> Result<(), Ended> {
+) -> Result<(), SessionEnd> {
     if connection.buffer.is_empty() {
         let room = session.room().clamp(1, HEAD_READ_BYTES);
         match connection.receive(room, false).await {
@@ -180,13 +180,13 @@ async fn receive(
                     Info,
                     "client timed out (110: Connection timed out)"
                 );
-                return Err(Ended::ByClient);
+                return Err(SessionEnd::ByClient);
             }
             Wait::Broken(error) => {
                 connection.log_broken(&error, "while in auth state");
-                return Err(Ended::ByClient);
+                return Err(SessionEnd::ByClient);
             }
-            Wait::End | Wait::Asked(_) => return Err(Ended::ByClient),
+            Wait::End | Wait::Asked(_) => return Err(SessionEnd::ByClient),
         }
     }
     let taken = session.receive(&connection.buffer);
@@ -208,7 +208,7 @@ pub(super) async fn send(
     exchange: &mut Exchange,
     bytes: Vec<u8>,
     conf: &MailServer,
-) -> Result<(), Ended> {
+) -> Result<(), SessionEnd> {
     if bytes.is_empty() {
         return Ok(());
     }
@@ -229,7 +229,7 @@ pub(super) async fn send(
         Ok(()) => Ok(()),
         Err(Some(error)) => {
             connection.log_broken(&error, "while sending to client");
-            Err(Ended::ByClient)
+            Err(SessionEnd::ByClient)
         }
         Err(None) => {
             log_request!(
@@ -237,7 +237,7 @@ pub(super) async fn send(
                 Info,
                 "client timed out (110: Connection timed out)"
             );
-            Err(Ended::ByClient)
+            Err(SessionEnd::ByClient)
         }
     }
 }
@@ -248,7 +248,7 @@ async fn start_tls(
     exchange: &mut Exchange,
     conf: &MailServer,
     answer: Vec<u8>,
-) -> Result<(), Ended> {
+) -> Result<(), SessionEnd> {
     connection.buffer.zeroize();
     send(connection, exchange, answer, conf).await?;
     if let Some(state) = session::state(exchange) {
@@ -262,14 +262,14 @@ pub(super) async fn begin_tls(
     connection: &mut Connection,
     exchange: &mut Exchange,
     conf: &MailServer,
-) -> Result<(), Ended> {
+) -> Result<(), SessionEnd> {
     doing(exchange, " while SSL handshaking");
     if connection.buffer.is_empty() {
         match connection.receive(HEAD_READ_BYTES, false).await {
             Wait::Bytes => {}
             Wait::Broken(error) => {
                 connection.log_broken(&error, "while SSL handshaking");
-                return Err(Ended::ByClient);
+                return Err(SessionEnd::ByClient);
             }
             Wait::TimedOut => {
                 log_request!(
@@ -277,13 +277,13 @@ pub(super) async fn begin_tls(
                     Info,
                     "client timed out (110: Connection timed out)"
                 );
-                return Err(Ended::ByClient);
+                return Err(SessionEnd::ByClient);
             }
-            Wait::End | Wait::Asked(_) => return Err(Ended::ByClient),
+            Wait::End | Wait::Asked(_) => return Err(SessionEnd::ByClient),
         }
     }
     if !connection.handshake().await {
-        return Err(Ended::ByClient);
+        return Err(SessionEnd::ByClient);
     }
     if client_certificates::check(exchange).await.is_ok() {
         return Ok(());
@@ -296,5 +296,5 @@ pub(super) async fn begin_tls(
         false => protocol.certificate_error(),
     };
     let _ = send(connection, exchange, told.to_vec(), conf).await;
-    Err(Ended::ByClient)
+    Err(SessionEnd::ByClient)
 }

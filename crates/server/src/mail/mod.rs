@@ -6,9 +6,9 @@
 //!   -> bytes in both directions
 //! ```
 //!
-//! What is said to whom is decided by the crate `mail`, which does no I/O. As in `stream`, a session
-//! is an [`Exchange`] without a request: so TLS, addresses behind proxies, logs and status are those
-//! of HTTP. Bytes are moved by the crate `stream`.
+//! What is said to whom is decided by the crate `mail`, which does no I/O. As in `stream`, a
+//! session is an [`Exchange`] without a request: so TLS, addresses behind proxies, logs and status
+//! are those of HTTP. Bytes are moved by the crate `stream`.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 /// How a session ends, as it is counted: clients see only what their protocol says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum SessionEnd {
     /// In order: passed on, or ended by the client.
     Done,
     /// The client has said nothing useful in time, or too much.
@@ -53,9 +53,9 @@ pub(crate) async fn serve(connection: &mut Connection) {
     let mut exchange = session::begin(connection);
     stream::announce(&mut exchange);
     exchange.response.status = match run(connection, &mut exchange).await {
-        Ended::Done => StatusCode::OK,
-        Ended::ByClient => StatusCode::BAD_REQUEST,
-        Ended::Failed => StatusCode::BAD_GATEWAY,
+        SessionEnd::Done => StatusCode::OK,
+        SessionEnd::ByClient => StatusCode::BAD_REQUEST,
+        SessionEnd::Failed => StatusCode::BAD_GATEWAY,
     };
     exchange.transfer.completed = true;
     status::count(&exchange);
@@ -63,7 +63,7 @@ pub(crate) async fn serve(connection: &mut Connection) {
 }
 
 /// What comes before the dialogue, and the dialogue.
-async fn run(connection: &mut Connection, exchange: &mut Exchange) -> Ended {
+async fn run(connection: &mut Connection, exchange: &mut Exchange) -> SessionEnd {
     connection.begin_session().await;
     let conf = mail_of(exchange);
     let listener = exchange.snapshot.listener(exchange.listener);
@@ -72,7 +72,7 @@ async fn run(connection: &mut Connection, exchange: &mut Exchange) -> Ended {
     if has_header {
         match proxy_protocol::read(connection).await {
             HeaderRead::Done => real_ip::apply(exchange),
-            HeaderRead::Malformed | HeaderRead::Gone => return Ended::ByClient,
+            HeaderRead::Malformed | HeaderRead::Gone => return SessionEnd::ByClient,
         }
     }
     if is_secure && let Err(ended) = dialogue::begin_tls(connection, exchange, &conf).await {

@@ -1,14 +1,14 @@
 //! The login at the mail server, and the bytes behind it.
 
-use super::client::Client;
+use super::client::MailClient;
 use super::session::{self, doing, log};
-use super::wire::{Failure, Wire};
-use super::{Ended, dialogue};
+use super::wire::{PeerFailure, PeerWire};
+use super::{SessionEnd, dialogue};
 use crate::connection::Connection;
 use crate::debug_log::debug_request;
 use crate::exchange::Exchange;
 use crate::proxying::{PeerConnection, proxy_header};
-use crate::relaying::{self, End, Watch};
+use crate::relaying::{self, RelayEnd, Watch};
 use crate::request_log;
 use crate::request_log::log_request;
 use sealane_conf::model::{LogLevel, MailServer};
@@ -26,8 +26,8 @@ pub(super) async fn serve(
     connection: &mut Connection,
     exchange: &mut Exchange,
     conf: &MailServer,
-    allowed: (Session, Allowed, &Client),
-) -> Ended {
+    allowed: (Session, Allowed, &MailClient),
+) -> SessionEnd {
     let (session, allowed, client) = allowed;
     let address = PeerAddress::Ip(SocketAddr::new(allowed.address, allowed.port));
     let proxy = session::proxy_settings(conf);
@@ -49,14 +49,14 @@ pub(super) async fn serve(
         Ok(logged_in) => relay(connection, exchange, conf, logged_in).await,
         Err(NotLoggedIn { reply }) => {
             let _ = dialogue::send(connection, exchange, reply, conf).await;
-            Ended::Failed
+            SessionEnd::Failed
         }
     }
 }
 
 /// A client that has logged in.
 struct LoggedIn {
-    wire: Wire,
+    wire: PeerWire,
     to_client: Vec<u8>,
     to_server: Vec<u8>,
 }
@@ -75,7 +75,7 @@ async fn log_in(
     backend: &mut Backend,
 ) -> Result<LoggedIn, NotLoggedIn> {
     doing(exchange, " while connecting to upstream");
-    let wire = match Wire::open(connection, deadline, address).await {
+    let wire = match PeerWire::open(connection, deadline, address).await {
         Ok(wire) => wire,
         Err(failure) => return Err(fail(exchange, backend, &failure)),
     };
@@ -123,7 +123,7 @@ async fn log_in(
                         doing(exchange, READING);
                     }
                     Err(failure) => {
-                        if !matches!(failure, Failure::TimedOut) {
+                        if !matches!(failure, PeerFailure::TimedOut) {
                             doing(exchange, READING);
                         }
                         return Err(fail(exchange, backend, &failure));
@@ -135,10 +135,10 @@ async fn log_in(
 }
 
 /// Logs what has failed on the way to the mail server.
-fn fail(exchange: &Exchange, backend: &mut Backend, failure: &Failure) -> NotLoggedIn {
+fn fail(exchange: &Exchange, backend: &mut Backend, failure: &PeerFailure) -> NotLoggedIn {
     let (level, who) = match failure {
-        Failure::TimedOut => (LogLevel::Info, "upstream "),
-        Failure::ShutDown => (LogLevel::Info, ""),
+        PeerFailure::TimedOut => (LogLevel::Info, "upstream "),
+        PeerFailure::ShutDown => (LogLevel::Info, ""),
         _ => (LogLevel::Error, ""),
     };
     request_log::log(exchange, level, format_args!("{who}{failure}"));
@@ -159,7 +159,7 @@ async fn relay(
     exchange: &mut Exchange,
     conf: &MailServer,
     logged_in: LoggedIn,
-) -> Ended {
+) -> SessionEnd {
     doing(exchange, "");
     log(exchange, &Note::LoggedIn);
     let LoggedIn {
@@ -177,31 +177,29 @@ async fn relay(
     };
     let mut peer = PeerConnection::over(wire.into_socket());
     let Some(stream) = peer.stream_mut() else {
-        return Ended::Failed;
+        return SessionEnd::Failed;
     };
-    // What came together with a PROXY header may be more than the dialogue has room for.
-    let to_server = [to_server, std::mem::take(&mut connection.buffer)].concat();
     let relay = Relay::new(settings, to_server, to_client);
-    let mut account = Account(exchange);
+    let mut account = SessionAccount(exchange);
     let timeout = conf.proxy.timeout;
     let end = relaying::run(relay, connection, stream, timeout, &mut account).await;
     match end {
-        End::Closed(_) => log_request!(exchange, Info, "proxied session done"),
-        End::Broken => {}
-        End::TimedOut => log_request!(
+        RelayEnd::Closed(_) => log_request!(exchange, Info, "proxied session done"),
+        RelayEnd::Broken => {}
+        RelayEnd::TimedOut => log_request!(
             exchange,
             Info,
             "client timed out (110: Connection timed out) while proxying"
         ),
-        End::ShutDown => log_request!(exchange, Info, "shutdown timeout while proxying"),
+        RelayEnd::ShutDown => log_request!(exchange, Info, "shutdown timeout while proxying"),
     }
-    Ended::Done
+    SessionEnd::Done
 }
 
 /// Keeps what is counted of a session up to date.
-struct Account<'e>(&'e mut Exchange);
+struct SessionAccount<'e>(&'e mut Exchange);
 
-impl Watch for Account<'_> {
+impl Watch for SessionAccount<'_> {
     fn note_counts(&mut self, counts: Counts) {
         self.0.transfer.request_bytes = counts.from_client;
         self.0.transfer.sent_bytes = counts.to_client;

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// Why a wait has ended without what was waited for.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum PeerFailure {
     /// The connection could not be opened.
     Connect(io::Error),
     /// It broke.
@@ -28,14 +28,14 @@ pub(super) enum Failure {
     ShutDown,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for PeerFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Connect(error) => write!(f, "connect() failed ({})", OsError(error)),
-            Failure::Send(error) => write!(f, "send() failed ({})", OsError(error)),
-            Failure::Receive(error) => write!(f, "recv() failed ({})", OsError(error)),
-            Failure::TimedOut => f.write_str("timed out (110: Connection timed out)"),
-            Failure::ShutDown => f.write_str("shutdown timeout"),
+            PeerFailure::Connect(error) => write!(f, "connect() failed ({})", OsError(error)),
+            PeerFailure::Send(error) => write!(f, "send() failed ({})", OsError(error)),
+            PeerFailure::Receive(error) => write!(f, "recv() failed ({})", OsError(error)),
+            PeerFailure::TimedOut => f.write_str("timed out (110: Connection timed out)"),
+            PeerFailure::ShutDown => f.write_str("shutdown timeout"),
         }
     }
 }
@@ -45,28 +45,28 @@ pub(super) async fn within<F: Future>(
     connection: &Connection,
     deadline: Instant,
     future: F,
-) -> Result<F::Output, Failure> {
+) -> Result<F::Output, PeerFailure> {
     let mut waiting = pin!(timeout_at(deadline, future));
     poll_fn(|cx| match waiting.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(output.map_err(|_elapsed| Failure::TimedOut)),
-        Poll::Pending if connection.is_to_abort() => Poll::Ready(Err(Failure::ShutDown)),
+        Poll::Ready(output) => Poll::Ready(output.map_err(|_elapsed| PeerFailure::TimedOut)),
+        Poll::Pending if connection.is_to_abort() => Poll::Ready(Err(PeerFailure::ShutDown)),
         Poll::Pending => Poll::Pending,
     })
     .await
 }
 
 /// A connection. What is sent and received may be secret: it is not copied.
-pub(super) struct Wire(Socket);
+pub(super) struct PeerWire(Socket);
 
-impl Wire {
+impl PeerWire {
     /// Opens one.
     pub(super) async fn open(
         connection: &Connection,
         deadline: Instant,
         address: &PeerAddress,
-    ) -> Result<Wire, Failure> {
+    ) -> Result<PeerWire, PeerFailure> {
         let opened = within(connection, deadline, connect_socket(address)).await?;
-        opened.map(Wire).map_err(Failure::Connect)
+        opened.map(PeerWire).map_err(PeerFailure::Connect)
     }
 
     /// Sends everything.
@@ -75,11 +75,11 @@ impl Wire {
         connection: &Connection,
         deadline: Instant,
         mut bytes: &[u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PeerFailure> {
         while !bytes.is_empty() {
             let sending = poll_fn(|cx| self.0.poll_send(cx, &[IoSlice::new(bytes)], false));
             let sent = within(connection, deadline, sending).await?;
-            bytes = &bytes[sent.map_err(Failure::Send)?..];
+            bytes = &bytes[sent.map_err(PeerFailure::Send)?..];
         }
         Ok(())
     }
@@ -91,10 +91,10 @@ impl Wire {
         deadline: Instant,
         buffer: &mut Vec<u8>,
         max: usize,
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, PeerFailure> {
         let receiving = poll_fn(|cx| self.0.poll_recv(cx, buffer, max));
         let received = within(connection, deadline, receiving).await?;
-        received.map_err(Failure::Receive)
+        received.map_err(PeerFailure::Receive)
     }
 
     /// The socket.

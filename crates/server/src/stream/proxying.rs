@@ -5,7 +5,7 @@ use super::{Ended, Verdict, refuse};
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::proxying::{PassRuntime, PeerConnection, SessionPeer, close_peer, connect_session};
-use crate::relaying::{self, End, Watch};
+use crate::relaying::{self, RelayEnd, Watch};
 use crate::request_log;
 use crate::request_log::log_request;
 use crate::snapshot::Snapshot;
@@ -51,7 +51,7 @@ pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) 
     };
     let end = match server.stream_mut() {
         Some(stream) => relaying::run(relay, connection, stream, conf.timeout, &mut account).await,
-        None => End::Broken,
+        None => RelayEnd::Broken,
     };
     let Account { exchange, peer, .. } = account;
     if let Some(states) = &mut exchange.upstream
@@ -145,12 +145,12 @@ impl Watch for Account<'_> {
 }
 
 /// Says how it ended, in nginx's words.
-fn note_end(exchange: &Exchange, end: End) {
+fn note_end(exchange: &Exchange, end: RelayEnd) {
     let who = match end {
-        End::Closed(Side::Client) => "client",
-        End::Closed(Side::Server) => "upstream",
-        End::Broken => return,
-        End::TimedOut => {
+        RelayEnd::Closed(Side::Client) => "client",
+        RelayEnd::Closed(Side::Server) => "upstream",
+        RelayEnd::Broken => return,
+        RelayEnd::TimedOut => {
             let doing = "while proxying connection";
             log_request!(
                 exchange,
@@ -159,7 +159,7 @@ fn note_end(exchange: &Exchange, end: End) {
             );
             return;
         }
-        End::ShutDown => {
+        RelayEnd::ShutDown => {
             log_request!(exchange, Info, "shutdown timeout while proxying connection");
             return;
         }
