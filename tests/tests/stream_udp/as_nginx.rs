@@ -200,7 +200,11 @@ fn seen(
         if *port == "six" && origins.2.is_none() {
             continue;
         }
-        work.extend(scripts.iter().map(|script| (number, *port, script)));
+        // What comes after the last response that is expected arrives by chance.
+        let ends = ["one", "answered", "pairs", "turn", "ring", "two", "nobody"].contains(port);
+        let scripts = scripts.iter();
+        let scripts = scripts.filter(|script| !(ends && script.steps.iter().any(|it| it.1 > 1)));
+        work.extend(scripts.map(|script| (number, *port, script)));
     }
     let work = Mutex::new(work.into_iter());
     let found = Mutex::new(Vec::new());
