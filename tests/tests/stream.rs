@@ -9,6 +9,8 @@ use std::time::Duration;
 
 #[path = "stream/as_nginx.rs"]
 mod as_nginx;
+#[path = "stream/generated.rs"]
+mod generated;
 #[path = "stream/kept.rs"]
 mod kept;
 #[path = "stream/life.rs"]

@@ -169,6 +169,15 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         self.copied.is_some() || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
     }
 
+    /// Bytes of earlier messages that the kernel has taken in other calls than
+    /// [`poll_send`](Self::poll_send): receiving and closing send what is left as well.
+    pub fn take_progress(&mut self) -> u64 {
+        match &mut self.tls {
+            Some(tls) => tls.output.take_progress(),
+            None => 0,
+        }
+    }
+
     /// Stops counting the bytes still to be sent towards the next message.
     pub fn forget_progress(&mut self) {
         if let Some(copied) = &mut self.copied {

@@ -304,7 +304,7 @@ fn without_numbers(text: String) -> String {
 
 /// A line without the bytes received if no server was reached: nginx may read from the client while
 /// it connects, or may not.
-fn without_chance(line: &str) -> String {
+pub(super) fn without_chance(line: &str) -> String {
     let mut fields: Vec<&str> = line.split('|').collect();
     if let ["502", _, received, ..] = &mut fields[..] {
         *received = "any";
@@ -312,7 +312,7 @@ fn without_chance(line: &str) -> String {
     fields.join("|")
 }
 
-fn crc(bytes: &[u8]) -> u32 {
+pub(super) fn crc(bytes: &[u8]) -> u32 {
     bytes
         .iter()
         .fold(0_u32, |sum, byte| sum.rotate_left(5) ^ u32::from(*byte))

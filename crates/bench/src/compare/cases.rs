@@ -271,8 +271,6 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "scale-100", title: "1 KiB keep-alive, TLS 1.3, 100 connections", site: TLS13_P256, file: File::Small, measure: keep_alive_of(100), unit: US, target: None },
     Case { name: "scale-1000", title: "1 KiB keep-alive, TLS 1.3, 1,000 connections", site: TLS13_P256, file: File::Small, measure: keep_alive_of(1_000), unit: US, target: None },
     Case { name: "scale-10000", title: "1 KiB keep-alive, TLS 1.3, 10,000 connections", site: TLS13_P256, file: File::Small, measure: keep_alive_of(10_000), unit: US, target: None },
-    Case { name: "names-1", title: "connection, TLS 1.3 full, P-256, 1 server name", site: CaseSite::Named(1), file: File::Small, measure: FULL, unit: US, target: None },
-    Case { name: "names-100", title: "connection, TLS 1.3 full, P-256, 100 server names", site: CaseSite::Named(100), file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "stream-plain-1k", title: "1 KiB through stream, on open connections, plain", site: PASSED, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.90) },
     Case { name: "stream-plain-1g", title: "1 GiB through stream, plain", site: PASSED, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.90) },
     Case { name: "stream-plain-connection", title: "connection through stream, 1 KiB, plain", site: PASSED, file: File::Small, measure: FULL, unit: US, target: below(0.90) },
@@ -281,6 +279,8 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "stream-tls13-1g", title: "1 GiB through stream, TLS 1.3 to plain", site: PASSED_TLS, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.70) },
     Case { name: "stream-tls13-connection", title: "connection through stream, 1 KiB, TLS 1.3 full, P-256, to plain", site: PASSED_TLS, file: File::Small, measure: FULL, unit: US, target: below(0.70) },
     Case { name: "stream-tls13-idle", title: "memory per idle connection through stream, TLS 1.3 to plain", site: PASSED_TLS, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: None },
+    Case { name: "names-1", title: "connection, TLS 1.3 full, P-256, 1 server name", site: CaseSite::Named(1), file: File::Small, measure: FULL, unit: US, target: None },
+    Case { name: "names-100", title: "connection, TLS 1.3 full, P-256, 100 server names", site: CaseSite::Named(100), file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "names-1000", title: "connection, TLS 1.3 full, P-256, 1,000 server names", site: CaseSite::Named(1_000), file: File::Small, measure: FULL, unit: US, target: None },
 ];
 

@@ -104,6 +104,7 @@ fn cases_are_found_by_name_and_named_once() {
             + cases::S2.len()
             + cases::SCALE.len()
             + cases::NAMES.len()
+            + cases::STREAM.len()
             + 1,
         cases::ALL.len()
     );
@@ -160,6 +161,14 @@ fn peers_are_left_out_of_what_they_cannot_do() {
             "cache-h2-1k",
             "cache-miss-1k",
             "zipf",
+            "stream-plain-1k",
+            "stream-plain-1g",
+            "stream-plain-connection",
+            "stream-plain-idle",
+            "stream-tls13-1k",
+            "stream-tls13-1g",
+            "stream-tls13-connection",
+            "stream-tls13-idle",
             "names-1",
             "names-100",
             "names-1000",
@@ -183,6 +192,14 @@ fn peers_are_left_out_of_what_they_cannot_do() {
             "h2-1m",
             "cache-miss-1k",
             "zipf",
+            "stream-plain-1k",
+            "stream-plain-1g",
+            "stream-plain-connection",
+            "stream-plain-idle",
+            "stream-tls13-1k",
+            "stream-tls13-1g",
+            "stream-tls13-connection",
+            "stream-tls13-idle",
             "names-1",
             "names-100",
             "names-1000",

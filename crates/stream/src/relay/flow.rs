@@ -141,6 +141,8 @@ impl Flow {
             self.pipe = None;
         }
         if self.buffer.is_empty() && !to.has_unsent() {
+            // The other direction may have sent what was left, when it received.
+            self.sent += to.take_progress();
             return Poll::Ready(Ok(()));
         }
         let buffer = std::mem::take(&mut self.buffer);
