@@ -23,6 +23,8 @@ mod client;
 mod generated;
 #[path = "mail/kept.rs"]
 mod kept;
+#[path = "mail/tools.rs"]
+mod tools;
 
 use client::{Client, Step};
 

@@ -1,5 +1,5 @@
-//! Mail with real programs: Dovecot and Postfix behind `mail`, and clients of several kinds in front.
-//! They run in directories of the test, on ports of 127.0.0.1.
+//! Mail with real programs: Dovecot and Postfix behind `mail`, and clients of several kinds in
+//! front. They run in directories of the test, on ports of 127.0.0.1.
 
 use sealane_tests::{Certificate, CertificateKey, Server, Site, command, wait_for};
 use std::fs::{self, File};
@@ -88,8 +88,8 @@ fn dovecot(site: &Site) -> Running {
     running
 }
 
-/// Postfix, which accepts mail only of who has logged in or is said by XCLIENT to have, and delivers
-/// everything to the mailbox of `jo`.
+/// Postfix, which accepts mail only of who has logged in or is said by XCLIENT to have, and
+/// delivers everything to the mailbox of `jo`.
 fn postfix(site: &Site) -> Running {
     let (user, group) = numbers("mail");
     let settings = format!(
@@ -131,8 +131,13 @@ fn postfix(site: &Site) -> Running {
     let path = site.path("postfix").display().to_string();
     command(POSTFIX, &["-c", &path, "check"], b"").success();
     let child = run(site, "postfix", POSTFIX, &["-c", &path, "start-fg"]);
-    // A signal would only end the script that waits for its processes.
-    let end = [POSTFIX, "-c", &path, "stop"].map(str::to_owned).into();
+    // The child is the script that waits for the master.
+    let file = site.path("queue/pid/master.pid");
+    let pid = wait_for("the process id of Postfix", || {
+        let text = fs::read_to_string(&file).ok()?;
+        text.trim().parse::<u32>().ok()
+    });
+    let end = ["kill".to_owned(), pid.to_string()].into();
     let running = Running { child, end };
     wait_for_port(site, "postfix");
     running

@@ -175,7 +175,10 @@ pub(super) fn seen(program: Program, cases: &[Case], files: &Site) -> BTreeMap<S
                 || line.contains(&format!("client: {known},"))
         };
         let lines: Vec<String> = log.lines().filter(is_own).map(message).collect();
+        // The client's port may be that of the mail server, at another address.
+        let own_address = format!("{from}:OWN");
         let numbers = [
+            (format!("{from}:{own}"), own_address.as_str()),
             (format!("{behind}"), "BEHIND"),
             (format!("{own}"), "OWN"),
             (format!("{port}"), "PORT"),

@@ -19,7 +19,6 @@ fn commands(protocol: Protocol) -> Vec<String> {
             "d LOGIN jo",
             "e SELECT x",
             "f STARTTLS",
-            "g",
             "h LOGIN \"\" x",
             "i AUTHENTICATE",
             "j AUTHENTICATE GSSAPI",

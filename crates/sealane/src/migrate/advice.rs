@@ -60,7 +60,12 @@ pub(super) fn of(config: &Config, met: &Met) -> Vec<Advice> {
     sessions(&facts, met, &mut list);
     if !http.servers.iter().any(|server| is_of_http(server)) {
         let of_block = list.iter_mut().filter(|advice| advice.into == "http");
-        of_block.for_each(|advice| advice.into = "stream".to_owned());
+        let has_stream = http
+            .servers
+            .iter()
+            .any(|server| server.kind() == ServerKind::Stream);
+        let block = if has_stream { "stream" } else { "mail" };
+        of_block.for_each(|advice| advice.into = block.to_owned());
     }
     list
 }

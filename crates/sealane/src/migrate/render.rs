@@ -170,6 +170,7 @@ impl Page {
                 "main" => "outside of any block".to_owned(),
                 "http" => "in http { }".to_owned(),
                 "stream" => "in stream { }".to_owned(),
+                "mail" => "in mail { }".to_owned(),
                 other => other.to_owned(),
             };
             for line in &one.remove {
