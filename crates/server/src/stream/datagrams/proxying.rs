@@ -19,7 +19,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 /// How the relay has ended.
-enum RelayEnd {
+enum DatagramsEnd {
     /// With all that was expected (`proxy_requests`, `proxy_responses`).
     Done,
     /// Something could not be sent, which is logged.
@@ -107,15 +107,15 @@ impl Relaying {
         client: &mut DatagramClient,
         exchange: &mut Exchange,
         conf: &StreamPass,
-    ) -> Poll<RelayEnd> {
+    ) -> Poll<DatagramsEnd> {
         let moved = self.relay.poll(cx);
         self.note_counts(exchange);
         match moved {
-            Poll::Ready(Ok(())) => return Poll::Ready(RelayEnd::Done),
+            Poll::Ready(Ok(())) => return Poll::Ready(DatagramsEnd::Done),
             Poll::Ready(Err(error)) => {
                 self.note_error(exchange, &error);
                 if let Action::Sending(_) = error.action {
-                    return Poll::Ready(RelayEnd::Broken);
+                    return Poll::Ready(DatagramsEnd::Broken);
                 }
                 // There may be more to receive, after others have had their turn.
                 runtime::defer(cx.waker().clone());
@@ -130,12 +130,12 @@ impl Relaying {
         }
         self.moved = moved;
         match client.asked() {
-            Asked::Abort => Poll::Ready(RelayEnd::ShutDown),
+            Asked::Abort => Poll::Ready(DatagramsEnd::ShutDown),
             // What the client sends from now on comes to another process, or to none.
             Asked::Move | Asked::Finish if conf.responses.is_some() && self.relay.is_answered() => {
-                Poll::Ready(RelayEnd::Done)
+                Poll::Ready(DatagramsEnd::Done)
             }
-            _ => client.poll_expired(cx).map(|()| RelayEnd::TimedOut),
+            _ => client.poll_expired(cx).map(|()| DatagramsEnd::TimedOut),
         }
     }
 
@@ -165,12 +165,12 @@ impl Relaying {
     }
 
     /// Says how it ended, in nginx's words, and gives the server back. Returns the status.
-    fn end(self, exchange: &Exchange, end: &RelayEnd) -> StatusCode {
+    fn end(self, exchange: &Exchange, end: &DatagramsEnd) -> StatusCode {
         let is_answered = self.relay.is_answered();
         let what = match end {
-            RelayEnd::Done => Some("udp done"),
-            RelayEnd::TimedOut if is_answered => Some("udp timed out"),
-            RelayEnd::TimedOut => {
+            DatagramsEnd::Done => Some("udp done"),
+            DatagramsEnd::TimedOut if is_answered => Some("udp timed out"),
+            DatagramsEnd::TimedOut => {
                 log_request!(
                     exchange,
                     Error,
@@ -178,11 +178,11 @@ impl Relaying {
                 );
                 None
             }
-            RelayEnd::ShutDown => {
+            DatagramsEnd::ShutDown => {
                 log_request!(exchange, Info, "shutdown timeout while proxying connection");
                 None
             }
-            RelayEnd::Broken => None,
+            DatagramsEnd::Broken => None,
         };
         if let Some(what) = what {
             let moved = MovedPackets(&self.relay);
@@ -190,7 +190,7 @@ impl Relaying {
             let line = format_args!("{what}{moved}{bytes}");
             request_log::log_plainly(exchange, LogLevel::Info, line);
         }
-        let is_silent = matches!(end, RelayEnd::TimedOut) && !is_answered;
+        let is_silent = matches!(end, DatagramsEnd::TimedOut) && !is_answered;
         self.peer.end(exchange, self.has_failed || is_silent);
         match is_silent {
             true => StatusCode::BAD_GATEWAY,
