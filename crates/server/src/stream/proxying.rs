@@ -44,7 +44,7 @@ pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) 
     };
     let relay = Relay::new(settings, std::mem::take(&mut connection.buffer), Vec::new());
     let (mut server, peer) = peer.split();
-    let mut account = Account {
+    let mut account = StreamAccount {
         exchange,
         peer,
         has_answered: false,
@@ -53,7 +53,7 @@ pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) 
         Some(stream) => relaying::run(relay, connection, stream, conf.timeout, &mut account).await,
         None => RelayEnd::Broken,
     };
-    let Account { exchange, peer, .. } = account;
+    let StreamAccount { exchange, peer, .. } = account;
     if let Some(states) = &mut exchange.upstream
         && let Some(attempt) = states.attempts.last_mut()
     {
@@ -107,14 +107,14 @@ pub(super) fn rate(exchange: &Exchange, rate: Option<&Template>) -> u64 {
 }
 
 /// Keeps what variables and logs show up to date.
-struct Account<'e> {
+struct StreamAccount<'e> {
     exchange: &'e mut Exchange,
     peer: SessionPeer<()>,
     /// The first byte from the server has been noted.
     has_answered: bool,
 }
 
-impl Watch for Account<'_> {
+impl Watch for StreamAccount<'_> {
     fn note_counts(&mut self, counts: Counts) {
         let Counts {
             from_client,
