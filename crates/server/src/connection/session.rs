@@ -2,8 +2,13 @@
 
 use super::{Connection, Deadline};
 use crate::snapshot::ListenerId;
+use crate::transport::TransportError;
 use sealane_conf::model::{ListenAddress, ServerKind};
+use sealane_io::OutboundMessage;
 use sealane_io::registry::Asked;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
 
 impl Connection {
     /// The block that its listener belongs to.
@@ -37,6 +42,28 @@ impl Connection {
     pub(crate) fn note_pass(&mut self) -> u8 {
         self.passes = self.passes.saturating_add(1);
         self.passes
+    }
+
+    /// Sends what a session says to its client.
+    ///
+    /// # Errors
+    /// Why the connection broke; `None` if the time is over, or the worker process ends.
+    pub(crate) async fn send(
+        &mut self,
+        message: &mut OutboundMessage,
+        timeout: Duration,
+    ) -> Result<(), Option<TransportError>> {
+        self.set_deadline(timeout);
+        poll_fn(|cx| {
+            if let Poll::Ready(sent) = self.transport.poll_send(cx, message) {
+                return Poll::Ready(sent.map_err(Some));
+            }
+            match self.is_to_abort() {
+                true => Poll::Ready(Err(None)),
+                false => self.poll_expired(cx).map(|()| Err(None)),
+            }
+        })
+        .await
     }
 
     /// It waits for nothing that has a time-out.

@@ -12,8 +12,6 @@ use sealane_conf::model::{MailServer, VerifyClient};
 use sealane_io::OutboundMessage;
 use sealane_io::chain::OutputChain;
 use sealane_mail::{Event, Session};
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 use zeroize::Zeroize;
 
@@ -213,17 +211,7 @@ pub(super) async fn send(
         return Ok(());
     }
     let mut message = OutboundMessage::new(bytes, OutputChain::new());
-    connection.set_deadline(conf.timeout);
-    let sent = poll_fn(|cx| {
-        if let Poll::Ready(sent) = connection.transport.poll_send(cx, &mut message) {
-            return Poll::Ready(sent.map_err(Some));
-        }
-        match connection.is_to_abort() {
-            true => Poll::Ready(Err(None)),
-            false => connection.poll_expired(cx).map(|()| Err(None)),
-        }
-    });
-    let sent = sent.await;
+    let sent = connection.send(&mut message, conf.timeout).await;
     exchange.transfer.sent_bytes += message.sent;
     match sent {
         Ok(()) => Ok(()),

@@ -19,12 +19,12 @@ struct Shown<'a> {
 const ROWS: &[Row<Peer>] = &[
     Row::counter(
         "upstream_requests",
-        "Requests that were passed to the peer",
+        "Requests and sessions that were passed to the peer",
         |peer| peer.counts().requests.get(),
     ),
     Row::counter(
         "upstream_failures",
-        "Requests that failed (proxy_next_upstream)",
+        "Requests and sessions that failed (proxy_next_upstream)",
         |peer| peer.counts().failures.get(),
     ),
     Row::counter(
@@ -57,7 +57,7 @@ const ROWS: &[Row<Peer>] = &[
     ),
     Row::gauge(
         "upstream_requests_active",
-        "Requests that the peer is answering",
+        "Requests that the peer is answering, and sessions",
         |peer| Some(peer.conns().into()),
     ),
     Row::gauge(
@@ -67,12 +67,12 @@ const ROWS: &[Row<Peer>] = &[
     ),
     Row::times(
         "upstream_header",
-        "How long peers took until the head of the response",
+        "How long peers took until the head of the response, or the first byte of a session",
         |peer| peer.counts().header_times.values(),
     ),
     Row::times(
         "upstream_response",
-        "How long peers took until the end of the response",
+        "How long peers took until the end of the response, or of the session",
         |peer| peer.counts().response_times.values(),
     ),
 ];
@@ -99,7 +99,7 @@ pub(super) fn collect<'a>(families: &mut Families<'a>, groups: &'a [Arc<GroupRun
     let family = families
         .counter(
             "upstream_requests_without_peer",
-            "Requests for which no peer could be picked",
+            "Requests and sessions for which no peer could be picked",
         )
         .by(&["upstream"]);
     for group in groups {

@@ -12,27 +12,37 @@ type Counted<'a> = (&'a str, ZoneSums);
 const SERVERS: &[Row<ZoneSums>] = &[
     Row::counter(
         "server_connections",
-        "Connections whose first request the server answered",
+        "Connections whose first request the server answered, or whose session it served",
         |sums| sums.connections,
     ),
-    Row::counter("server_requests", "Requests that have ended", |sums| {
-        sums.requests
-    }),
+    Row::counter(
+        "server_requests",
+        "Requests and sessions that have ended",
+        |sums| sums.requests,
+    ),
     Row::counter(
         "server_requests_discarded",
         "Requests that ended without a response",
         |sums| sums.discarded,
     ),
-    Row::bytes("server_received", "Bytes of requests", |sums| sums.received),
-    Row::bytes("server_sent", "Bytes of responses", |sums| sums.sent),
+    Row::bytes(
+        "server_received",
+        "Bytes of requests, and from clients of sessions",
+        |sums| sums.received,
+    ),
+    Row::bytes(
+        "server_sent",
+        "Bytes of responses, and to clients of sessions",
+        |sums| sums.sent,
+    ),
     Row::gauge(
         "server_requests_active",
-        "Requests that are being answered",
+        "Requests that are being answered, and sessions",
         |sums| Some(sums.active),
     ),
     Row::times(
         "server_request",
-        "How long requests took, from their first byte to the last one of the response",
+        "How long requests took, from their first byte to the last one of the response, and sessions",
         |sums| sums.times,
     ),
 ];

@@ -430,7 +430,8 @@ pub(super) fn begin_attempt(exchange: &mut Exchange, mut attempt: Attempt, after
     states.attempts.push(attempt);
 }
 
-pub(super) fn last_attempt(exchange: &mut Exchange) -> Option<&mut Attempt> {
+/// The attempt that was begun last.
+pub(crate) fn last_attempt(exchange: &mut Exchange) -> Option<&mut Attempt> {
     exchange.upstream.as_deref_mut()?.attempts.last_mut()
 }
 

@@ -95,6 +95,7 @@ use store::StoredBody;
 use wire::{Dubbo, FastCgi, Gateway, Http1, Http2, Memcached, Wire, WireEvent};
 
 pub(crate) use accel::safe_uri;
+pub(crate) use attempt::last_attempt;
 pub(crate) use bound::{BoundConnections, ClosesBound};
 pub use cache::CacheDirectories;
 pub(crate) use cache::{

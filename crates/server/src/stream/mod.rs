@@ -41,9 +41,7 @@ use sealane_conf::model::{LogLevel, StreamHandler, StreamServer};
 use sealane_http::StatusCode;
 use sealane_io::OutboundMessage;
 use sealane_io::chain::OutputChain;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// How a session ends.
 enum Ended {
@@ -234,17 +232,9 @@ fn set_variables(exchange: &mut Exchange) {
 async fn send(connection: &mut Connection, exchange: &mut Exchange, text: Vec<u8>) -> Verdict {
     let length = text.len() as u64;
     let mut message = OutboundMessage::new(text, OutputChain::new());
-    connection.set_deadline(exchange.conf().send_timeout);
-    let sent = poll_fn(|cx| {
-        if let Poll::Ready(sent) = connection.transport.poll_send(cx, &mut message) {
-            return Poll::Ready(sent.map_err(Some));
-        }
-        match connection.is_to_abort() {
-            true => Poll::Ready(Err(None)),
-            false => connection.poll_expired(cx).map(|()| Err(None)),
-        }
-    });
-    let sent = sent.await;
+    let sent = connection
+        .send(&mut message, exchange.conf().send_timeout)
+        .await;
     exchange.transfer.sent_bytes = message.sent;
     match sent {
         Ok(()) => exchange.transfer.sent_bytes = length,

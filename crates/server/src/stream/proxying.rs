@@ -4,7 +4,9 @@
 use super::{Ended, Verdict, refuse};
 use crate::connection::Connection;
 use crate::exchange::Exchange;
-use crate::proxying::{PassRuntime, PeerConnection, SessionPeer, close_peer, connect_session};
+use crate::proxying::{
+    PassRuntime, PeerConnection, SessionPeer, close_peer, connect_session, last_attempt,
+};
 use crate::relaying::{self, RelayEnd, Watch};
 use crate::request_log;
 use crate::request_log::log_request;
@@ -54,9 +56,7 @@ pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) 
         None => RelayEnd::Broken,
     };
     let StreamAccount { exchange, peer, .. } = account;
-    if let Some(states) = &mut exchange.upstream
-        && let Some(attempt) = states.attempts.last_mut()
-    {
+    if let Some(attempt) = last_attempt(exchange) {
         attempt.end();
     }
     note_end(exchange, end);
@@ -125,8 +125,7 @@ impl Watch for StreamAccount<'_> {
         let exchange = &mut *self.exchange;
         exchange.transfer.request_bytes = from_client;
         exchange.transfer.sent_bytes = to_client;
-        let states = exchange.upstream.as_deref_mut();
-        let Some(attempt) = states.and_then(|states| states.attempts.last_mut()) else {
+        let Some(attempt) = last_attempt(exchange) else {
             return;
         };
         attempt.bytes_sent = self.peer.preamble_bytes() + to_server;

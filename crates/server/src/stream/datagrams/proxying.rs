@@ -3,7 +3,7 @@
 
 use super::DatagramClient;
 use crate::exchange::Exchange;
-use crate::proxying::{PassRuntime, SessionPeer, connect_datagrams};
+use crate::proxying::{PassRuntime, SessionPeer, connect_datagrams, last_attempt};
 use crate::request_log::{self, log_request};
 use crate::stream::proxying::{pass_of, rate};
 use crate::stream::{Ended, Verdict, refuse};
@@ -64,9 +64,7 @@ pub(super) async fn serve(
         has_failed: false,
     };
     let end = poll_fn(|cx| relaying.poll(cx, client, exchange, conf)).await;
-    if let Some(states) = &mut exchange.upstream
-        && let Some(attempt) = states.attempts.last_mut()
-    {
+    if let Some(attempt) = last_attempt(exchange) {
         attempt.end();
     }
     Err(Ended::Status(relaying.end(exchange, &end)))
@@ -144,8 +142,7 @@ impl Relaying {
         let counts = self.relay.counts();
         exchange.transfer.request_bytes = counts.from_client.bytes;
         exchange.transfer.sent_bytes = counts.to_client.bytes;
-        let states = exchange.upstream.as_deref_mut();
-        let Some(attempt) = states.and_then(|states| states.attempts.last_mut()) else {
+        let Some(attempt) = last_attempt(exchange) else {
             return;
         };
         attempt.bytes_sent = counts.to_server.bytes;
