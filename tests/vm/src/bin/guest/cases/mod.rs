@@ -13,6 +13,7 @@ mod downloads;
 mod measured;
 mod records;
 mod resumption;
+mod streams;
 mod updates;
 mod upgrade;
 
@@ -88,6 +89,8 @@ const CASES: &[Case] = cases! {
     rest updates::key_updates_without_end,
     core resumption::tickets_tls13,
     core resumption::tickets_tls12,
+    core streams::both_ways,
+    core streams::reload_meanwhile,
     rest upgrade::tls13_aes128_gcm,
     core upgrade::tls13_aes256_gcm,
     rest upgrade::tls13_chacha20_poly1305,
