@@ -280,7 +280,10 @@ fn mistakes_are_told_in_nginx_words() {
             "udp_session_queue 0 1k;",
             "\"udp_session_queue\" directive invalid number",
         ),
-        ("udp_session_queue 1 1x;", "invalid value \"1x\""),
+        (
+            "udp_session_queue 1 1x;",
+            "\"udp_session_queue\" directive invalid value",
+        ),
         (
             "server { listen 1 ssl; return a; }",
             "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive",
@@ -294,18 +297,11 @@ fn mistakes_are_told_in_nginx_words() {
 fn an_address_belongs_to_one_block() {
     let http = "http { server { listen 127.0.0.1:81; } }";
     let stream = "stream { server { listen 127.0.0.1:81; return a; } }";
-    // In the order in which they stand.
-    for (text, blocks) in [
-        (
-            format!("events {{}} {http} {stream}"),
-            "\"http\" and \"stream\"",
-        ),
-        (
-            format!("events {{}} {stream} {http}"),
-            "\"stream\" and \"http\"",
-        ),
+    for text in [
+        format!("events {{}} {http} {stream}"),
+        format!("events {{}} {stream} {http}"),
     ] {
-        let message = format!("{blocks} both listen on 127.0.0.1:81");
+        let message = "\"http\" and \"stream\" both listen on 127.0.0.1:81";
         assert_eq!(refused(&text), message);
     }
     let zone = "limit_conn_zone $binary_remote_addr zone=z:1m;";
