@@ -284,7 +284,7 @@ impl Running {
             log,
             ports,
         };
-        running.wait_until_ready(&output)?;
+        running.wait_until_ready(&output, stream)?;
         Ok(running)
     }
 
@@ -292,14 +292,14 @@ impl Running {
     ///
     /// The last matters for servers with threads. H2O handshakes before its thread for ticket keys
     /// has run for the first time, and cannot read those tickets later.
-    fn wait_until_ready(&mut self, output: &Path) -> Result<(), Error> {
+    fn wait_until_ready(&mut self, output: &Path, stream: bool) -> Result<(), Error> {
         let ports = self.ports;
         let mut ended = None;
         let child = &mut self.child;
         let responding = wait_until(START_LIMIT, || {
             ended = child.try_wait().ok().flatten();
             ended.is_some()
-                || ports.all().iter().all(|&port| connect(port).is_ok())
+                || ports.listened(stream).all(|port| connect(port).is_ok())
                     && responds(ports.of(Listener::Plain)).unwrap_or(false)
         });
         match ended {

@@ -84,7 +84,8 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    const ALL: [Self; 14] = [
+    /// All of them.
+    pub(crate) const ALL: [Self; 14] = [
         Self::Plain,
         Self::P256,
         Self::P384,
@@ -100,6 +101,11 @@ impl Listener {
         Self::Passed,
         Self::PassedTls,
     ];
+
+    /// Whether it is there only where connections are passed on.
+    pub(crate) fn passes_on(self) -> bool {
+        matches!(self, Self::Passed | Self::PassedTls)
+    }
 
     /// The placeholder for its port in the configuration.
     fn placeholder(self) -> &'static str {
@@ -147,9 +153,11 @@ impl Ports {
         self.0[listener as usize]
     }
 
-    /// Every port.
-    pub(crate) fn all(&self) -> &[u16] {
-        &self.0
+    /// The ports that a server listens on, which passes connections on or does not.
+    pub(crate) fn listened(&self, stream: bool) -> impl Iterator<Item = u16> {
+        let listeners = Listener::ALL.into_iter();
+        let listening = listeners.filter(move |listener| stream || !listener.passes_on());
+        listening.map(|listener| self.of(listener))
     }
 }
 

@@ -110,11 +110,9 @@ fn every_template_is_filled_completely() {
     ] {
         let code = without_comments(&site.configuration(kind, &ports, variant));
         assert!(!code.contains('@'), "{code}");
-        for port in ports.all() {
-            let listen = listen.replace("PORT", &port.to_string());
-            let passed = [Listener::Passed, Listener::PassedTls];
-            let is_passed = passed.iter().any(|passed| ports.of(*passed) == *port);
-            let count = usize::from(!is_passed || kind == Kind::Nginx);
+        for listener in Listener::ALL {
+            let listen = listen.replace("PORT", &ports.of(listener).to_string());
+            let count = usize::from(!listener.passes_on() || kind == Kind::Nginx);
             assert_eq!(code.matches(&listen).count(), count, "{listen} in {code}");
         }
         for expected in [
