@@ -35,6 +35,7 @@ const BY_NAME: &[&[&str]] = &[
     &handshakes::QUEUED,
     processes::MORE,
     resolvers::SERVICES,
+    resolvers::ADDRESSES,
 ];
 
 /// What moves elsewhere: in which file, by which test. Those of this workspace's other end-to-end

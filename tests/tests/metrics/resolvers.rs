@@ -2,7 +2,8 @@
 
 use super::*;
 use sealane_tests::NameServer;
-use std::net::Ipv4Addr;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 
 /// One query for each result.
 pub(super) const MOVES: &[Move] = &[
@@ -42,6 +43,35 @@ pub(super) const MOVES: &[Move] = &[
 
 /// What a server of an upstream moves that is found by SRV records.
 pub(super) const SERVICES: &[&str] = &["sealane_resolver_queries_total{type=\"srv\"}"];
+
+/// What a client of an SMTP server moves, whose name is looked up.
+pub(super) const ADDRESSES: &[&str] = &["sealane_resolver_queries_total{type=\"addr\"}"];
+
+#[test]
+fn names_of_mail_clients_are_queries_for_addresses() {
+    let names = NameServer::start();
+    names.points("7.2.0.192.in-addr.arpa", "mx.test");
+    names.says("mx.test", &[Ipv4Addr::new(192, 0, 2, 7)]);
+    let site = Site::new();
+    let mail = format!(
+        "mail {{ auth_http 127.0.0.1:1; set_real_ip_from 127.0.0.1; resolver 127.0.0.1:{};
+             server {{ listen 127.0.0.1:%mail% proxy_protocol; protocol smtp; }} }}",
+        names.port()
+    );
+    let metrics = "server { listen 127.0.0.1:%metrics%; location = /metrics { metrics; } }";
+    let server = site.serve_with(&mail, "", metrics);
+    let mut client = TcpStream::connect(("127.0.0.1", server.port("mail"))).expect("it listens");
+    let header = b"PROXY TCP4 192.0.2.7 192.0.2.99 4660 25\r\n";
+    client.write_all(header).expect("it is read");
+    let mut greeting = [0; 4];
+    client.read_exact(&mut greeting).expect("a greeting");
+    assert_eq!(&greeting, b"220 ");
+    for name in ADDRESSES {
+        wait_for(name, || {
+            (value(&samples(server.port("metrics")), name) > 0.0).then_some(())
+        });
+    }
+}
 
 #[test]
 fn queries_are_counted_by_what_became_of_them() {
