@@ -3,6 +3,41 @@
 use super::*;
 use sealane_tests::reload::{Reload, reload};
 use sealane_tests::upgrade::{Daemon, signal};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Short sessions, one after the other, each of which must get its answer.
+struct Sessions {
+    over: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<usize>>,
+}
+
+impl Sessions {
+    fn begin(port: u16) -> Sessions {
+        let over = Arc::new(AtomicBool::new(false));
+        let client = |number: usize| {
+            let over = over.clone();
+            thread::spawn(move || {
+                let mut served = 0;
+                while !over.load(Ordering::Relaxed) {
+                    says_back(&mut connect(port), &format!("client {number}: {served}"));
+                    served += 1;
+                }
+                served
+            })
+        };
+        let clients = (0..4).map(client).collect();
+        Sessions { over, clients }
+    }
+
+    /// Ends them; every client has had some.
+    fn end(self) {
+        self.over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            assert!(client.join().expect("no session was lost") > 0);
+        }
+    }
+}
 
 #[test]
 fn a_reload_keeps_sessions_whatever_becomes_of_their_server() {
@@ -23,6 +58,7 @@ fn a_reload_keeps_sessions_whatever_becomes_of_their_server() {
     let worker = server.worker_pid();
     let mut kept = connect(server.port("a"));
     says_back(&mut kept, "before");
+    let others = Sessions::begin(server.port("a"));
     for round in 0..sealane_tests::scale(5, 200) {
         assert_eq!(
             reload(&site, &server, &passing("a", &first)),
@@ -30,6 +66,7 @@ fn a_reload_keeps_sessions_whatever_becomes_of_their_server() {
         );
         says_back(&mut kept, &format!("round {round}"));
     }
+    others.end();
     assert_eq!(
         reload(&site, &server, &passing("a", &second)),
         Reload::Applied
@@ -78,6 +115,7 @@ fn an_upgrade_leaves_sessions_to_the_old_process_until_they_end() {
     let daemon = Daemon::start(&site, Program::Sealane, &text);
     let port = site.port("a");
     let mut kept = Vec::new();
+    let others = Sessions::begin(port);
     for round in 0..sealane_tests::scale(2, 20) {
         let mut socket = connect(port);
         says_back(&mut socket, &format!("before {round}"));
@@ -93,4 +131,5 @@ fn an_upgrade_leaves_sessions_to_the_old_process_until_they_end() {
         kept.clear();
         daemon.wait_for_end(old);
     }
+    others.end();
 }
