@@ -101,7 +101,7 @@ pub(crate) fn reload_meanwhile(lab: &Lab) {
     for round in 0..lab.scale(5, 50) {
         server.mark();
         server.reconfigure(&format!("{}\n# {round}\n", configuration()));
-        server.wait_for_log("serves the new configuration");
+        server.wait_for_log("continues with the new configuration");
         lab.download(ENDED, "4m", &[]);
     }
     for client in slow {
