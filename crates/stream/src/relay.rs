@@ -23,7 +23,7 @@ use std::fmt;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-pub use pace::MAX_BULK;
+pub use pace::{BULK_BYTES, MAX_BULK};
 
 /// Bytes that a direction moves before other connections of the thread have their turn.
 const SHARE_BYTES: usize = 512 << 10;
@@ -32,8 +32,7 @@ const SHARE_BYTES: usize = 512 << 10;
 #[derive(Debug, Clone, Copy)]
 pub struct RelaySettings {
     /// `proxy_buffer_size`: bytes received at a time. Over TLS, while a peer sends more than that
-    /// at once, a bounded number of relays ([`MAX_BULK`]) receives up to
-    /// [`BATCH_BYTES`](sealane_io::buffers::BATCH_BYTES).
+    /// at once, a bounded number of relays ([`MAX_BULK`]) receives up to [`BULK_BYTES`].
     pub buffer_bytes: usize,
     /// `proxy_upload_rate`: bytes received from the client in a second; 0 for no limit.
     pub upload_rate: u64,

@@ -1,9 +1,9 @@
 //! One direction of a relay.
 
 use super::SHARE_BYTES;
-use super::pace::{Bulk, Pace};
+use super::pace::{BULK_BYTES, Bulk, Pace};
 use super::rate::Throttle;
-use sealane_io::buffers::{self, BATCH_BYTES};
+use sealane_io::buffers;
 use sealane_io::chain::OutputChain;
 use sealane_io::pipe::{self, Pipe};
 use sealane_io::runtime;
@@ -172,8 +172,8 @@ impl Flow {
         let mut max = passage.buffer_bytes;
         // Records are sealed and opened in batches; copying alone gains nothing from them.
         let over_tls = from.tls().is_some() || to.tls().is_some();
-        if is_busy && over_tls && max < BATCH_BYTES && self.may_hold_batch() {
-            max = BATCH_BYTES;
+        if is_busy && over_tls && max < BULK_BYTES && self.may_hold_batch() {
+            max = BULK_BYTES;
         }
         let (rate, began) = (passage.rate, passage.began);
         let allowed = self
