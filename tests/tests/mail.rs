@@ -45,6 +45,8 @@ enum Deed {
     Drip(String),
     /// Reads a line and writes it down.
     Line,
+    /// Reads so many bytes and writes them down.
+    Bytes(usize),
     /// Closes the connection with a reset.
     Reset,
     /// Closes the connection.
@@ -253,6 +255,13 @@ fn act(socket: &mut TcpStream, deeds: &[Deed], port: u16, got: &mut Vec<u8>) -> 
                     break;
                 }
             },
+            Deed::Bytes(count) => {
+                let start = got.len();
+                got.resize(start + count, 0);
+                if socket.read_exact(&mut got[start..]).is_err() {
+                    return false;
+                }
+            }
             Deed::Reset => {
                 let reset = socket2::SockRef::from(&*socket);
                 let _ = reset.set_linger(Some(Duration::ZERO));

@@ -395,6 +395,9 @@ pub(super) fn tls(protocol: Protocol) -> Vec<Case> {
 pub(super) fn headers(protocol: Protocol) -> Vec<Case> {
     let login = login(protocol);
     const BINARY: &str = "<\\x0d\\x0a\\x0d\\x0a\\x00\\x0d\\x0aQUIT\\x0a\\x21\\x11\\x00\\x0c";
+
+    /// A binary header for IPv4 with its checksum.
+    const BINARY_BYTES: usize = 16 + 12 + 7;
     let text = |last: &str| format!("<PROXY TCP4 192.0.2.{last} 192.0.2.99 4660 443\r\n");
     let before = |header: &str| -> Vec<String> {
         let mut all = vec![header.to_owned()];
@@ -445,8 +448,8 @@ pub(super) fn headers(protocol: Protocol) -> Vec<Case> {
         .known_as(second)
         .mail(&answered),
         with_port("a header", login).mail(&answered.clone()),
-        // Its signature has four line ends.
+        // Ports and checksum may contain line ends, as its signature does.
         case(protocol, port(protocol, "outb"), "a binary header", login)
-            .mail(&[vec![Deed::Line; 3], answered].concat()),
+            .mail(&[vec![Deed::Bytes(BINARY_BYTES)], accepting(protocol)].concat()),
     ]
 }
