@@ -12,8 +12,8 @@ const FULL_IN_A_ROW: u8 = 2;
 const SMALL_BYTES: usize = 8 << 10;
 /// Small batches in a row after which a direction is quiet.
 const SMALL_IN_A_ROW: u8 = 4;
-/// What a busy direction over TLS receives at a time: four full records. With eight, what was sealed
-/// has left the nearest caches before the kernel copies it, which costs a tenth of the CPU.
+/// What a busy direction over TLS receives at a time: four full records. With eight, what was
+/// sealed has left the nearest caches before the kernel copies it, which costs a tenth of the CPU.
 pub const BULK_BYTES: usize = 64 << 10;
 /// Directions of a thread that may hold a large buffer at a time. All others make do with
 /// `proxy_buffer_size`, so that slow readers cost no more memory than in nginx.
