@@ -41,16 +41,21 @@ pub(crate) struct HttpLevel {
     pub(crate) main_logs: usize,
 }
 
-/// At the end of the `http` block: checks and builds it. Errors are reported in nginx's order.
-pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
+/// The level of a block that has ended.
+fn outer_level(b: &mut Build<'_>, kind: ServerKind) -> HttpLevel {
     let (server, location) = b.take_outer_level();
-    let location = locations::with_log_defaults(location, b);
-    let level = HttpLevel {
-        kind: ServerKind::Http,
+    HttpLevel {
+        kind,
         server,
         location,
         main_logs: b.main.error_logs.len(),
-    };
+    }
+}
+
+/// At the end of the `http` block: checks and builds it. Errors are reported in nginx's order.
+pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
+    let mut level = outer_level(b, ServerKind::Http);
+    level.location = locations::with_log_defaults(level.location, b);
     let unknown_zones = crate::directives::check_cache_zones(b);
     if !unknown_zones.is_empty() {
         return unknown_zones;
@@ -78,13 +83,7 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
 
 /// At the end of the `stream` block.
 pub(crate) fn stream(b: &mut Build<'_>) -> Vec<Fault> {
-    let (server, location) = b.take_outer_level();
-    let level = HttpLevel {
-        kind: ServerKind::Stream,
-        server,
-        location,
-        main_logs: b.main.error_logs.len(),
-    };
+    let level = outer_level(b, ServerKind::Stream);
     if let Err(fault) = check_listens(b, ServerKind::Stream) {
         return vec![fault];
     }
@@ -96,13 +95,7 @@ pub(crate) fn stream(b: &mut Build<'_>) -> Vec<Fault> {
 
 /// At the end of the `mail` block.
 pub(crate) fn mail(b: &mut Build<'_>) -> Vec<Fault> {
-    let (server, location) = b.take_outer_level();
-    let level = HttpLevel {
-        kind: ServerKind::Mail,
-        server,
-        location,
-        main_logs: b.main.error_logs.len(),
-    };
+    let level = outer_level(b, ServerKind::Mail);
     if let Err(fault) = mail::check(b, &level.server.mail) {
         return vec![fault];
     }

@@ -373,9 +373,12 @@ impl<'a> Parser<'a> {
         if self.block_depth > self.limits.block_depth {
             return Err(call_place(Fault::new("too deep nesting of blocks")));
         }
-        let is_http = matches!(opening, Opening::Http);
-        let is_stream = matches!(opening, Opening::Stream);
-        let is_mail = matches!(opening, Opening::Mail);
+        let merge: Option<fn(&mut Build<'_>) -> Vec<Fault>> = match opening {
+            Opening::Http => Some(merge::http),
+            Opening::Stream => Some(merge::stream),
+            Opening::Mail => Some(merge::mail),
+            _ => None,
+        };
         let is_server = matches!(opening, Opening::Server);
         self.opened = row.name;
         let inner = self.build.open(opening, call.origin.clone());
@@ -395,12 +398,8 @@ impl<'a> Parser<'a> {
         }
         ended = ended.and(self.build.close(inner));
         let mut faults: Vec<Fault> = ended.err().into_iter().collect();
-        if is_http {
-            faults = merge::http(&mut self.build);
-        } else if is_stream {
-            faults = merge::stream(&mut self.build);
-        } else if is_mail {
-            faults = merge::mail(&mut self.build);
+        if let Some(merge) = merge {
+            faults = merge(&mut self.build);
         }
         for fault in faults {
             let kind = fault.kind.unwrap_or(RefusalKind::Wrong);

@@ -4,6 +4,7 @@ use crate::access_log::LogSample;
 use crate::geoip2::Databases;
 use crate::h2;
 use crate::limits::LimitZoneRuntime;
+use crate::mail::MailRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{GroupRuntime, Groups, HealthTask, TlsSettings, build_zone};
@@ -236,6 +237,7 @@ impl Parts<'_> {
             tree,
             tls,
             resolver: self.resolver(server),
+            mail: server.mail.as_ref().map(MailRuntime::new).map(Arc::new),
             tls_inputs: tls_inputs.unwrap_or_default(),
             certificates,
             http2: h2::codec_settings(server, head_limits(server)),
@@ -316,11 +318,9 @@ impl Parts<'_> {
             }
         }
         let default = &http.servers[listener.default_server];
-        let starttls = default
-            .mail
-            .as_ref()
-            .map_or(MailStartTls::Off, |mail| mail.starttls);
-        let acceptor = if listener.options.ssl || starttls != MailStartTls::Off {
+        let starttls =
+            (default.mail.as_ref()).is_some_and(|mail| mail.starttls != MailStartTls::Off);
+        let acceptor = if listener.options.ssl || starttls {
             Some(self.tls.acceptor(&self.snapshot, listener, &names)?)
         } else {
             None

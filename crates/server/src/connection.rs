@@ -16,6 +16,7 @@ pub(crate) mod tests;
 
 use self::moving::PendingMove;
 pub(crate) use self::moving::adopt;
+pub(crate) use self::session::unless_aborted;
 use crate::acceptor::ListenerRef;
 use crate::client_link::ClientLink;
 use crate::debug_log;

@@ -12,6 +12,7 @@ use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::facts::ConnectionFacts;
 use crate::geoip2::Databases;
 use crate::limits::LimitZoneRuntime;
+use crate::mail::MailRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{
@@ -145,6 +146,8 @@ pub struct ServerRuntime {
     /// Finds responders that certificates of clients name, if `ssl_ocsp` is on, and names of
     /// clients of mail.
     pub(crate) resolver: Option<Arc<dyn Resolve>>,
+    /// What it does in `mail`.
+    pub(crate) mail: Option<Arc<MailRuntime>>,
     /// All that `tls` is made of.
     pub(crate) tls_inputs: [u8; 32],
     /// Its certificates, if handshakes ask for them.

@@ -5,7 +5,9 @@ use crate::build::Build;
 use crate::call::Fault;
 use crate::draft::{MailDraft, MailProtocolDraft, MailProxyDraft, ServerBlock};
 use crate::input::Options;
-use crate::model::{MailAuthHttp, MailProxy, MailServer, MailStartTls, Server, ServerKind};
+use crate::model::{
+    MailAuthHttp, MailProtocol, MailProxy, MailServer, MailStartTls, Server, ServerKind,
+};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -46,7 +48,10 @@ impl MailDraft {
             capabilities: some_of(&own.capabilities),
             auth: some_of(&own.auth),
             client_buffer_bytes: own.client_buffer.unwrap_or(PAGE_BYTES),
-            greeting_delay: self.greeting_delay.unwrap_or_default(),
+            greeting_delay: match protocol {
+                MailProtocol::Smtp => self.greeting_delay.unwrap_or_default(),
+                _ => Duration::ZERO,
+            },
             auth_http: MailAuthHttp {
                 addresses: service.addresses.clone(),
                 host: service.host.clone(),

@@ -95,7 +95,7 @@ pub struct MailServer {
     pub auth: Option<Arc<[MailAuthMethod]>>,
     /// `imap_client_buffer` or `smtp_client_buffer`; default 4k. For POP3 it means nothing.
     pub client_buffer_bytes: u64,
-    /// `smtp_greeting_delay`; default 0.
+    /// `smtp_greeting_delay`; default 0, and 0 for other protocols.
     pub greeting_delay: Duration,
     /// `auth_http` and what belongs to it.
     pub auth_http: MailAuthHttp,

@@ -7,8 +7,22 @@ use sealane_conf::model::{ListenAddress, ServerKind};
 use sealane_io::OutboundMessage;
 use sealane_io::registry::Asked;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
+
+/// Waits for a future, unless the session has to end before: then there is nothing.
+pub(crate) async fn unless_aborted<F: Future>(
+    is_to_abort: impl Fn() -> bool,
+    future: F,
+) -> Option<F::Output> {
+    let mut waiting = pin!(future);
+    poll_fn(|cx| match waiting.as_mut().poll(cx) {
+        Poll::Pending if is_to_abort() => Poll::Ready(None),
+        other => other.map(Some),
+    })
+    .await
+}
 
 impl Connection {
     /// The block that its listener belongs to.

@@ -1,14 +1,12 @@
 //! Asking the auth service about a login (`auth_http`).
 
 use super::client::MailClient;
-use super::session;
+use super::session::{self, MailRuntime};
 use super::wire::{PeerFailure, PeerWire, within};
 use crate::connection::Connection;
 use crate::debug_log::debug_request;
 use crate::exchange::Exchange;
-use crate::proxying::peer_address;
 use crate::request_log::log_request;
-use sealane_conf::model::MailServer;
 use sealane_io::runtime;
 use sealane_mail::{
     Allowed, AuthHttpError, AuthResponse, Decision, LoginAttempt, Refusal, Secret, auth_request,
@@ -38,15 +36,14 @@ pub(super) struct NoVerdict;
 pub(super) async fn ask(
     connection: &Connection,
     exchange: &mut Exchange,
-    conf: &MailServer,
+    mail: &MailRuntime,
     attempt: &LoginAttempt,
     client: &MailClient,
 ) -> Result<LoginVerdict, NoVerdict> {
     session::doing(exchange, " while in http auth state");
-    let service = session::auth_service(conf);
-    let request = auth_request(&service, attempt, &client.details());
+    let request = auth_request(&mail.service, attempt, &client.details());
     loop {
-        match ask_once(connection, exchange, conf, attempt, &request).await? {
+        match ask_once(connection, exchange, mail, attempt, &request).await? {
             Decision::Allowed(allowed) => return Ok(LoginVerdict::Allowed(allowed)),
             Decision::Refused(refusal) => {
                 session::log(exchange, &refusal.note());
@@ -70,27 +67,26 @@ async fn wait(connection: &Connection, seconds: u64) -> Result<(), NoVerdict> {
 async fn ask_once(
     connection: &Connection,
     exchange: &Exchange,
-    conf: &MailServer,
+    mail: &MailRuntime,
     attempt: &LoginAttempt,
     request: &Secret,
 ) -> Result<Decision, NoVerdict> {
-    let deadline = Instant::now() + conf.auth_http.timeout;
-    for address in conf.auth_http.addresses.iter() {
-        let address = peer_address(address);
-        let wire = match PeerWire::open(connection, deadline, &address).await {
+    let deadline = Instant::now() + mail.conf.auth_http.timeout;
+    for address in &mail.service_addresses {
+        let wire = match PeerWire::open(connection, deadline, address).await {
             Ok(wire) => wire,
             Err(failure @ PeerFailure::Connect(_)) => {
                 log_request!(exchange, Error, "{failure} to auth http server {address}");
                 continue;
             }
-            Err(failure) => return Err(fail(exchange, &address, failure)),
+            Err(failure) => return Err(fail(exchange, address, failure)),
         };
         debug_request!(exchange, "auth http server {address} is asked");
         let answer = converse(connection, deadline, &wire, attempt, request).await;
         return match answer {
             Ok(Ok(decision)) => Ok(decision),
-            Ok(Err(error)) => Err(fail(exchange, &address, error)),
-            Err(failure) => Err(fail(exchange, &address, failure)),
+            Ok(Err(error)) => Err(fail(exchange, address, error)),
+            Err(failure) => Err(fail(exchange, address, failure)),
         };
     }
     Err(NoVerdict)

@@ -1,13 +1,13 @@
 //! What an auth service and a mail server are told of the client.
 
-use super::session::doing;
+use super::session::{MailRuntime, doing};
 use super::wire;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
 use crate::request_log::log_request;
 use crate::variables;
-use sealane_conf::model::{MailProtocol, MailServer, Variable, VerifyClient};
+use sealane_conf::model::{MailProtocol, Variable, VerifyClient};
 use sealane_conf::variables::Builtin;
 use sealane_http::proxy_protocol::Addresses;
 use sealane_mail::{
@@ -49,12 +49,12 @@ struct Tls {
 
 impl MailClient {
     /// What is known now: TLS may have begun since the last login.
-    pub(super) fn of(exchange: &Exchange, conf: &MailServer, host: Vec<u8>) -> MailClient {
+    pub(super) fn of(exchange: &Exchange, mail: &MailRuntime, host: Vec<u8>) -> MailClient {
         MailClient {
             address: exchange.client_address().to_string(),
             host,
             proxy: header(exchange),
-            tls: exchange.is_tls().then(|| tls(exchange, conf)),
+            tls: exchange.is_tls().then(|| tls(exchange, mail)),
         }
     }
 
@@ -97,7 +97,7 @@ fn header(exchange: &Exchange) -> Option<Header> {
 }
 
 /// What the handshake has brought. As in nginx, certificates are told where they are verified.
-fn tls(exchange: &Exchange, conf: &MailServer) -> Tls {
+fn tls(exchange: &Exchange, mail: &MailRuntime) -> Tls {
     let facts = exchange.connection.tls();
     let mut tls = Tls {
         protocol: facts.map_or("", |facts| facts.protocol),
@@ -117,7 +117,7 @@ fn tls(exchange: &Exchange, conf: &MailServer) -> Tls {
     tls.issuer = value(Builtin::SslClientIDn);
     tls.serial = value(Builtin::SslClientSerial);
     tls.fingerprint = value(Builtin::SslClientFingerprint);
-    if conf.auth_http.passes_certificate {
+    if mail.conf.auth_http.passes_certificate {
         tls.certificate = value(Builtin::SslClientRawCert);
     }
     tls
@@ -128,9 +128,9 @@ fn tls(exchange: &Exchange, conf: &MailServer) -> Tls {
 pub(super) async fn host(
     connection: &Connection,
     exchange: &mut Exchange,
-    conf: &MailServer,
+    mail: &MailRuntime,
 ) -> Vec<u8> {
-    if conf.protocol != MailProtocol::Smtp {
+    if mail.conf.protocol != MailProtocol::Smtp {
         return Vec::new();
     }
     if exchange.server().resolver.is_none() {
@@ -141,7 +141,7 @@ pub(super) async fn host(
         PeerAddress::Unix => return HOST_TEMPORARILY_UNAVAILABLE.to_vec(),
     };
     // The resolver has a time-out of its own; that of the session holds as well.
-    let deadline = Instant::now() + conf.timeout.max(exchange.conf().resolver_timeout);
+    let deadline = Instant::now() + mail.conf.timeout.max(exchange.conf().resolver_timeout);
     let looking = Box::pin(look_up(exchange, address));
     match wire::within(connection, deadline, looking).await {
         Ok(name) => name,

@@ -2,13 +2,13 @@
 
 use super::auth::{self, LoginVerdict, NoVerdict};
 use super::client::{self, MailClient};
-use super::session::{self, doing, log};
+use super::session::{self, MailRuntime, doing, log};
 use super::{SessionEnd, proxying};
 use crate::client_certificates;
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use crate::exchange::Exchange;
 use crate::request_log::log_request;
-use sealane_conf::model::{MailServer, VerifyClient};
+use sealane_conf::model::VerifyClient;
 use sealane_io::OutboundMessage;
 use sealane_io::chain::OutputChain;
 use sealane_mail::{Event, Session};
@@ -19,20 +19,19 @@ use zeroize::Zeroize;
 pub(super) async fn run(
     connection: &mut Connection,
     exchange: &mut Exchange,
-    conf: &MailServer,
+    mail: &MailRuntime,
 ) -> SessionEnd {
-    let host = client::host(connection, exchange, conf).await;
-    let settings = session::dialogue_settings(conf);
+    let host = client::host(connection, exchange, mail).await;
+    let settings = mail.settings.clone();
     let mut session = Session::new(settings, exchange.is_tls(), session::salt_seed());
     doing(exchange, " while sending client greeting line");
-    if !conf.greeting_delay.is_zero()
-        && host_protocol_waits(conf)
-        && let Some(ended) = wait_for_silence(connection, exchange, conf, &mut session).await
+    if !mail.conf.greeting_delay.is_zero()
+        && let Some(ended) = wait_for_silence(connection, exchange, mail, &mut session).await
     {
         return ended;
     }
-    let mut clock = Clock::start(conf.timeout);
-    connection.set_deadline(conf.timeout);
+    let mut clock = Clock::start(mail.conf.timeout);
+    connection.set_deadline(mail.conf.timeout);
     loop {
         match session.next_event() {
             None => {
@@ -47,17 +46,17 @@ pub(super) async fn run(
                 log(exchange, &note);
             }
             Some(Event::Send(bytes)) => {
-                if let Err(ended) = send(connection, exchange, bytes, conf).await {
+                if let Err(ended) = send(connection, exchange, bytes, mail).await {
                     return ended;
                 }
                 connection.set_deadline(clock.left());
             }
             Some(Event::Close(bytes)) => {
-                let sent = send(connection, exchange, bytes, conf).await;
+                let sent = send(connection, exchange, bytes, mail).await;
                 return sent.err().unwrap_or(SessionEnd::Done);
             }
             Some(Event::StartTls(bytes)) => {
-                if let Err(ended) = start_tls(connection, exchange, conf, bytes).await {
+                if let Err(ended) = start_tls(connection, exchange, mail, bytes).await {
                     return ended;
                 }
                 session.tls_established();
@@ -68,25 +67,25 @@ pub(super) async fn run(
                 let Some(attempt) = session.attempt() else {
                     return SessionEnd::Failed;
                 };
-                let client = MailClient::of(exchange, conf, host.clone());
-                let asked = Box::pin(auth::ask(connection, exchange, conf, attempt, &client));
+                let client = MailClient::of(exchange, mail, host.clone());
+                let asked = Box::pin(auth::ask(connection, exchange, mail, attempt, &client));
                 match asked.await {
                     Ok(LoginVerdict::Allowed(allowed)) => {
                         let allowed = (session, allowed, &client);
-                        return proxying::serve(connection, exchange, conf, allowed).await;
+                        return proxying::serve(connection, exchange, mail, allowed).await;
                     }
                     Ok(LoginVerdict::Refused(refusal)) => session.refuse(&refusal),
                     Err(NoVerdict) => {
                         session.fail();
                         while let Some(event) = session.next_event() {
                             if let Event::Close(bytes) = event {
-                                let _ = send(connection, exchange, bytes, conf).await;
+                                let _ = send(connection, exchange, bytes, mail).await;
                             }
                         }
                         return SessionEnd::Failed;
                     }
                 }
-                clock = Clock::start(conf.timeout);
+                clock = Clock::start(mail.conf.timeout);
                 connection.set_deadline(clock.left());
             }
         }
@@ -110,21 +109,16 @@ impl Clock {
     }
 }
 
-/// Whether `smtp_greeting_delay` is about this server.
-fn host_protocol_waits(conf: &MailServer) -> bool {
-    conf.protocol == sealane_conf::model::MailProtocol::Smtp
-}
-
 /// `smtp_greeting_delay`: whoever speaks first is no mail client. Returns how the session has
 /// ended, if it has.
 async fn wait_for_silence(
     connection: &mut Connection,
     exchange: &mut Exchange,
-    conf: &MailServer,
+    mail: &MailRuntime,
     session: &mut Session,
 ) -> Option<SessionEnd> {
     doing(exchange, " while in delay pipelining state");
-    connection.set_deadline(conf.greeting_delay);
+    connection.set_deadline(mail.conf.greeting_delay);
     let wait = match connection.buffer.is_empty() {
         true => connection.receive(session.room(), false).await,
         false => Wait::Bytes,
@@ -142,12 +136,12 @@ async fn wait_for_silence(
         Wait::End | Wait::Asked(_) => return Some(SessionEnd::ByClient),
     }
     session.receive_before_greeting(&connection.buffer);
-    connection.set_deadline(conf.timeout);
+    connection.set_deadline(mail.conf.timeout);
     while let Some(event) = session.next_event() {
         match event {
             Event::Note(note) => log(exchange, &note),
             Event::Send(bytes) | Event::Close(bytes) => {
-                let _ = send(connection, exchange, bytes, conf).await;
+                let _ = send(connection, exchange, bytes, mail).await;
             }
             Event::StartTls(_) | Event::Authenticate => {}
         }
@@ -162,31 +156,45 @@ fn note_login(exchange: &mut Exchange, session: &Session) {
     }
 }
 
+/// The session is over: the client has not said or taken in time what was waited for.
+fn time_is_over(exchange: &Exchange) -> SessionEnd {
+    log_request!(
+        exchange,
+        Info,
+        "client timed out (110: Connection timed out)"
+    );
+    SessionEnd::ByClient
+}
+
+/// Waits for bytes of the client, at most so many, unless there are some.
+async fn wait_for_bytes(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    max: usize,
+) -> Result<(), SessionEnd> {
+    if !connection.buffer.is_empty() {
+        return Ok(());
+    }
+    match connection.receive(max, false).await {
+        Wait::Bytes => Ok(()),
+        Wait::TimedOut => Err(time_is_over(exchange)),
+        Wait::Broken(error) => {
+            let doing = exchange.features.request_log.doing;
+            connection.log_broken(&error, doing.trim_start());
+            Err(SessionEnd::ByClient)
+        }
+        Wait::End | Wait::Asked(_) => Err(SessionEnd::ByClient),
+    }
+}
+
 /// Receives what the client says next.
 async fn receive(
     connection: &mut Connection,
     exchange: &mut Exchange,
     session: &mut Session,
 ) -> Result<(), SessionEnd> {
-    if connection.buffer.is_empty() {
-        let room = session.room().clamp(1, HEAD_READ_BYTES);
-        match connection.receive(room, false).await {
-            Wait::Bytes => {}
-            Wait::TimedOut => {
-                log_request!(
-                    exchange,
-                    Info,
-                    "client timed out (110: Connection timed out)"
-                );
-                return Err(SessionEnd::ByClient);
-            }
-            Wait::Broken(error) => {
-                connection.log_broken(&error, "while in auth state");
-                return Err(SessionEnd::ByClient);
-            }
-            Wait::End | Wait::Asked(_) => return Err(SessionEnd::ByClient),
-        }
-    }
+    let room = session.room().clamp(1, HEAD_READ_BYTES);
+    wait_for_bytes(connection, exchange, room).await?;
     let taken = session.receive(&connection.buffer);
     exchange.transfer.request_bytes += taken as u64;
     // It may be a password.
@@ -205,13 +213,13 @@ pub(super) async fn send(
     connection: &mut Connection,
     exchange: &mut Exchange,
     bytes: Vec<u8>,
-    conf: &MailServer,
+    mail: &MailRuntime,
 ) -> Result<(), SessionEnd> {
     if bytes.is_empty() {
         return Ok(());
     }
     let mut message = OutboundMessage::new(bytes, OutputChain::new());
-    let sent = connection.send(&mut message, conf.timeout).await;
+    let sent = connection.send(&mut message, mail.conf.timeout).await;
     exchange.transfer.sent_bytes += message.sent;
     match sent {
         Ok(()) => Ok(()),
@@ -219,14 +227,7 @@ pub(super) async fn send(
             connection.log_broken(&error, "while sending to client");
             Err(SessionEnd::ByClient)
         }
-        Err(None) => {
-            log_request!(
-                exchange,
-                Info,
-                "client timed out (110: Connection timed out)"
-            );
-            Err(SessionEnd::ByClient)
-        }
+        Err(None) => Err(time_is_over(exchange)),
     }
 }
 
@@ -234,55 +235,38 @@ pub(super) async fn send(
 async fn start_tls(
     connection: &mut Connection,
     exchange: &mut Exchange,
-    conf: &MailServer,
+    mail: &MailRuntime,
     answer: Vec<u8>,
 ) -> Result<(), SessionEnd> {
     connection.buffer.zeroize();
-    send(connection, exchange, answer, conf).await?;
+    send(connection, exchange, answer, mail).await?;
     if let Some(state) = session::state(exchange) {
         state.is_starttls = true;
     }
-    begin_tls(connection, exchange, conf).await
+    begin_tls(connection, exchange, mail).await
 }
 
 /// The TLS handshake, and the client's certificate.
 pub(super) async fn begin_tls(
     connection: &mut Connection,
     exchange: &mut Exchange,
-    conf: &MailServer,
+    mail: &MailRuntime,
 ) -> Result<(), SessionEnd> {
     doing(exchange, " while SSL handshaking");
-    if connection.buffer.is_empty() {
-        match connection.receive(HEAD_READ_BYTES, false).await {
-            Wait::Bytes => {}
-            Wait::Broken(error) => {
-                connection.log_broken(&error, "while SSL handshaking");
-                return Err(SessionEnd::ByClient);
-            }
-            Wait::TimedOut => {
-                log_request!(
-                    exchange,
-                    Info,
-                    "client timed out (110: Connection timed out)"
-                );
-                return Err(SessionEnd::ByClient);
-            }
-            Wait::End | Wait::Asked(_) => return Err(SessionEnd::ByClient),
-        }
-    }
+    wait_for_bytes(connection, exchange, HEAD_READ_BYTES).await?;
     if !connection.handshake().await {
         return Err(SessionEnd::ByClient);
     }
     if client_certificates::check(exchange).await.is_ok() {
         return Ok(());
     }
-    let protocol = session::settings(conf).protocol;
+    let protocol = mail.settings.protocol;
     let has_none = client_certificates::chain(exchange).is_none();
     let required = exchange.server().conf.verify_client == VerifyClient::On;
     let told = match has_none && required {
         true => protocol.no_certificate(),
         false => protocol.certificate_error(),
     };
-    let _ = send(connection, exchange, told.to_vec(), conf).await;
+    let _ = send(connection, exchange, told.to_vec(), mail).await;
     Err(SessionEnd::ByClient)
 }

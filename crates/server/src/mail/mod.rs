@@ -26,14 +26,13 @@ mod proxying;
 mod session;
 mod wire;
 
-pub(crate) use session::MailState;
+pub(crate) use session::{MailRuntime, MailState};
 
 use crate::connection::Connection;
 use crate::debug_log::debug_request;
 use crate::exchange::Exchange;
 use crate::proxy_protocol::{self, HeaderRead};
 use crate::{real_ip, status, stream};
-use sealane_conf::model::MailServer;
 use sealane_http::StatusCode;
 use std::sync::Arc;
 
@@ -65,26 +64,26 @@ pub(crate) async fn serve(connection: &mut Connection) {
 /// What comes before the dialogue, and the dialogue.
 async fn run(connection: &mut Connection, exchange: &mut Exchange) -> SessionEnd {
     connection.begin_session().await;
-    let conf = mail_of(exchange);
+    let mail = mail_of(exchange);
     let listener = exchange.snapshot.listener(exchange.listener);
     let (is_secure, has_header) = (listener.options.ssl, listener.options.proxy_protocol);
-    connection.set_deadline(conf.timeout);
+    connection.set_deadline(mail.conf.timeout);
     if has_header {
         match proxy_protocol::read(connection).await {
             HeaderRead::Done => real_ip::apply(exchange),
             HeaderRead::Malformed | HeaderRead::Gone => return SessionEnd::ByClient,
         }
     }
-    if is_secure && let Err(ended) = dialogue::begin_tls(connection, exchange, &conf).await {
+    if is_secure && let Err(ended) = dialogue::begin_tls(connection, exchange, &mail).await {
         return ended;
     }
-    debug_request!(exchange, "mail session of {}", conf.protocol.name());
+    debug_request!(exchange, "mail session of {}", mail.conf.protocol.name());
     connection.begin_response();
-    dialogue::run(connection, exchange, &conf).await
+    dialogue::run(connection, exchange, &mail).await
 }
 
 /// What the session's server does.
-fn mail_of(exchange: &Exchange) -> Arc<MailServer> {
-    let mail = exchange.server().conf.mail.clone();
+fn mail_of(exchange: &Exchange) -> Arc<MailRuntime> {
+    let mail = exchange.server().mail.clone();
     mail.expect("a listener of mail leads to a server of mail")
 }

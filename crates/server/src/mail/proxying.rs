@@ -1,7 +1,7 @@
 //! The login at the mail server, and the bytes behind it.
 
 use super::client::MailClient;
-use super::session::{self, doing, log};
+use super::session::{self, MailRuntime, doing, log};
 use super::wire::{PeerFailure, PeerWire};
 use super::{SessionEnd, dialogue};
 use crate::connection::Connection;
@@ -11,7 +11,7 @@ use crate::proxying::{PeerConnection, proxy_header};
 use crate::relaying::{self, RelayEnd, Watch};
 use crate::request_log;
 use crate::request_log::log_request;
-use sealane_conf::model::{LogLevel, MailServer};
+use sealane_conf::model::LogLevel;
 use sealane_mail::{Allowed, Backend, BackendEvent, Note, Session};
 use sealane_stream::relay::{Counts, Relay, RelaySettings};
 use sealane_upstream::PeerAddress;
@@ -25,19 +25,18 @@ const READING: &str = " while reading response from upstream";
 pub(super) async fn serve(
     connection: &mut Connection,
     exchange: &mut Exchange,
-    conf: &MailServer,
+    mail: &MailRuntime,
     allowed: (Session, Allowed, &MailClient),
 ) -> SessionEnd {
     let (session, allowed, client) = allowed;
     let address = PeerAddress::Ip(SocketAddr::new(allowed.address, allowed.port));
-    let proxy = session::proxy_settings(conf);
-    let mut backend = session.accept(allowed, &proxy, &client.details());
+    let mut backend = session.accept(allowed, &mail.proxy, &client.details());
     if let Some(state) = session::state(exchange) {
         state.login = backend.user().to_vec();
         state.upstream = Some(backend.upstream().to_owned());
     }
     debug_request!(exchange, "mail proxy upstream: {}", backend.upstream());
-    let deadline = Instant::now() + conf.timeout;
+    let deadline = Instant::now() + mail.conf.timeout;
     let logged_in = Box::pin(log_in(
         connection,
         exchange,
@@ -46,9 +45,9 @@ pub(super) async fn serve(
         &mut backend,
     ));
     match logged_in.await {
-        Ok(logged_in) => relay(connection, exchange, conf, logged_in).await,
+        Ok(logged_in) => relay(connection, exchange, mail, logged_in).await,
         Err(NotLoggedIn { reply }) => {
-            let _ = dialogue::send(connection, exchange, reply, conf).await;
+            let _ = dialogue::send(connection, exchange, reply, mail).await;
             SessionEnd::Failed
         }
     }
@@ -157,7 +156,7 @@ fn fail(exchange: &Exchange, backend: &mut Backend, failure: &PeerFailure) -> No
 async fn relay(
     connection: &mut Connection,
     exchange: &mut Exchange,
-    conf: &MailServer,
+    mail: &MailRuntime,
     logged_in: LoggedIn,
 ) -> SessionEnd {
     doing(exchange, "");
@@ -170,7 +169,7 @@ async fn relay(
     // What came along with a PROXY header may be more than the dialogue takes at a time.
     to_server.append(&mut connection.buffer);
     let settings = RelaySettings {
-        buffer_bytes: usize::try_from(conf.proxy.buffer_bytes).unwrap_or(usize::MAX),
+        buffer_bytes: mail.proxy.buffer_bytes,
         upload_rate: 0,
         download_rate: 0,
         half_close: false,
@@ -181,7 +180,7 @@ async fn relay(
     };
     let relay = Relay::new(settings, to_server, to_client);
     let mut account = SessionAccount(exchange);
-    let timeout = conf.proxy.timeout;
+    let timeout = mail.conf.proxy.timeout;
     let end = relaying::run(relay, connection, stream, timeout, &mut account).await;
     match end {
         RelayEnd::Closed(_) => log_request!(exchange, Info, "proxied session done"),

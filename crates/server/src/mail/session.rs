@@ -2,12 +2,14 @@
 
 use crate::connection::Connection;
 use crate::exchange::Exchange;
+use crate::proxying::peer_address;
 use crate::request_log;
 use crate::stream;
 use sealane_conf::model::{LogLevel, MailAuthMethod, MailProtocol, MailServer, MailStartTls};
 use sealane_mail::{
     AuthMethods, AuthService, Note, Protocol, ProxySettings, SaltSeed, Settings, Severity, StartTls,
 };
+use sealane_upstream::PeerAddress;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -50,8 +52,42 @@ pub(super) fn log(exchange: &Exchange, note: &Note) {
     request_log::log(exchange, level, format_args!("{note}"));
 }
 
-/// The settings of a server's dialogues.
-pub(super) fn settings(conf: &MailServer) -> Settings {
+/// What a server of `mail` means at run time: made once for a snapshot, and shared by its sessions.
+pub(crate) struct MailRuntime {
+    /// As it is configured.
+    pub(super) conf: Arc<MailServer>,
+    /// Of dialogues with clients.
+    pub(super) settings: Arc<Settings>,
+    /// How clients are logged in at mail servers.
+    pub(super) proxy: ProxySettings,
+    /// The auth service, and its addresses.
+    pub(super) service: AuthService,
+    pub(super) service_addresses: Box<[PeerAddress]>,
+}
+
+impl MailRuntime {
+    pub(crate) fn new(conf: &Arc<MailServer>) -> MailRuntime {
+        let service = &conf.auth_http;
+        MailRuntime {
+            conf: Arc::clone(conf),
+            settings: Arc::new(settings(conf)),
+            proxy: ProxySettings {
+                buffer_bytes: usize::try_from(conf.proxy.buffer_bytes).unwrap_or(usize::MAX),
+                pass_error_message: conf.proxy.pass_error_message,
+                xclient: conf.proxy.xclient,
+                smtp_auth: conf.proxy.smtp_auth,
+            },
+            service: AuthService {
+                uri: service.uri.clone(),
+                host: service.host.clone(),
+                headers: service.headers.to_vec(),
+            },
+            service_addresses: service.addresses.iter().map(peer_address).collect(),
+        }
+    }
+}
+
+fn settings(conf: &MailServer) -> Settings {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut settings = Settings::new(protocol(conf.protocol), &conf.server_name);
     settings.starttls = match conf.starttls {
@@ -72,32 +108,6 @@ pub(super) fn settings(conf: &MailServer) -> Settings {
         settings.client_buffer_bytes = bytes(conf.client_buffer_bytes);
     }
     settings
-}
-
-/// How clients are logged in at mail servers.
-pub(super) fn proxy_settings(conf: &MailServer) -> ProxySettings {
-    let proxy = &conf.proxy;
-    ProxySettings {
-        buffer_bytes: usize::try_from(proxy.buffer_bytes).unwrap_or(usize::MAX),
-        pass_error_message: proxy.pass_error_message,
-        xclient: proxy.xclient,
-        smtp_auth: proxy.smtp_auth,
-    }
-}
-
-/// The auth service.
-pub(super) fn auth_service(conf: &MailServer) -> AuthService {
-    let service = &conf.auth_http;
-    AuthService {
-        uri: service.uri.clone(),
-        host: service.host.clone(),
-        headers: service.headers.to_vec(),
-    }
-}
-
-/// The settings of the dialogue of a session that begins.
-pub(super) fn dialogue_settings(conf: &MailServer) -> Arc<Settings> {
-    Arc::new(settings(conf))
 }
 
 /// What challenges are made of.

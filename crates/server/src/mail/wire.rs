@@ -1,6 +1,6 @@
 //! Plain connections to auth services and mail servers.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, unless_aborted};
 use crate::proxying::connect_socket;
 use sealane_io::runtime::timeout_at;
 use sealane_io::socket::Socket;
@@ -9,8 +9,6 @@ use sealane_upstream::PeerAddress;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Instant;
 
 /// Why a wait has ended without what was waited for.
@@ -46,13 +44,11 @@ pub(super) async fn within<F: Future>(
     deadline: Instant,
     future: F,
 ) -> Result<F::Output, PeerFailure> {
-    let mut waiting = pin!(timeout_at(deadline, future));
-    poll_fn(|cx| match waiting.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(output.map_err(|_elapsed| PeerFailure::TimedOut)),
-        Poll::Pending if connection.is_to_abort() => Poll::Ready(Err(PeerFailure::ShutDown)),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
+    let waiting = timeout_at(deadline, future);
+    match unless_aborted(|| connection.is_to_abort(), waiting).await {
+        Some(output) => output.map_err(|_elapsed| PeerFailure::TimedOut),
+        None => Err(PeerFailure::ShutDown),
+    }
 }
 
 /// A connection. What is sent and received may be secret: it is not copied.

@@ -2,7 +2,7 @@
 //! ended.
 
 use super::{Ended, Verdict, refuse};
-use crate::connection::Connection;
+use crate::connection::{Connection, unless_aborted};
 use crate::exchange::Exchange;
 use crate::proxying::{
     PassRuntime, PeerConnection, SessionPeer, close_peer, connect_session, last_attempt,
@@ -16,8 +16,6 @@ use sealane_conf::model::{LogLevel, Pass, StreamPass, Template};
 use sealane_conf::values;
 use sealane_http::StatusCode;
 use sealane_stream::relay::{Counts, Relay, RelaySettings, Side};
-use std::future::poll_fn;
-use std::task::Poll;
 
 /// Passes the session on.
 ///
@@ -84,12 +82,9 @@ async fn connect(
     pass: &PassRuntime,
 ) -> Result<SessionPeer<PeerConnection>, StatusCode> {
     connection.clear_deadline();
-    let mut connecting = std::pin::pin!(connect_session(exchange, pass));
-    poll_fn(|cx| match connecting.as_mut().poll(cx) {
-        Poll::Pending if connection.is_to_abort() => Poll::Ready(Err(StatusCode::BAD_GATEWAY)),
-        other => other,
-    })
-    .await
+    let connecting = connect_session(exchange, pass);
+    let connected = unless_aborted(|| connection.is_to_abort(), connecting).await;
+    connected.unwrap_or(Err(StatusCode::BAD_GATEWAY))
 }
 
 /// A rate in bytes per second; 0 for no limit.

@@ -2,6 +2,7 @@
 //! time is over.
 
 use super::DatagramClient;
+use crate::connection::unless_aborted;
 use crate::exchange::Exchange;
 use crate::proxying::{PassRuntime, SessionPeer, connect_datagrams, last_attempt};
 use crate::request_log::{self, log_request};
@@ -76,14 +77,9 @@ async fn connect(
     exchange: &mut Exchange,
     pass: &PassRuntime,
 ) -> Result<(SessionPeer<DatagramSocket>, Vec<u8>), StatusCode> {
-    let mut connecting = std::pin::pin!(connect_datagrams(exchange, pass));
-    poll_fn(|cx| match connecting.as_mut().poll(cx) {
-        Poll::Pending if client.asked() == Asked::Abort => {
-            Poll::Ready(Err(StatusCode::BAD_GATEWAY))
-        }
-        other => other,
-    })
-    .await
+    let is_to_abort = || client.asked() == Asked::Abort;
+    let connected = unless_aborted(is_to_abort, connect_datagrams(exchange, pass)).await;
+    connected.unwrap_or(Err(StatusCode::BAD_GATEWAY))
 }
 
 /// A relay at work.
