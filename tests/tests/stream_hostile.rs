@@ -39,6 +39,14 @@ fn connect(port: u16) -> TcpStream {
     socket
 }
 
+/// Says everything back.
+fn echo(mut socket: TcpStream) {
+    let mut piece = [0; 100];
+    while let Ok(count @ 1..) = socket.read(&mut piece) {
+        let _ = socket.write_all(&piece[..count]);
+    }
+}
+
 /// Everybody else is served.
 #[track_caller]
 fn others_are_well(server: &Server<'_>) {
@@ -158,12 +166,7 @@ fn who_does_not_read_what_the_other_sends_without_end() {
 #[test]
 fn many_who_say_nothing() {
     let site = site();
-    let echo = origin(|mut socket| {
-        let mut piece = [0; 100];
-        while let Ok(count @ 1..) = socket.read(&mut piece) {
-            let _ = socket.write_all(&piece[..count]);
-        }
-    });
+    let echo = origin(echo);
     let server = serve(
         &site,
         "worker_rlimit_nofile 13000;",
@@ -248,12 +251,7 @@ fn servers_that_break_off_or_never_speak() {
 #[test]
 fn without_descriptors_new_clients_wait_and_nobody_loses_a_session() {
     let site = site();
-    let echo = origin(|mut socket| {
-        let mut piece = [0; 100];
-        while let Ok(count @ 1..) = socket.read(&mut piece) {
-            let _ = socket.write_all(&piece[..count]);
-        }
-    });
+    let echo = origin(echo);
     let server = serve(
         &site,
         "worker_rlimit_nofile 120;",
