@@ -398,11 +398,14 @@ impl ClientConnection {
         self.0.complete_key_operation(result);
     }
 
-    pub(crate) fn connection(&self) -> &Connection {
+    /// What it has in common with a server's, to be handed to the kernel
+    /// ([`Connection::transmit_keys`]).
+    pub fn connection(&self) -> &Connection {
         &self.0
     }
 
-    pub(crate) fn connection_mut(&mut self) -> &mut Connection {
+    /// The same, to be changed.
+    pub fn connection_mut(&mut self) -> &mut Connection {
         &mut self.0
     }
 

@@ -169,6 +169,12 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         self.copied.is_some() || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
     }
 
+    /// Whether the message that is about to begin should be the last on the connection.
+    pub fn should_end(&self) -> bool {
+        let tls = self.tls.as_deref();
+        tls.is_some_and(|tls| tls.connection.should_end())
+    }
+
     /// Bytes of earlier messages that the kernel has taken in other calls than
     /// [`poll_send`](Self::poll_send): receiving and closing send what is left as well.
     pub fn take_progress(&mut self) -> u64 {
@@ -459,11 +465,5 @@ impl<E: Endpoint> Stream<E, sealane_tls::Connection> {
         let tls = self.tls.as_deref_mut()?;
         let can = tls.awaits_first_turn();
         can.then(|| tls.refuse(self.endpoint.socket(), cx))
-    }
-
-    /// Whether the response that is about to start should be the last on the connection.
-    pub fn should_end(&self) -> bool {
-        let tls = self.tls.as_deref();
-        tls.is_some_and(|tls| tls.connection().should_end())
     }
 }

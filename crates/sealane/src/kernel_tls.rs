@@ -8,15 +8,15 @@ use sealane_sys::ktls::{Cipher, Version};
 use sealane_tls::{Capabilities, Unavailable};
 use std::sync::Arc;
 
-/// Runs the self-test, unless no server can want kernel TLS.
+/// Runs the self-test, unless nothing in the configuration can want kernel TLS.
 pub(crate) fn probe(http: Option<&Http>) -> Option<Arc<Capabilities>> {
-    let mut servers = http.iter().flat_map(|http| &http.servers);
-    let wanted = servers.any(|server| {
-        server
-            .tls
-            .as_ref()
-            .is_some_and(|tls| tls.ktls.mode != Some(KtlsMode::Off))
-    });
+    let http = http?;
+    let servers = http.servers.iter();
+    let servers = servers.filter_map(|server| Some(server.tls.as_ref()?.ktls));
+    let upstreams = http.passes().filter_map(|pass| Some(pass.tls()?.ktls));
+    let wanted = servers
+        .chain(upstreams)
+        .any(|ktls| ktls.mode != Some(KtlsMode::Off));
     wanted.then(|| Arc::new(Capabilities::probe()))
 }
 

@@ -71,6 +71,8 @@ pub struct Counts {
     pub panics: Counter,
     /// Datagrams of clients that were dropped because a limit was reached (`listen ... udp`).
     pub datagrams_dropped: Counter,
+    /// Connections to other servers whose records the kernel has begun to seal (`proxy_ssl_ktls`).
+    pub upstream_ktls: Counter,
 }
 
 impl Counts {

@@ -12,11 +12,12 @@ use crate::traces::SpanQueue;
 use sealane_conf::Config;
 use sealane_conf::inline_keys;
 use sealane_conf::model::{
-    CertificateFiles, CertificateSource, KeyDevice, Resolver, SessionStore, Template, Tls,
+    self, CertificateFiles, CertificateSource, KeyDevice, Resolver, SessionStore, Template, Tls,
     UpstreamTls,
 };
 use sealane_tls::{
-    Capabilities, HandshakeState, KeyHandle, SessionState, SharedStore, StapleState, sha256,
+    Capabilities, HandshakeState, KeyHandle, KtlsMode, KtlsSettings, SessionState, SharedStore,
+    StapleState, sha256,
 };
 use sealane_upstream::resolve::Resolve;
 use std::collections::HashMap;
@@ -184,6 +185,22 @@ impl Materials {
     /// What this kernel can do for TLS, if it was probed.
     pub fn kernel_tls(&self) -> Option<&Arc<Capabilities>> {
         self.kernel_tls.as_ref()
+    }
+
+    /// `ssl_ktls` or `proxy_ssl_ktls`, with what this kernel can do.
+    pub(crate) fn ktls(&self, ktls: model::Ktls) -> KtlsSettings {
+        let default = KtlsSettings::default();
+        KtlsSettings {
+            mode: ktls.mode.map(|mode| match mode {
+                model::KtlsMode::Off => KtlsMode::Off,
+                model::KtlsMode::On => KtlsMode::On,
+                model::KtlsMode::Auto => KtlsMode::Auto,
+            }),
+            min_body_bytes: ktls.min_size_bytes,
+            max_key_records: ktls.key_records,
+            max_key_updates: ktls.key_updates,
+            capabilities: self.kernel_tls.clone().unwrap_or(default.capabilities),
+        }
     }
 
     /// Ticket keys, session caches and counters, which outlive snapshots. Every further snapshot

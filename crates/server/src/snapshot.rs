@@ -35,7 +35,7 @@ use sealane_conf::model::{
 use sealane_http::Method;
 use sealane_log::{AccessLogger, LogSet, Logger};
 use sealane_tls::{
-    Acceptor, CertificateReport, HandshakeState, ServerTls, SessionState, SessionStats,
+    Acceptor, CertificateReport, HandshakeState, KtlsMode, ServerTls, SessionState, SessionStats,
 };
 use sealane_upstream::resolve::Resolve;
 use sealane_upstream::{LookupName, ResolvedAddress};
@@ -443,12 +443,16 @@ impl Snapshot {
             .unwrap_or(&accepted_by)
     }
 
-    /// Whether the kernel may seal records for some server (`ssl_ktls`).
+    /// Whether the kernel may seal records (`ssl_ktls` of some server, `proxy_ssl_ktls`).
     pub fn wants_kernel_tls(&self) -> bool {
-        self.servers
+        let servers = self.servers.iter();
+        let servers = servers.filter_map(|server| Some(server.tls.as_ref()?.ktls_mode()));
+        let passes = self
+            .locations
             .iter()
-            .filter_map(|server| server.tls.as_ref())
-            .any(|tls| tls.ktls_mode() != sealane_tls::KtlsMode::Off)
+            .filter_map(|location| location.pass.as_ref());
+        let upstreams = passes.filter_map(PassRuntime::ktls_mode);
+        servers.chain(upstreams).any(|mode| mode != KtlsMode::Off)
     }
 
     /// Builds everything from a configuration and the bytes of the files it names. The second part

@@ -31,9 +31,8 @@ use sealane_keys::rules::Roles;
 use sealane_tls::ciphers::offer_rsa_key_exchange;
 use sealane_tls::{
     AcceleratorChoice, Acceptor, AsyncMode, CertificatePair, ClientVerification, EchKeyFile,
-    EchKeys, HandshakeSettings, Identity, KtlsMode, KtlsSettings, PemFile, Protocol, Protocols,
-    Responder, Secret, SelectServer, Selected, ServerSettings, ServerTls, StatusSettings,
-    VerifyClient,
+    EchKeys, HandshakeSettings, Identity, PemFile, Protocol, Protocols, Responder, Secret,
+    SelectServer, Selected, ServerSettings, ServerTls, StatusSettings, VerifyClient,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -342,28 +341,9 @@ impl<'a> TlsBuilder<'a> {
             }),
             certificate_compression: tls.certificate_compression,
             remember_client_offer: self.remember_client_offer,
-            ktls: self.ktls(tls.ktls),
+            ktls: self.materials.ktls(tls.ktls),
             handshakes: self.handshakes(tls),
         })
-    }
-
-    fn ktls(&self, ktls: model::Ktls) -> KtlsSettings {
-        let defaults = KtlsSettings::default();
-        KtlsSettings {
-            mode: ktls.mode.map(|mode| match mode {
-                model::KtlsMode::Off => KtlsMode::Off,
-                model::KtlsMode::On => KtlsMode::On,
-                model::KtlsMode::Auto => KtlsMode::Auto,
-            }),
-            min_body_bytes: ktls.min_size_bytes,
-            max_key_records: ktls.key_records,
-            max_key_updates: ktls.key_updates,
-            capabilities: self
-                .materials
-                .kernel_tls()
-                .cloned()
-                .unwrap_or(defaults.capabilities),
-        }
     }
 
     fn handshakes(&self, tls: &Tls) -> HandshakeSettings {

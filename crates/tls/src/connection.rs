@@ -34,7 +34,7 @@ use crate::error::Error;
 use crate::hello_records::{HelloRecords, LargeHello};
 use crate::identities::{Identities, IdentityResult};
 use crate::info::Info;
-use crate::ktls::{self, KeysEnded, Ktls, KtlsMode};
+use crate::ktls::{KeysEnded, Ktls, Sealing};
 use crate::offload::Load;
 use crate::offload::flight::FlightHandle;
 use crate::record_size::RecordSizer;
@@ -65,7 +65,7 @@ pub struct Connection {
     client_offer: Option<Box<ClientOffer>>,
     ech: EchOutcome,
     session: SessionOutcome,
-    ktls: ktls::KtlsState,
+    ktls: Sealing,
     /// In place once our own code seals the records instead of libssl.
     writer: Option<Box<RecordWriter>>,
 }
@@ -161,7 +161,7 @@ impl Connection {
             client_offer: None,
             ech: EchOutcome::NotTried,
             session: SessionOutcome::default(),
-            ktls: ktls::KtlsState::Pending,
+            ktls: Sealing::Pending,
             writer: None,
         }
     }
@@ -421,55 +421,39 @@ impl Connection {
 
     /// Who seals the records.
     pub fn ktls(&self) -> Ktls<'_> {
-        match &self.ktls {
-            ktls::KtlsState::Pending => Ktls::Pending,
-            ktls::KtlsState::On(_) => Ktls::On,
-            ktls::KtlsState::Off(refusal) => Ktls::Off(refusal),
-        }
+        self.ktls.state()
     }
 
-    /// Makes the checks that the end of the handshake allows. Returns whether the
-    /// kernel should take over at once (`ssl_ktls on`). While early data is read it
+    /// Makes the checks that the end of the handshake allows. Returns whether the kernel
+    /// should take over at once (`ssl_ktls on`). While early data is read it
     /// decides nothing: ask again when [`is_established`](Self::is_established). What is
     /// decided stays.
     pub fn settle_ktls(&mut self, is_tcp: bool) -> bool {
-        let (ktls::KtlsState::Pending, ConnectionState::Running(tls), Some(server)) =
-            (&self.ktls, &self.state, &self.server)
-        else {
+        let (ConnectionState::Running(tls), Some(server)) = (&self.state, &self.server) else {
             return false;
         };
-        if tls.is_handshaking() {
-            return false;
-        }
-        match ktls::check(server.ktls_policy(), tls, is_tcp) {
-            Ok(()) => server.ktls_policy().mode == KtlsMode::On,
-            Err(refusal) => {
-                self.ktls = ktls::KtlsState::Off(refusal);
-                false
-            }
-        }
+        !tls.is_handshaking() && self.ktls.settle(server.ktls_policy(), tls, is_tcp)
     }
 
     /// Whether the kernel should take over now that `file_bytes` of a file are to
     /// be sent.
     pub fn wants_kernel(&self, file_bytes: u64) -> bool {
-        let (ktls::KtlsState::Pending, Some(server)) = (&self.ktls, &self.server) else {
+        let Some(server) = &self.server else {
             return false;
         };
-        self.is_established() && file_bytes >= server.ktls_policy().settings.min_body_bytes
+        self.is_established() && self.ktls.wants_kernel(server.ktls_policy(), file_bytes)
     }
 
     /// Hands the write direction to the kernel. An empty [`write`](Self::write)
     /// came just before and all output has been sent. If it fails, libssl goes on
     /// and [`ktls`](Self::ktls) says why.
     pub fn take_over(&mut self, socket: BorrowedFd<'_>) {
-        let (ktls::KtlsState::Pending, ConnectionState::Running(tls), Some(server)) =
-            (&self.ktls, &mut self.state, &self.server)
-        else {
+        let (ConnectionState::Running(tls), Some(server)) = (&mut self.state, &self.server) else {
             return;
         };
         let writer = self.writer.as_deref_mut();
-        self.ktls = ktls::take_over(server.ktls_policy(), tls, writer, socket);
+        self.ktls
+            .take_over(server.ktls_policy(), tls, writer, socket);
         if self.is_sealed_by_kernel() {
             self.writer = None;
         }
@@ -478,7 +462,7 @@ impl Connection {
     /// Whether the kernel seals the records. What is sent through the socket then
     /// is plaintext; [`write`](Self::write) is refused.
     pub fn is_sealed_by_kernel(&self) -> bool {
-        matches!(self.ktls, ktls::KtlsState::On(_))
+        self.ktls.is_on()
     }
 
     /// Sends alerts and, with `data_follows`, what must precede data: a KeyUpdate.
@@ -492,34 +476,27 @@ impl Connection {
         socket: BorrowedFd<'_>,
         data_follows: bool,
     ) -> io::Result<Option<KeysEnded>> {
-        match (&mut self.ktls, &mut self.state) {
-            (ktls::KtlsState::On(kernel), ConnectionState::Running(tls)) => {
-                kernel.control(tls, socket, data_follows)
-            }
+        match &mut self.state {
+            ConnectionState::Running(tls) => self.ktls.send_control(tls, socket, data_follows),
             _ => Ok(None),
         }
     }
 
     /// Counts plaintext that the kernel has taken in one call, for the limit per key.
     pub fn sent_by_kernel(&mut self, bytes: u64) {
-        if let ktls::KtlsState::On(kernel) = &mut self.ktls {
-            kernel.sent(bytes);
-        }
+        self.ktls.sent_by_kernel(bytes);
     }
 
     /// How many bytes the kernel may be given before [`send_control`](Self::send_control)
     /// is called again.
     pub fn kernel_allowance_bytes(&self) -> u64 {
-        match &self.ktls {
-            ktls::KtlsState::On(kernel) => kernel.allowance_bytes(),
-            _ => u64::MAX,
-        }
+        self.ktls.allowance_bytes()
     }
 
     /// Whether the response that begins should be the last of this connection:
     /// its key has sealed half of what it may, and cannot be changed.
     pub fn should_end(&self) -> bool {
-        matches!(&self.ktls, ktls::KtlsState::On(kernel) if kernel.should_end())
+        self.ktls.should_end()
     }
 
     fn running(&mut self) -> Result<&mut awslc::Connection, Error> {

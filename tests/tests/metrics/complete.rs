@@ -50,6 +50,11 @@ const ELSEWHERE: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "tests/vm/src/bin/guest/cases/upstreams.rs",
+        "towards_servers",
+        &["sealane_upstream_kernel_tls_connections_total"],
+    ),
+    (
         "tests/tests/early_data.rs",
         "what_is_not_idempotent_waits_for_the_handshake",
         &[
@@ -317,7 +322,7 @@ fn what_moves_elsewhere_is_there() {
         let text = fs::read_to_string(sealane_tests::repository().join(file));
         let text = text.unwrap_or_else(|error| panic!("{file}: {error}"));
         let (_, rest) = text
-            .split_once(&format!("fn {test}()"))
+            .split_once(&format!("fn {test}("))
             .unwrap_or_else(|| panic!("{file} has no test {test}"));
         let (body, _) = rest.split_once("\n}\n").expect("it ends");
         // Those of the exporter are asked for without what all of them begin with.

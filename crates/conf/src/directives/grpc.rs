@@ -4,7 +4,7 @@ use super::proxying::{
     self, Scheme, answer_rows, bind, ignore_headers, joined, next_upstream, reaching_rows,
     set_header, upstream,
 };
-use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
+use super::proxying_tls::{certificate, certificate_cache, file, ktls, protocols, tls, tls_rows};
 use super::{Arity, HSL, LOCATION, LOCATION_IF, Module, ONE, Row};
 use crate::template;
 

@@ -6,7 +6,7 @@ use super::proxying::{
 };
 use super::proxying_cache::{cache_rows, predicates};
 use super::proxying_store::store_rows;
-use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
+use super::proxying_tls::{certificate, certificate_cache, file, ktls, protocols, tls, tls_rows};
 use super::{
     Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row, STREAM_LEVELS,
     proxy_rewrites,

@@ -6,8 +6,8 @@ use super::ssl;
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::UpstreamTlsDraft;
-use crate::model::Template;
-use crate::template;
+use crate::model::{Ktls, Template};
+use crate::{template, values};
 use std::path::PathBuf;
 
 /// The TLS settings of the row's family on the current level.
@@ -205,6 +205,26 @@ macro_rules! tls_rows {
                 certificate_cache,
             )
             .also_in($also),
+            Row::new(
+                concat!($family, "_ssl_ktls"),
+                HSL,
+                Arity::Between(1, 4),
+                "",
+                concat!(
+                    "Whether the kernel encrypts the TLS records for servers (kernel TLS). `on`: \
+                     from the end of the handshake; `auto`: from the first file of at least \
+                     `min_size=` (64k by default) that is sent, such as a request body in a temporary \
+                     file, or, in `stream`, once a session has passed on as much from a client without \
+                     TLS; `off`: never. If the directive is absent, `",
+                    $family,
+                    "_ssl_conf_command Options KTLS` means `on`, `Options -KTLS` means `off`, and \
+                     neither means `auto`. `key_records=` (16777216 by default) and `key_updates=` (64 \
+                     by default) are limits as `ssl_ktls_key_records` and `ssl_ktls_key_updates`."
+                ),
+                ktls,
+            )
+            .also_in($also)
+            .own(),
         ]
     };
 }
@@ -220,6 +240,35 @@ pub(super) fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 pub(super) fn certificate_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     c.once(&tls(b, c).certificate_cache)?;
     tls(b, c).certificate_cache = Some(ssl::certificate_cache_of(c)?);
+    Ok(())
+}
+
+pub(super) fn ktls(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&tls(b, c).ktls)?;
+    let mut ktls = Ktls::default();
+    c.choice(&mut ktls.mode, &ssl::KTLS_MODES)?;
+    for (index, word) in c.args().skip(1) {
+        let invalid = || c.invalid_parameter(index);
+        let (name, value) = c.utf8(index, word)?.split_once('=').ok_or_else(invalid)?;
+        let value = value.as_bytes();
+        match name {
+            "min_size" => ktls.min_size_bytes = values::offset(value).ok_or_else(invalid)?,
+            "key_records" => {
+                ktls.key_records = values::number(value)
+                    .filter(|records| *records >= ssl::MIN_KEY_RECORDS)
+                    .ok_or_else(|| {
+                        let least = format!("it must be at least {}", ssl::MIN_KEY_RECORDS);
+                        invalid().help(least)
+                    })?;
+            }
+            "key_updates" => {
+                let updates = values::number(value).map(u32::try_from);
+                ktls.key_updates = updates.and_then(Result::ok).ok_or_else(invalid)?;
+            }
+            _ => return Err(invalid()),
+        }
+    }
+    tls(b, c).ktls = Some(ktls);
     Ok(())
 }
 

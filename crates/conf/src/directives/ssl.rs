@@ -20,8 +20,15 @@ pub(super) const MODULE: Module = Module {
     rows: ROWS,
 };
 
+/// The values of `ssl_ktls` and `proxy_ssl_ktls`.
+pub(super) const KTLS_MODES: [(&str, KtlsMode); 3] = [
+    ("on", KtlsMode::On),
+    ("auto", KtlsMode::Auto),
+    ("off", KtlsMode::Off),
+];
+
 /// Smallest `ssl_ktls_key_records`: changing keys must not be most of the work.
-const MIN_KEY_RECORDS: u64 = 16;
+pub(super) const MIN_KEY_RECORDS: u64 = 16;
 
 /// Smallest `ssl_certificate_reload`.
 const MIN_CERTIFICATE_RELOAD: Duration = Duration::from_millis(100);
@@ -245,12 +252,7 @@ const ROWS: &[Row] = &[
          `Options -KTLS` means `off`, and neither means `auto`. If the kernel cannot encrypt a \
          connection, the process does; `$ssl_ktls_reason` and `sealane doctor` show why.",
         |b, c| {
-            let modes = [
-                ("on", KtlsMode::On),
-                ("auto", KtlsMode::Auto),
-                ("off", KtlsMode::Off),
-            ];
-            c.choice(&mut b.server().tls.ktls, &modes)
+            c.choice(&mut b.server().tls.ktls, &KTLS_MODES)
         },
     )
     .own(),

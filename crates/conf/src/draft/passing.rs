@@ -3,7 +3,7 @@
 use super::{CacheDraft, ProxyConnectDraft, TunnelRulesDraft};
 use crate::model::{
     Bind, CertificateCache, CookieFlagsRule, CookieRewrite, DubboEntry, DubboMethod, Family,
-    GroupRef, IgnoreHeaders, List, NextUpstream, Param, ProxyHttpVersion, RedirectRewrite,
+    GroupRef, IgnoreHeaders, Ktls, List, NextUpstream, Param, ProxyHttpVersion, RedirectRewrite,
     SetHeader, TempPath, Template, TlsProtocols, Variable,
 };
 use crate::regex::Regex;
@@ -142,6 +142,7 @@ pub(crate) struct UpstreamTlsDraft {
     /// `Some(None)`: off.
     pub(crate) certificate_cache: Option<Option<CertificateCache>>,
     pub(crate) session_reuse: Option<bool>,
+    pub(crate) ktls: Option<Ktls>,
 }
 
 /// What only `memcached_*` has.

@@ -106,7 +106,7 @@ impl UpstreamTlsDraft {
         inherit!(self, outer;
             protocols ciphers conf_commands name server_name verify verify_depth
             trusted_certificate crl certificate certificate_key password_file certificate_cache
-            session_reuse);
+            session_reuse ktls);
     }
 }
 
@@ -739,6 +739,7 @@ fn tls_of(
         password_file: present(&draft.password_file),
         certificate_cache: draft.certificate_cache.flatten(),
         session_reuse: draft.session_reuse.unwrap_or(true),
+        ktls: draft.ktls.unwrap_or_default(),
     })
 }
 

@@ -294,11 +294,14 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
         dhparam: draft.dhparam.clone(),
         buffer_bytes: number(draft.buffer_bytes, 16 << 10),
         dynamic_records,
-        ktls: Ktls {
-            mode: draft.ktls,
-            min_size_bytes: draft.ktls_min_size.unwrap_or(64 << 10),
-            key_records: draft.ktls_key_records.unwrap_or(1 << 24),
-            key_updates: number(draft.ktls_key_updates, 64),
+        ktls: {
+            let default = Ktls::default();
+            Ktls {
+                mode: draft.ktls,
+                min_size_bytes: draft.ktls_min_size.unwrap_or(default.min_size_bytes),
+                key_records: draft.ktls_key_records.unwrap_or(default.key_records),
+                key_updates: number(draft.ktls_key_updates, default.key_updates),
+            }
         },
         session_timeout,
         session_tickets: draft.session_tickets.unwrap_or(true),

@@ -217,7 +217,7 @@ pub struct DynamicRecords {
     pub timeout: Duration,
 }
 
-/// Kernel TLS.
+/// Kernel TLS: `ssl_ktls` and what belongs to it, or `proxy_ssl_ktls` with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ktls {
     /// `ssl_ktls`; without it `ssl_conf_command Options` decides.
@@ -229,6 +229,17 @@ pub struct Ktls {
     pub key_records: u64,
     /// `ssl_ktls_key_updates`: most KeyUpdates of one connection. Default 64.
     pub key_updates: u32,
+}
+
+impl Default for Ktls {
+    fn default() -> Ktls {
+        Ktls {
+            mode: None,
+            min_size_bytes: 64 << 10,
+            key_records: 1 << 24,
+            key_updates: 64,
+        }
+    }
 }
 
 /// `ssl_ktls`.

@@ -1,7 +1,7 @@
 //! TLS to other servers: `proxy_ssl_*`, `uwsgi_ssl_*` and `grpc_ssl_*`. Names of
 //! directives are given without the prefix.
 
-use super::{CertificateFiles, CertificateSource, KeyDevice, Template, TlsProtocols};
+use super::{CertificateFiles, CertificateSource, KeyDevice, Ktls, Template, TlsProtocols};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,8 @@ pub struct UpstreamTls {
     pub certificate_cache: Option<CertificateCache>,
     /// `ssl_session_reuse`; default on.
     pub session_reuse: bool,
+    /// `ssl_ktls`.
+    pub ktls: Ktls,
 }
 
 impl UpstreamTls {

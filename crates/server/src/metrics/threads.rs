@@ -27,6 +27,7 @@ const COUNTS: &[CountRow] = rows! {
     "kernel_tls_connections" "Closed connections whose records the kernel sealed" ktls_on;
     "panics" "Connections ended by a panic" panics;
     "datagrams_dropped" "Datagrams of clients dropped because a limit of \"listen ... udp\" was reached" datagrams_dropped;
+    "upstream_kernel_tls_connections" "Connections to other servers whose records the kernel began to seal" upstream_ktls;
     "http2_streams_opened" "HTTP/2 streams opened" http2.streams_opened;
     "http2_streams_refused"
         "HTTP/2 streams refused because too many were open or the connection was ending"

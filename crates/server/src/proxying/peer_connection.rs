@@ -10,6 +10,7 @@ use super::tunnel;
 use super::wire::http2::Session;
 use crate::exchange::Exchange;
 use crate::template;
+use crate::worker::Worker;
 use sealane_conf::model::{Pass, UpstreamSettings};
 use sealane_io::chain::OutputChain;
 use sealane_io::datagram::DatagramSocket;
@@ -27,6 +28,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -73,16 +75,25 @@ impl Timers {
     }
 }
 
-/// The socket of a peer; `None` only while it moves to another event loop.
-pub(crate) struct PeerSocket(Option<Socket>);
+/// The socket of a peer.
+pub(crate) struct PeerSocket {
+    /// `None` only while it moves to another event loop.
+    socket: Option<Socket>,
+    /// Who counts a connection whose records the kernel seals.
+    counted_by: Option<Arc<Worker>>,
+}
 
 impl Endpoint for PeerSocket {
     fn socket(&self) -> &Socket {
-        let socket = self.0.as_ref();
+        let socket = self.socket.as_ref();
         socket.expect("a connection whose socket could not be moved is dropped at once")
     }
 
-    fn note_ktls(&self, _state: Ktls<'_>) {}
+    fn note_ktls(&self, state: Ktls<'_>) {
+        if let (Ktls::On, Some(worker)) = (state, &self.counted_by) {
+            worker.counters.upstream_ktls.add(1);
+        }
+    }
 
     fn note_sendfile(&self, _bytes: u64) {}
 }
@@ -90,7 +101,11 @@ impl Endpoint for PeerSocket {
 impl PeerConnection {
     /// A connection over this socket.
     pub(crate) fn over(socket: Socket) -> PeerConnection {
-        PeerConnection::by(Way::Own(Stream::new(PeerSocket(Some(socket)))))
+        let socket = PeerSocket {
+            socket: Some(socket),
+            counted_by: None,
+        };
+        PeerConnection::by(Way::Own(Stream::new(socket)))
     }
 
     /// A call on a connection that requests share.
@@ -137,7 +152,7 @@ impl PeerConnection {
         let Way::Own(stream) = &mut self.way else {
             return Ok(());
         };
-        let socket = &mut stream.endpoint_mut().0;
+        let socket = &mut stream.endpoint_mut().socket;
         match socket.take() {
             Some(here) if here.is_here() => *socket = Some(here),
             Some(there) => {
@@ -150,9 +165,10 @@ impl PeerConnection {
         Ok(())
     }
 
-    /// Begins TLS.
-    pub(super) fn start_tls(&mut self, tls: Sealed<TlsConnection>) {
+    /// Begins TLS. `worker` counts it if the kernel seals its records.
+    pub(super) fn start_tls(&mut self, tls: Sealed<TlsConnection>, worker: Option<&Arc<Worker>>) {
         if let Way::Own(stream) = &mut self.way {
+            stream.endpoint_mut().counted_by = worker.cloned();
             stream.start_tls(tls);
         }
     }
@@ -243,7 +259,7 @@ impl PeerConnection {
     /// has neither closed it nor said anything unasked. TLS session tickets that come late are read
     /// and kept.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        if self.move_here().is_err() {
+        if self.move_here().is_err() || self.should_end() {
             return false;
         }
         let mut unasked = Vec::new();
@@ -258,6 +274,14 @@ impl PeerConnection {
             Poll::Pending => true,
             Poll::Ready(Ok(Received::Bytes(_))) => self.stays_idle(&mut cx, &unasked),
             Poll::Ready(_) => false,
+        }
+    }
+
+    /// Whether nothing more should begin on it: the key with which the kernel seals is used up.
+    fn should_end(&self) -> bool {
+        match &self.way {
+            Way::Own(stream) => stream.should_end(),
+            Way::Shared(_) => false,
         }
     }
 
@@ -316,7 +340,7 @@ pub(crate) async fn open(
     let protocols = offered_protocols(exchange, pass);
     let protocols: Vec<&[u8]> = protocols.iter().map(|name| &**name).collect();
     let tls = secured.begin(&client, peer, sessions, &protocols)?;
-    connection.start_tls(tls);
+    connection.start_tls(tls, Some(&exchange.worker));
     let handshake = poll_fn(|cx| connection.poll_handshake(cx));
     timeout_at(deadline, handshake)
         .await
@@ -476,7 +500,7 @@ pub(crate) fn close(connection: PeerConnection) {
 impl Drop for PeerConnection {
     fn drop(&mut self) {
         if let Way::Own(stream) = &mut self.way
-            && stream.endpoint_mut().0.is_some()
+            && stream.endpoint_mut().socket.is_some()
         {
             stream.close();
         }

@@ -19,7 +19,7 @@ use sealane_keys::rules::Roles;
 use sealane_tls::client::{
     ClientIdentity, ClientSettings, ClientTls, Connection, PemFile, SessionCache,
 };
-use sealane_tls::{AcceleratorChoice, Identity, Secret};
+use sealane_tls::{AcceleratorChoice, Identity, KtlsMode, Secret};
 use sealane_upstream::Peer;
 use sealane_upstream::pool::ConnectionKey;
 use std::path::{Path, PathBuf};
@@ -171,6 +171,7 @@ impl<'m> TlsSettings<'m> {
             // nginx offers nothing for HTTP/1 and uwsgi, and some peers refuse what they
             // do not know.
             alpn: if http2 { vec![b"h2"] } else { Vec::new() },
+            ktls: self.materials.ktls(conf.ktls),
         })
     }
 
@@ -288,6 +289,11 @@ impl PassRuntime {
             self.secured_alike = Some(Arc::new(tls.secure(name, None, &base)));
         }
         self.tls = Some(tls);
+    }
+
+    /// `proxy_ssl_ktls` in force; `None` without TLS.
+    pub(crate) fn ktls_mode(&self) -> Option<KtlsMode> {
+        self.tls.as_ref().map(|tls| tls.client.ktls_mode())
     }
 
     fn host_or_group(&self, group: &str) -> Arc<str> {

@@ -15,6 +15,7 @@ use super::settings::ClientSettings;
 use super::signing::Signing;
 use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
+use crate::ktls::{KtlsMode, KtlsPolicy};
 use crate::parameters::Parameters;
 use crate::server::join;
 use crate::settings::PemFile;
@@ -28,9 +29,13 @@ pub struct ClientTls {
     identity: Option<ClientIdentity>,
 }
 
+/// What connections keep of it, too.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     context: ClientContext,
+    /// The prefix of the directives.
+    pub(super) directives: &'static str,
+    pub(super) ktls: KtlsPolicy,
     server_name: bool,
     verify: bool,
     session_reuse: bool,
@@ -81,6 +86,11 @@ impl ClientTls {
         let tls = Self {
             shared: Arc::new(Shared {
                 context: builder.build().map_err(library_error)?,
+                directives: settings.directives,
+                ktls: KtlsPolicy {
+                    mode: settings.ktls.mode(policy.ktls),
+                    settings: settings.ktls.clone(),
+                },
                 server_name: settings.server_name,
                 verify: settings.verify,
                 session_reuse: settings.session_reuse,
@@ -141,12 +151,22 @@ impl ClientTls {
         }
         let key = self.identity.as_ref().and_then(ClientIdentity::key);
         let signing = key.map(|key| Box::new(Signing::new(Arc::clone(key))));
-        Ok(Connection::new(tls, binding, signing))
+        Ok(Connection::new(
+            tls,
+            binding,
+            signing,
+            Arc::clone(&self.shared),
+        ))
     }
 
     /// Whether sessions are reused (`proxy_ssl_session_reuse`).
     pub fn reuses_sessions(&self) -> bool {
         self.shared.session_reuse
+    }
+
+    /// `proxy_ssl_ktls` in force, whatever the kernel can do.
+    pub fn ktls_mode(&self) -> KtlsMode {
+        self.shared.ktls.mode
     }
 
     /// What a session with this server belongs to.
@@ -211,6 +231,7 @@ fn fingerprint(settings: &ClientSettings) -> [u8; 32] {
         handshakes: _,
         session_reuse: _,
         alpn,
+        ktls: _, // who seals makes no difference to a session
     } = settings;
     let pem = |file: &Option<PemFile>| file.as_ref().map(|file| sha256(&file.pem));
     let text = format!(

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sealane_awslc::{self as awslc, Fault};
 
+use crate::ktls::KeysEnded;
+
 /// Why a connection failed, in the words nginx logs. The alert for the server, if any, is in the
 /// output of the call that returned this error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,13 @@ pub enum Error {
     ClosedInHandshake,
     /// The stream ended without a close_notify: the data may be truncated (RFC 8446 section 6.1).
     Truncated,
+    /// The kernel seals the records, and its key could not be changed.
+    KeysEnded {
+        /// Why it had to be.
+        ended: KeysEnded,
+        /// The prefix of the directives: `proxy_ssl`.
+        directives: &'static str,
+    },
     /// The connection had failed or was not established; a mistake of the caller.
     NotEstablished,
 }
@@ -35,7 +44,11 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Library(error) => error.fault(),
-            Self::NotEstablished => Fault::Local,
+            Self::NotEstablished
+            | Self::KeysEnded {
+                ended: KeysEnded::Exhausted,
+                ..
+            } => Fault::Local,
             _ => Fault::Peer,
         }
     }
@@ -62,6 +75,17 @@ impl fmt::Display for Error {
             }
             Self::ClosedInHandshake => f.write_str("peer closed connection in SSL handshake"),
             Self::Truncated => f.write_str("peer closed connection without SSL close_notify"),
+            Self::KeysEnded { ended, directives } => match ended {
+                KeysEnded::UpdateUnsupported => ended.fmt(f),
+                KeysEnded::TooManyUpdates => write!(
+                    f,
+                    "peer asked for more TLS KeyUpdates than \"{directives}_ktls key_updates=\" allows; closing the connection"
+                ),
+                KeysEnded::Exhausted => write!(
+                    f,
+                    "the key of a connection that the kernel seals has reached \"{directives}_ktls key_records=\" and cannot be changed; closing the connection"
+                ),
+            },
             Self::NotEstablished => f.write_str("the TLS connection is not established"),
         }
     }

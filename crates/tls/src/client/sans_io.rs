@@ -1,5 +1,5 @@
 //! [`Connection`] as a byte stream drives it. Its handshake waits for the server, and for whoever
-//! has the key of its certificate; the kernel never seals its records.
+//! has the key of its certificate.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -75,35 +75,43 @@ impl SansIo for Connection {
 }
 
 impl KernelSeal for Connection {
-    fn settle_ktls(&mut self, _is_tcp: bool) -> bool {
-        false
+    fn settle_ktls(&mut self, is_tcp: bool) -> bool {
+        Connection::settle_ktls(self, is_tcp)
     }
 
-    fn wants_kernel(&self, _file_bytes: u64) -> bool {
-        false
+    fn wants_kernel(&self, file_bytes: u64) -> bool {
+        Connection::wants_kernel(self, file_bytes)
     }
 
-    fn take_over(&mut self, _socket: BorrowedFd<'_>) {}
+    fn take_over(&mut self, socket: BorrowedFd<'_>) {
+        Connection::take_over(self, socket);
+    }
 
     fn ktls(&self) -> Ktls<'_> {
-        Ktls::Pending
+        Connection::ktls(self)
     }
 
     fn is_sealed_by_kernel(&self) -> bool {
-        false
+        matches!(Connection::ktls(self), Ktls::On)
     }
 
     fn send_control(
         &mut self,
-        _socket: BorrowedFd<'_>,
-        _data_follows: bool,
+        socket: BorrowedFd<'_>,
+        data_follows: bool,
     ) -> io::Result<Option<Error>> {
-        Ok(None)
+        Connection::send_control(self, socket, data_follows)
     }
 
-    fn sent_by_kernel(&mut self, _bytes: u64) {}
+    fn sent_by_kernel(&mut self, bytes: u64) {
+        Connection::sent_by_kernel(self, bytes);
+    }
+
+    fn should_end(&self) -> bool {
+        Connection::should_end(self)
+    }
 
     fn kernel_allowance_bytes(&self) -> u64 {
-        u64::MAX
+        Connection::kernel_allowance_bytes(self)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ktls::KtlsSettings;
 use crate::offload::HandshakeState;
 use crate::protocols::Protocols;
 use crate::settings::{Identity, PemFile};
@@ -43,6 +44,8 @@ pub struct ClientSettings {
     pub session_reuse: bool,
     /// Application protocols to offer, preferred first; empty for none.
     pub alpn: Vec<&'static [u8]>,
+    /// `proxy_ssl_ktls`.
+    pub ktls: KtlsSettings,
 }
 
 impl Default for ClientSettings {
@@ -61,6 +64,7 @@ impl Default for ClientSettings {
             handshakes: None,
             session_reuse: true,
             alpn: Vec::new(),
+            ktls: KtlsSettings::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{Connection, ConnectionState};
 use crate::acceptor::{Acceptor, Selected};
 use crate::client_hello::normal_name;
 use crate::error::Error;
-use crate::ktls::{self, KernelTransmit, Refusal};
+use crate::ktls::{KernelTransmit, Refusal, Sealing};
 use crate::packed::{NotPackable, Packed, Sealer, UnpackError};
 use crate::record_writer::RecordWriter;
 
@@ -24,7 +24,7 @@ impl Connection {
     pub fn check_packable(&self) -> Result<(), NotPackable> {
         match &self.state {
             ConnectionState::Running(tls) => {
-                if let ktls::KtlsState::On(kernel) = &self.ktls {
+                if let Sealing::On(kernel) = &self.ktls {
                     kernel.counts()?;
                 }
                 tls.check_movable()
@@ -74,7 +74,7 @@ impl Connection {
             ech: std::mem::take(&mut self.ech),
             sealer,
             refusal: match &self.ktls {
-                ktls::KtlsState::Off(refusal @ Refusal::Call { .. }) => Some(refusal.clone()),
+                Sealing::Off(refusal @ Refusal::Call { .. }) => Some(refusal.clone()),
                 _ => None,
             },
             tls,
@@ -105,8 +105,8 @@ impl Connection {
             return Err(UnpackError::Malformed("who seals"));
         }
         let mut ktls = match packed.refusal {
-            Some(refusal) => ktls::KtlsState::Off(refusal),
-            None => ktls::KtlsState::Pending,
+            Some(refusal) => Sealing::Off(refusal),
+            None => Sealing::Pending,
         };
         let mut writer = None;
         match packed.sealer {
@@ -118,7 +118,7 @@ impl Connection {
             Sealer::Kernel(counts) => {
                 let tls13 = tls.protocol() == "TLSv1.3";
                 let kernel = KernelTransmit::new(server.ktls_policy(), tls13, counts);
-                ktls = ktls::KtlsState::On(Box::new(kernel));
+                ktls = Sealing::On(Box::new(kernel));
             }
         }
         let remembers_offer = server.remembers_client_offer();
@@ -140,7 +140,7 @@ impl Connection {
     /// Who seals the records, for the other process.
     fn sealer(&self) -> Result<Sealer, NotPackable> {
         Ok(match (&self.ktls, &self.writer) {
-            (ktls::KtlsState::On(kernel), _) => Sealer::Kernel(kernel.counts()?),
+            (Sealing::On(kernel), _) => Sealer::Kernel(kernel.counts()?),
             (_, Some(writer)) => Sealer::Writer {
                 sequence: writer.sequence().ok_or(NotPackable::Closed)?,
             },

@@ -112,6 +112,10 @@ impl KernelSeal for Connection {
         Connection::sent_by_kernel(self, bytes);
     }
 
+    fn should_end(&self) -> bool {
+        Connection::should_end(self)
+    }
+
     fn kernel_allowance_bytes(&self) -> u64 {
         Connection::kernel_allowance_bytes(self)
     }

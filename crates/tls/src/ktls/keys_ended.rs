@@ -3,13 +3,14 @@
 use std::fmt;
 
 /// Why a connection that the kernel seals had to end: it could not continue under its key.
-/// close_notify was sent.
+/// close_notify was sent. As text, about a client: towards other servers the directives have other
+/// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeysEnded {
-    /// The client asked for a KeyUpdate, which this kernel cannot do
+    /// The peer asked for a KeyUpdate, which this kernel cannot do
     /// (Linux before 6.14).
     UpdateUnsupported,
-    /// The client asked for more KeyUpdates than `ssl_ktls_key_updates`.
+    /// The peer asked for more KeyUpdates than `ssl_ktls_key_updates`.
     TooManyUpdates,
     /// `ssl_ktls_key_records` records have been sealed, and this kernel or protocol cannot change
     /// the key.
@@ -20,10 +21,10 @@ impl fmt::Display for KeysEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             KeysEnded::UpdateUnsupported => {
-                "client asked for a TLS KeyUpdate, which the kernel cannot do for a connection that it seals (Linux 6.14 can); closing the connection"
+                "peer asked for a TLS KeyUpdate, which the kernel cannot do for a connection that it seals (Linux 6.14 can); closing the connection"
             }
             KeysEnded::TooManyUpdates => {
-                "client asked for more TLS KeyUpdates than \"ssl_ktls_key_updates\" allows; closing the connection"
+                "peer asked for more TLS KeyUpdates than \"ssl_ktls_key_updates\" allows; closing the connection"
             }
             KeysEnded::Exhausted => {
                 "the key of a connection that the kernel seals has reached \"ssl_ktls_key_records\" and cannot be changed; closing the connection"

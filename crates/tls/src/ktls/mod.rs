@@ -17,7 +17,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `mod.rs` | settings, state, the checks |
+//! | `mod.rs` | settings, the checks |
+//! | `sealing.rs` | the state of one connection, as a server or as a client |
 //! | `take_over.rs` | the kernel's side of one connection: keys, alerts, KeyUpdate, the limit per key |
 //! | `offer.rs` | a suite that a server offers, and how a kernel could seal it |
 //! | `probe.rs` | what this kernel can do, found out by trying |
@@ -25,22 +26,22 @@
 mod keys_ended;
 mod offer;
 mod probe;
+mod sealing;
 mod take_over;
 
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use sealane_awslc as awslc;
 use sealane_awslc::RecordCipher;
 use sealane_sys::ktls::{Cipher, Version};
 
-use crate::record_writer::RecordWriter;
 pub use keys_ended::KeysEnded;
 pub use offer::OfferedSuite;
 
 pub use probe::{Capabilities, Flaw, Unavailable};
+pub(crate) use sealing::Sealing;
 pub(crate) use take_over::{KernelCounts, KernelTransmit};
 
 /// `ssl_ktls`: whether the kernel seals records.
@@ -54,11 +55,11 @@ pub enum KtlsMode {
     Auto,
 }
 
-/// The kernel TLS settings of one server.
+/// The kernel TLS settings of one server, or of connections to other servers.
 #[derive(Clone, Debug)]
 pub struct KtlsSettings {
-    /// `ssl_ktls`. `None` defers to `ssl_conf_command Options [-]KTLS`, and without that to
-    /// [`KtlsMode::Auto`].
+    /// `ssl_ktls`, `proxy_ssl_ktls`. `None` defers to `ssl_conf_command Options [-]KTLS`, and
+    /// without that to [`KtlsMode::Auto`].
     pub mode: Option<KtlsMode>,
     /// `ssl_ktls_min_size`: with `auto`, the smallest file body in bytes for which
     /// the kernel takes over.
@@ -203,19 +204,8 @@ const EXPORT_CALL: &str = "exporting the keys";
 const ATTACH_CALL: &str = "setsockopt(TCP_ULP)";
 const SET_CALL: &str = "setsockopt(TLS_TX)";
 
-/// The state of one connection.
-pub(crate) enum KtlsState {
-    Pending,
-    On(Box<KernelTransmit>),
-    Off(Refusal),
-}
-
 /// The checks that need no socket, in order.
-pub(crate) fn check(
-    settings: &KtlsPolicy,
-    tls: &awslc::Connection,
-    is_tcp: bool,
-) -> Result<(), Refusal> {
+fn check(settings: &KtlsPolicy, tls: &awslc::Connection, is_tcp: bool) -> Result<(), Refusal> {
     if settings.mode == KtlsMode::Off {
         return Err(Refusal::Disabled);
     }
@@ -238,20 +228,7 @@ pub(crate) fn check(
     }
 }
 
-/// See [`crate::Connection::take_over`].
-pub(crate) fn take_over(
-    policy: &KtlsPolicy,
-    tls: &mut awslc::Connection,
-    writer: Option<&mut RecordWriter>,
-    socket: BorrowedFd<'_>,
-) -> KtlsState {
-    match take_over::take_over(policy, tls, writer, socket) {
-        Ok(kernel) => KtlsState::On(Box::new(kernel)),
-        Err(refusal) => KtlsState::Off(refusal),
-    }
-}
-
-/// A server's settings with the mode in force.
+/// Settings with the mode in force.
 #[derive(Clone, Debug)]
 pub(crate) struct KtlsPolicy {
     pub(crate) mode: KtlsMode,

@@ -189,7 +189,7 @@ async fn shake_hands(asking: &Asking, connection: &mut PeerConnection) -> Result
     let begun = tls
         .connect(None, None)
         .map_err(|error| Fault(error.to_string()))?;
-    connection.start_tls(Sealed::connecting(begun));
+    connection.start_tls(Sealed::connecting(begun), None);
     poll_fn(|cx| connection.poll_handshake(cx))
         .await
         .map_err(|error| Failure::broken(error, Doing::Handshaking))?;

@@ -2,6 +2,7 @@
 
 mod handshakes;
 mod held_keys;
+mod ktls;
 mod openssl;
 mod robustness;
 mod sessions;

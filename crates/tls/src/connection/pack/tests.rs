@@ -59,7 +59,7 @@ fn sealed_by_kernel(
         tls.release_transmit();
     }
     let kernel = KernelTransmit::new(server.ktls_policy(), true, counts);
-    connection.ktls = ktls::KtlsState::On(Box::new(kernel));
+    connection.ktls = Sealing::On(Box::new(kernel));
     (client, connection)
 }
 
@@ -94,7 +94,7 @@ fn the_kernel_goes_on_sealing_and_libssl_stays_behind_its_guard() {
         connection = arrive(connection, &servers[round % 2]);
         assert!(connection.is_sealed_by_kernel() && matches!(connection.ktls(), Ktls::On));
         assert!(connection.write(b"x", 0, &mut Vec::new()).is_err());
-        let ktls::KtlsState::On(kernel) = &connection.ktls else {
+        let Sealing::On(kernel) = &connection.ktls else {
             panic!("checked above")
         };
         assert_eq!(kernel.counts(), Ok(COUNTS));

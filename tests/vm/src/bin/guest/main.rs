@@ -25,6 +25,7 @@ mod relay;
 mod server;
 mod sniffer;
 mod statistics;
+mod uploads;
 
 use cases::Case;
 use lab::{Lab, Skip};

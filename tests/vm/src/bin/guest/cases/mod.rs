@@ -16,6 +16,7 @@ mod resumption;
 mod streams;
 mod updates;
 mod upgrade;
+mod upstreams;
 
 /// One behaviour.
 pub(crate) struct Case {
@@ -91,6 +92,9 @@ const CASES: &[Case] = cases! {
     core resumption::tickets_tls12,
     core streams::both_ways,
     core streams::reload_meanwhile,
+    core upstreams::towards_servers,
+    core upstreams::kept_connections,
+    core upstreams::limit_per_key_of_upstreams,
     rest upgrade::tls13_aes128_gcm,
     core upgrade::tls13_aes256_gcm,
     rest upgrade::tls13_chacha20_poly1305,

@@ -4,7 +4,7 @@
 use crate::client::curl;
 use crate::lab::{Lab, assert_same, block, http};
 use crate::server::{Kind, Server};
-use std::os::unix::fs::PermissionsExt;
+use crate::uploads::{UPLOAD_TEMP_PATH, prepare_uploads, upload, uploaded_bytes, uploads};
 
 /// TLS ends here, and the origin is plain.
 const ENDED: u16 = 5433;
@@ -15,15 +15,10 @@ const OFF: u16 = 5435;
 const ORIGIN: u16 = 5080;
 const SECURE_ORIGIN: u16 = 5443;
 
-/// Large enough for many rounds of every buffer on the way.
-const UPLOAD_BYTES: usize = 16 << 20;
-const UPLOADS: &str = "/tmp/servers/uploads";
-
 fn configuration() -> String {
-    let put =
-        format!("location /up/ {{ alias {UPLOADS}/; dav_methods PUT; client_max_body_size 64m; }}");
+    let put = uploads();
     let site = http(&[
-        "client_body_temp_path /tmp/servers/uploads/temp;".to_owned(),
+        UPLOAD_TEMP_PATH.to_owned(),
         format!("server {{ listen 127.0.0.1:{ORIGIN}; location / {{ root /data; }} {put} }}"),
         block(SECURE_ORIGIN, &put),
     ]);
@@ -52,29 +47,14 @@ fn configuration() -> String {
 
 fn start(lab: &Lab) -> Server {
     lab.prepare();
-    std::fs::create_dir_all(UPLOADS).expect("/tmp is writable");
-    let everybody = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(UPLOADS, everybody).expect("it is ours");
+    prepare_uploads();
     let ports = [ENDED, BEGUN, OFF, ORIGIN, SECURE_ORIGIN];
     Server::start(Kind::Sealane, "streams", &configuration(), &ports)
 }
 
-/// Sends a file through a port, and looks at what has arrived.
-#[track_caller]
-fn upload(port: u16, bytes: &[u8]) {
-    let name = format!("from-{port}");
-    let (source, target) = (format!("/tmp/servers/{name}"), format!("{UPLOADS}/{name}"));
-    std::fs::write(&source, bytes).expect("/tmp is writable");
-    let url = format!("https://127.0.0.1:{port}/up/{name}");
-    curl(&["-f", "-T", &source, &url]).success();
-    assert_same(&std::fs::read(&target).expect("it has arrived"), bytes);
-    let _ = std::fs::remove_file(target);
-}
-
 pub(crate) fn both_ways(lab: &Lab) {
     let server = start(lab);
-    let pattern = (0..UPLOAD_BYTES).map(|at| (at * 7 + at / 4099) as u8);
-    let bytes: Vec<u8> = pattern.collect();
+    let bytes = uploaded_bytes();
     for (port, sealed) in [(ENDED, 1), (BEGUN, 1), (OFF, 0)] {
         lab.settle_counters();
         lab.download(port, "4m", &[]);
@@ -83,7 +63,7 @@ pub(crate) fn both_ways(lab: &Lab) {
         let origin = u64::from(port == BEGUN);
         assert_eq!(lab.sealed_connections(), sealed + origin, "port {port}");
         assert_eq!(lab.received_connections(), 0, "port {port}");
-        upload(port, &bytes);
+        upload(&format!("https://127.0.0.1:{port}"), &bytes);
     }
     server.check();
     server.stop();
