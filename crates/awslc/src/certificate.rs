@@ -185,24 +185,45 @@ impl Certificate {
 
     /// The common name of its issuer; of several, the first.
     pub fn issuer_common_name(&self) -> Option<String> {
-        // SAFETY: the name and its entries live as long as the certificate; the text is allocated
-        // by the library, copied and given back.
+        // SAFETY: the name belongs to the certificate, which outlives the call.
+        unsafe { common_name(sys::X509_get_issuer_name(self.as_ptr())) }
+    }
+
+    /// Its own common name; of several, the first.
+    pub fn common_name(&self) -> Option<String> {
+        // SAFETY: the name belongs to the certificate, which outlives the call.
+        unsafe { common_name(sys::X509_get_subject_name(self.as_ptr())) }
+    }
+
+    /// OpenSSL's short name of the algorithm with which it is signed, `RSA-SHA256`; empty for one
+    /// that the library does not know.
+    pub fn signature_name(&self) -> &'static str {
+        // SAFETY: the certificate is valid; the names of algorithms live as long as the process.
         unsafe {
-            let name = sys::X509_get_issuer_name(self.as_ptr());
-            let index = sys::X509_NAME_get_index_by_NID(name, sys::NID_commonName, -1);
-            if index < 0 {
-                return None;
+            let name = sys::OBJ_nid2sn(sys::X509_get_signature_nid(self.as_ptr()));
+            match name.is_null() {
+                true => "",
+                false => CStr::from_ptr(name).to_str().unwrap_or(""),
             }
-            let entry = sys::X509_NAME_get_entry(name, index);
-            let mut text: *mut u8 = ptr::null_mut();
-            let length = sys::ASN1_STRING_to_UTF8(&mut text, sys::X509_NAME_ENTRY_get_data(entry));
-            let Ok(length) = usize::try_from(length) else {
+        }
+    }
+
+    /// Algorithm and size of its key, as the PROXY protocol names them: `RSA2048`, `EC256`. `None`
+    /// for other algorithms.
+    pub fn key_name(&self) -> Option<String> {
+        // SAFETY: the certificate is valid, and the key belongs to it.
+        let (kind, bits) = unsafe {
+            let key = sys::X509_get0_pubkey(self.as_ptr());
+            if key.is_null() {
                 error::clear_queue();
                 return None;
-            };
-            let copy = std::slice::from_raw_parts(text, length).to_vec();
-            sys::OPENSSL_free(text.cast());
-            String::from_utf8(copy).ok()
+            }
+            (sys::EVP_PKEY_id(key), sys::EVP_PKEY_bits(key))
+        };
+        match kind {
+            sys::EVP_PKEY_RSA | sys::EVP_PKEY_RSA_PSS => Some(format!("RSA{bits}")),
+            sys::EVP_PKEY_EC => Some(format!("EC{bits}")),
+            _ => None,
         }
     }
 
@@ -397,6 +418,29 @@ fn owned(pointer: *mut sys::X509) -> Result<Certificate, Error> {
     NonNull::new(pointer)
         .map(Certificate)
         .ok_or_else(|| Error::local("PEM_read_bio_X509", "no certificate"))
+}
+
+/// # Safety
+///
+/// `name` is valid.
+unsafe fn common_name(name: *mut sys::X509_NAME) -> Option<String> {
+    // SAFETY: as the caller promises; the text is allocated by the library, copied and given back.
+    unsafe {
+        let index = sys::X509_NAME_get_index_by_NID(name, sys::NID_commonName, -1);
+        if index < 0 {
+            return None;
+        }
+        let entry = sys::X509_NAME_get_entry(name, index);
+        let mut text: *mut u8 = ptr::null_mut();
+        let length = sys::ASN1_STRING_to_UTF8(&mut text, sys::X509_NAME_ENTRY_get_data(entry));
+        let Ok(length) = usize::try_from(length) else {
+            error::clear_queue();
+            return None;
+        };
+        let copy = std::slice::from_raw_parts(text, length).to_vec();
+        sys::OPENSSL_free(text.cast());
+        String::from_utf8(copy).ok()
+    }
 }
 
 /// # Safety

@@ -40,6 +40,8 @@ pub enum VerifyFailure {
 impl VerifyFailure {
     /// No verdict: out of memory, or a certificate that cannot be read.
     pub const UNSPECIFIED: Self = Self::Chain(sys::X509_V_ERR_UNSPECIFIED);
+    /// The certificate was revoked.
+    pub const REVOKED: Self = Self::Chain(sys::X509_V_ERR_CERT_REVOKED);
 
     fn library_code(self) -> i32 {
         match self {

@@ -24,7 +24,8 @@ use crate::worker;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
-    Http, Listener, Location, LocationConf, MailStartTls, Pass, Server, Upstream, VerifyClient,
+    Http, Listener, Location, LocationConf, MailStartTls, Pass, SendProxyProtocol, Server,
+    ServerKind, Upstream, VerifyClient,
 };
 use sealane_http::Method;
 use sealane_http::h1::Limits;
@@ -157,7 +158,9 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapsh
             let mut servers = http.servers.iter();
             servers.any(|server| server.verify_client != VerifyClient::Off)
         }),
-        uses_tls_facts: tls_build::uses_variable(config, "ssl_") || has_mail(config),
+        uses_tls_facts: tls_build::uses_variable(config, "ssl_")
+            || has_mail(config)
+            || sends_tls_facts(config),
         main_log: logs.logger(&config.main.error_logs),
     })
 }
@@ -166,6 +169,15 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapsh
 fn has_mail(config: &Config) -> bool {
     let mut servers = config.http.iter().flat_map(|http| &http.servers);
     servers.any(|server| server.mail.is_some())
+}
+
+/// Whether servers are told in PROXY headers how clients are connected.
+fn sends_tls_facts(config: &Config) -> bool {
+    let mut servers = config.http.iter().flat_map(|http| &http.servers);
+    servers.any(|server| {
+        server.kind() == ServerKind::Stream
+            && server.conf.send_proxy_protocol == SendProxyProtocol::V2
+    })
 }
 
 /// Where spans are exported to.

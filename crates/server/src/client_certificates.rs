@@ -134,6 +134,14 @@ pub(crate) enum NotAccepted {
 }
 
 impl NotAccepted {
+    /// OpenSSL's number (`X509_V_ERR_...`). As in nginx, what issuers say is a revocation.
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            NotAccepted::Chain(failure) => failure.code(),
+            NotAccepted::Status(_) => VerifyFailure::REVOKED.code(),
+        }
+    }
+
     /// In OpenSSL's and nginx's words.
     pub(crate) fn reason(self) -> Cow<'static, str> {
         match self {

@@ -5,12 +5,12 @@ use crate::proxy_protocol::ProxyHeader;
 use crate::proxying::BoundConnections;
 use sealane_conf::model::PeerNetwork;
 use sealane_io::socket::Socket;
-use sealane_tls::Ktls;
+use sealane_tls::{CertificateAlgorithms, Ktls};
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What is known about a connection: its addresses, its age, its TLS parameters.
@@ -126,6 +126,8 @@ pub struct TlsFacts {
     pub ech_outer_server_name: Box<str>,
     /// `$ssl_ja4`.
     pub ja4: Box<str>,
+    /// The algorithms of the server's certificate.
+    pub certificate_algorithms: Option<Arc<CertificateAlgorithms>>,
 }
 
 impl ConnectionFacts {

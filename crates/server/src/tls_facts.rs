@@ -27,5 +27,6 @@ pub(crate) fn collect(info: &Info<'_>, times: HandshakeTimes) -> TlsFacts {
         ech_status: info.ech_status(),
         ech_outer_server_name: info.ech_outer_server_name().into(),
         ja4: info.ja4().into(),
+        certificate_algorithms: info.certificate_algorithms().cloned(),
     }
 }

@@ -221,6 +221,8 @@ impl<E> Default for Verdicts<E> {
 pub struct ClientCertificateText {
     /// `$ssl_client_s_dn` (RFC 2253).
     pub subject: Box<str>,
+    /// The common name in it; of several, the first. Empty without one.
+    pub common_name: Box<str>,
     /// `$ssl_client_i_dn`.
     pub issuer: Box<str>,
     /// `$ssl_client_s_dn_legacy`.
@@ -258,6 +260,7 @@ impl ClientChain {
             let text = |value: Option<String>| value.unwrap_or_default().into_boxed_str();
             Some(Box::new(ClientCertificateText {
                 subject: text(leaf.subject()),
+                common_name: text(leaf.common_name()),
                 issuer: text(leaf.issuer()),
                 subject_legacy: text(leaf.subject_oneline()),
                 issuer_legacy: text(leaf.issuer_oneline()),

@@ -393,7 +393,8 @@ impl Connection {
         match &self.state {
             ConnectionState::Running(tls) => {
                 let offer = self.client_offer.as_deref();
-                Some(Info::new(tls, offer, &self.ech, self.session))
+                let certificate = &self.certificate;
+                Some(Info::new(tls, offer, &self.ech, self.session, certificate))
             }
             _ => None,
         }

@@ -30,7 +30,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sealane_awslc::{
-    CertificateChain, Context, ContextBuilder, KeyError, KeyKind, PrivateKey, sha256,
+    Certificate, CertificateChain, Context, ContextBuilder, KeyError, KeyKind, PrivateKey, sha256,
 };
 
 use crate::accelerator::{self, Accelerator, AcceleratorChoice, KeyType, NotSuited, Report};
@@ -173,9 +173,28 @@ pub(crate) struct BuiltIdentity {
     pub(crate) label: Box<str>,
     /// The end of its validity, in seconds since 1970.
     pub(crate) ends_s: Option<i64>,
+    pub(crate) algorithms: Arc<CertificateAlgorithms>,
     pub(crate) contexts: Contexts,
     /// The same with ChaCha20 first, if `PrioritizeChaCha` asks for it.
     pub(crate) chacha_first: Option<Contexts>,
+}
+
+/// The algorithms of a certificate, as the PROXY protocol names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateAlgorithms {
+    /// How it is signed, by OpenSSL's short name: `RSA-SHA256`.
+    pub signature: &'static str,
+    /// Its key and the key's size: `RSA2048`, `EC256`; `None` for other algorithms.
+    pub key: Option<Box<str>>,
+}
+
+impl CertificateAlgorithms {
+    fn of(certificate: &Certificate) -> Self {
+        Self {
+            signature: certificate.signature_name(),
+            key: certificate.key_name().map(String::into_boxed_str),
+        }
+    }
 }
 
 /// Contexts that differ in how many TLS 1.3 tickets they send.
@@ -351,6 +370,7 @@ impl ServerTls {
             },
             label: identity.label.as_str().into(),
             ends_s: identity.chain.leaf().not_after_unix_s(),
+            algorithms: Arc::new(CertificateAlgorithms::of(identity.chain.leaf())),
             contexts: build(&plan.rules.suites)?,
             chacha_first: plan
                 .chacha_first_order()

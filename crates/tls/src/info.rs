@@ -1,6 +1,7 @@
 //! The data for the `$ssl_*` variables of a connection.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use sealane_awslc as awslc;
 
@@ -8,6 +9,8 @@ use crate::ciphers::suite_name;
 use crate::client_hello::ClientOffer;
 use crate::ech::EchOutcome;
 use crate::groups::openssl_name;
+use crate::identities::CertificateAlgorithms;
+use crate::server::SentCertificate;
 use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
@@ -18,6 +21,7 @@ pub struct Info<'a> {
     client_offer: Option<&'a ClientOffer>,
     ech: &'a EchOutcome,
     session: SessionOutcome,
+    certificate: &'a SentCertificate,
 }
 
 impl<'a> Info<'a> {
@@ -26,13 +30,21 @@ impl<'a> Info<'a> {
         client_offer: Option<&'a ClientOffer>,
         ech: &'a EchOutcome,
         session: SessionOutcome,
+        certificate: &'a SentCertificate,
     ) -> Self {
         Self {
             tls,
             client_offer,
             ech,
             session,
+            certificate,
         }
+    }
+
+    /// The algorithms of the certificate that the client was sent, now or with the session that it
+    /// resumes; `None` if another process has chosen the certificate.
+    pub fn certificate_algorithms(&self) -> Option<&'a Arc<CertificateAlgorithms>> {
+        self.certificate.algorithms()
     }
 
     /// `$ssl_protocol`: `TLSv1.3`.

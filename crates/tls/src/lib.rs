@@ -96,7 +96,7 @@ pub use ech::{EchKeyFile, EchKeys, new_ech_key};
 pub use error::{Error, SettingsError, Warning};
 pub use groups::{DEFAULT_GROUPS, GroupList};
 pub use identities::{
-    CertificatePair, Fingerprint, HelloFacts, Identities, IdentityAnswer,
+    CertificateAlgorithms, CertificatePair, Fingerprint, HelloFacts, Identities, IdentityAnswer,
     IdentityResult, key_error_text,
 };
 pub use info::Info;

@@ -13,7 +13,9 @@ use crate::client_hello::ClientHello;
 use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
 use crate::groups::GroupList;
-use crate::identities::{BuiltIdentity, Fingerprint, Identities, load_identity};
+use crate::identities::{
+    BuiltIdentity, CertificateAlgorithms, Fingerprint, Identities, load_identity,
+};
 use crate::ktls::{KtlsMode, KtlsPolicy};
 use crate::offload::policy::{self, Cost};
 use crate::offload::pool::Pool;
@@ -125,6 +127,11 @@ impl SentCertificate {
     /// What computes with its key.
     pub(crate) fn accelerator(&self) -> Option<&Arc<dyn Accelerator>> {
         Some(&self.chosen()?.accelerator)
+    }
+
+    /// What it is signed with, and its key; `None` also if another process has chosen it.
+    pub(crate) fn algorithms(&self) -> Option<&Arc<CertificateAlgorithms>> {
+        Some(&self.chosen()?.algorithms)
     }
 
     fn chosen(&self) -> Option<&BuiltIdentity> {

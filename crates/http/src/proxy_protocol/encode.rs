@@ -37,22 +37,30 @@ pub fn encode_v1(out: &mut Vec<u8>, addresses: Option<&Addresses>) {
     out.extend_from_slice(line.as_bytes());
 }
 
-/// Appends a header of version 2 with a checksum (PP2_TYPE_CRC32C), as nginx sends it.
-pub fn encode_v2_with_checksum(out: &mut Vec<u8>, addresses: Option<&Addresses>) {
+/// Appends a header of version 2 with these TLVs and a checksum (PP2_TYPE_CRC32C), as nginx sends
+/// it.
+///
+/// # Errors
+/// [`TlvTooLong`]; `out` is as it was.
+pub fn encode_v2_with_checksum<'a>(
+    out: &mut Vec<u8>,
+    addresses: Option<&Addresses>,
+    tlvs: impl IntoIterator<Item = Tlv<'a>>,
+) -> Result<(), TlvTooLong> {
     let start = out.len();
-    let tlv = Tlv {
+    let checksum = Tlv {
         kind: tlv_type::CRC32C,
         value: &[0; 4],
     };
-    if encode_v2(out, addresses, [tlv]).is_ok() {
-        let sum = crc32c(&out[start..]).to_be_bytes();
-        let at = out.len() - sum.len();
-        out[at..].copy_from_slice(&sum);
-    }
+    encode_v2(out, addresses, tlvs.into_iter().chain([checksum]))?;
+    let sum = crc32c(&out[start..]).to_be_bytes();
+    let at = out.len() - sum.len();
+    out[at..].copy_from_slice(&sum);
+    Ok(())
 }
 
 /// The checksum of RFC 9260, appendix A. Headers are short: bit by bit is fast enough.
-fn crc32c(bytes: &[u8]) -> u32 {
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0x82f6_3b78;
     let sum = bytes.iter().fold(u32::MAX, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| {

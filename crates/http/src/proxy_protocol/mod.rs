@@ -10,7 +10,9 @@ use std::fmt;
 use std::net::SocketAddr;
 
 pub use encode::{TlvTooLong, encode_v1, encode_v2, encode_v2_with_checksum};
-pub use tlv::{BrokenTlv, SslTlv, Tlv, TlvName, Tlvs, UnknownTlvName, tlv_type};
+pub use tlv::{
+    BrokenTlv, SslTlv, SslTlvBuilder, Tlv, TlvName, Tlvs, UnknownTlvName, ssl_client, tlv_type,
+};
 
 use crate::Span;
 

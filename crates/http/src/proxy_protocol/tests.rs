@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 
+use super::encode::crc32c;
 use super::*;
 
 fn read(buf: &[u8]) -> Result<Header, ProxyProtocolError> {
@@ -298,6 +299,53 @@ fn what_is_written() {
     let error = encode_v2(&mut out, Some(&both), tlvs).expect_err("too long");
     assert_eq!(error, TlvTooLong { bytes: 65536 });
     assert_eq!(out.len(), 6 + 16, "as it was");
+}
+
+/// A header with all that is said about TLS, and the checksum over it: CRC-32C of the header with
+/// zeros in its place, by the table of RFC 3720 appendix B.4 (32 bytes of zeros: aa 36 91 8a).
+#[test]
+fn what_is_said_about_tls() {
+    let mut ssl = SslTlvBuilder::new(ssl_client::SSL | ssl_client::CERT_SESS, 20);
+    ssl.push(tlv_type::SSL_VERSION, b"TLSv1.3");
+    ssl.push(tlv_type::SSL_CN, &vec![b'x'; 65_536]);
+    ssl.push(tlv_type::SSL_KEY_ALG, b"EC256");
+    let value = b"\x05\0\0\0\x14\x21\0\x07TLSv1.3\x25\0\x05EC256";
+    assert_eq!(ssl.value(), value, "one that is too long is left out");
+
+    let tlvs = [
+        Tlv {
+            kind: tlv_type::AUTHORITY,
+            value: b"a.test",
+        },
+        Tlv {
+            kind: tlv_type::SSL,
+            value: ssl.value(),
+        },
+    ];
+    let both = addresses("1.2.3.4:1234", "5.6.7.8:443");
+    let mut out = b"before".to_vec();
+    encode_v2_with_checksum(&mut out, Some(&both), tlvs).expect("fits");
+    let header = read(&out[6..]).expect("valid");
+    assert_eq!(header.header_bytes, out.len() - 6);
+    let said = Tlvs::new(header.tlvs.of(&out[6..]));
+    assert_eq!(said.find(tlv_type::AUTHORITY), Ok(Some(&b"a.test"[..])));
+    assert_eq!(said.find(tlv_type::SSL), Ok(Some(&value[..])));
+    let verify = said.value(TlvName::SslVerify).expect("valid");
+    assert_eq!(verify.as_deref(), Some(&b"20"[..]));
+    let sum = said.find(tlv_type::CRC32C).expect("valid").expect("there");
+    let mut zeroed = out[6..].to_vec();
+    let at = zeroed.len() - 4;
+    assert_eq!(&zeroed[at..], sum, "it is the last one");
+    zeroed[at..].fill(0);
+    assert_eq!(sum, crc32c(&zeroed).to_be_bytes());
+    assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+
+    let long = Tlv {
+        kind: tlv_type::ALPN,
+        value: &vec![0; 65_530],
+    };
+    encode_v2_with_checksum(&mut out, Some(&both), [long]).expect_err("too long");
+    assert_eq!(out.len(), 6 + header.header_bytes, "as it was");
 }
 
 fn any_address() -> impl Strategy<Value = SocketAddr> {

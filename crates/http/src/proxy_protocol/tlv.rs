@@ -136,6 +136,43 @@ impl<'a> SslTlv<'a> {
     }
 }
 
+/// Flags of [`SslTlv::client`].
+pub mod ssl_client {
+    /// The client is connected over TLS.
+    pub const SSL: u8 = 1;
+    /// It has shown a certificate on this connection.
+    pub const CERT_CONN: u8 = 2;
+    /// It has shown one in this session.
+    pub const CERT_SESS: u8 = 4;
+}
+
+/// The contents of an `SSL` TLV that is being written.
+#[derive(Clone, Debug)]
+pub struct SslTlvBuilder(Vec<u8>);
+
+impl SslTlvBuilder {
+    /// Flags of [`ssl_client`], and 0 if the client's certificate was verified.
+    pub fn new(client: u8, verify: u32) -> SslTlvBuilder {
+        let mut value = vec![client];
+        value.extend_from_slice(&verify.to_be_bytes());
+        SslTlvBuilder(value)
+    }
+
+    /// Adds a nested TLV. One that is longer than a TLV can be is left out.
+    pub fn push(&mut self, kind: u8, value: &[u8]) {
+        if let Ok(length) = u16::try_from(value.len()) {
+            self.0.push(kind);
+            self.0.extend_from_slice(&length.to_be_bytes());
+            self.0.extend_from_slice(value);
+        }
+    }
+
+    /// The value of the TLV.
+    pub fn value(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// Which TLV a variable `$proxy_protocol_tlv_NAME` refers to. Determined once, from the
 /// configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

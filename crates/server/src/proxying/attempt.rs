@@ -5,13 +5,13 @@ use super::failure::{Doing, Failure};
 use super::lease::Leased;
 use super::next::{self, Cause};
 use super::peer_choice::{self, Asked, ReadyPeer};
-use super::peer_connection::{self, PeerConnection};
+use super::peer_connection::{self, PeerAt, PeerConnection};
 use super::response;
 use super::states::{Attempt, UpstreamStates};
 use super::sticky::Affinity;
 use super::tls_settings::Secured;
 use super::wire::{UpstreamHead, Wire, WireEvent};
-use super::{PassRuntime, Target, tunnel};
+use super::{PassRuntime, Target, identity, tunnel};
 use crate::client_link::Interim;
 use crate::debug_log::{self, debug_request};
 use crate::exchange::Exchange;
@@ -406,7 +406,11 @@ async fn connect(
                     poll_fn(|cx| call.poll_open(cx)).await?;
                     Ok(PeerConnection::shared(call))
                 }
-                _ => peer_connection::open(exchange, pass, secured, &peer, peer.address()).await,
+                _ => {
+                    let to = PeerAt::itself(&peer, secured);
+                    let header = identity::proxy_header(exchange);
+                    peer_connection::open(exchange, pass, to, header).await
+                }
             }
         });
         poll_fn(|cx| {

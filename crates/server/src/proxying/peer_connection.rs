@@ -299,16 +299,40 @@ impl PeerConnection {
     }
 }
 
-/// Opens a connection to a peer at this address, which is its own or, for a health check, one with
-/// another port; and whatever has to stand before the request. As in
-/// nginx one `proxy_connect_timeout` is for all of it.
+/// A peer that a connection is opened to.
+#[derive(Clone, Copy)]
+pub(crate) struct PeerAt<'p> {
+    pub(crate) peer: &'p Peer,
+    /// Its own or, for a health check, one with another port.
+    pub(crate) address: &'p PeerAddress,
+    /// `None` for one without TLS.
+    pub(crate) secured: Option<&'p Secured>,
+}
+
+impl<'p> PeerAt<'p> {
+    /// A peer at its own address.
+    pub(crate) fn itself(peer: &'p Peer, secured: Option<&'p Secured>) -> PeerAt<'p> {
+        PeerAt {
+            peer,
+            address: peer.address(),
+            secured,
+        }
+    }
+}
+
+/// Opens a connection to a peer, and whatever has to stand before the request: `preamble` is the
+/// PROXY header. As in nginx one `proxy_connect_timeout` is for all of it.
 pub(crate) async fn open(
     exchange: &Exchange,
     pass: &PassRuntime,
-    secured: Option<&Secured>,
-    peer: &Peer,
-    address: &PeerAddress,
+    to: PeerAt<'_>,
+    preamble: Option<Vec<u8>>,
 ) -> Result<PeerConnection, Failure> {
+    let PeerAt {
+        peer,
+        address,
+        secured,
+    } = to;
     let settings = pass.settings();
     if let Some(refusal) = tunnel::refusal(pass, address) {
         return Err(refusal);
@@ -324,7 +348,7 @@ pub(crate) async fn open(
         .map_err(|_| Failure::TimedOut(Doing::Connecting))?
         .map_err(|error| Failure::Connect(error, dial.socket_name()))?;
     let mut connection = PeerConnection::over(socket);
-    if let Some(header) = identity::proxy_header(exchange) {
+    if let Some(header) = preamble {
         // Before anything else, TLS included.
         let mut message = OutboundMessage::new(header, OutputChain::new());
         let sending = poll_fn(|cx| connection.poll_send(cx, &mut message));

@@ -6,7 +6,7 @@ use super::failure::{Doing, Failure};
 use super::lease::Leased;
 use super::next::{self, Cause};
 use super::peer_choice::{self, Asked, ReadyPeer};
-use super::peer_connection::{self, Dial, PeerConnection};
+use super::peer_connection::{self, Dial, PeerAt, PeerConnection};
 use super::states::Attempt;
 use super::tls_settings::Secured;
 use super::{PassRuntime, Target, identity};
@@ -77,8 +77,9 @@ pub(crate) async fn connect_datagrams(
         let socket = dial.connect_datagrams();
         socket.map_err(|error| Failure::Connect(error, Some(peer.name().as_ref().into())))
     };
-    let peer = connect_by(exchange, pass, opening).await?;
-    Ok((peer, identity::proxy_header(exchange).unwrap_or_default()))
+    let header = identity::proxy_header(exchange).unwrap_or_default();
+    let peer = connect_by(exchange, pass, header.len() as u64, opening).await?;
+    Ok((peer, header))
 }
 
 /// Connects to a server of the pass's group.
@@ -89,16 +90,20 @@ pub(crate) async fn connect(
     exchange: &mut Exchange,
     pass: &PassRuntime,
 ) -> Result<SessionPeer<PeerConnection>, StatusCode> {
+    let header = identity::proxy_header(exchange);
+    let preamble_bytes = header.as_ref().map_or(0, Vec::len) as u64;
     let opening = async |exchange: &Exchange, secured: Option<&Secured>, peer: &Peer| {
-        peer_connection::open(exchange, pass, secured, peer, peer.address()).await
+        let to = PeerAt::itself(peer, secured);
+        peer_connection::open(exchange, pass, to, header.clone()).await
     };
-    connect_by(exchange, pass, opening).await
+    connect_by(exchange, pass, preamble_bytes, opening).await
 }
 
-/// Picks servers until one can be opened.
+/// Picks servers until one can be opened. A server gets a PROXY header of that length first.
 async fn connect_by<C>(
     exchange: &mut Exchange,
     pass: &PassRuntime,
+    preamble_bytes: u64,
     opening: impl AsyncFn(&Exchange, Option<&Secured>, &Peer) -> Result<C, Failure>,
 ) -> Result<SessionPeer<C>, StatusCode> {
     let target = Target::of(exchange, pass).await;
@@ -140,11 +145,10 @@ async fn connect_by<C>(
                 }
                 lease.set_opened();
                 lease.note_connected();
-                let header = identity::proxy_header(exchange);
                 return Ok(SessionPeer {
                     connection,
                     lease,
-                    preamble_bytes: header.map_or(0, |header| header.len() as u64),
+                    preamble_bytes,
                 });
             }
             Err(failure) => failure,

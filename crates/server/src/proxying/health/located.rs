@@ -11,10 +11,12 @@ use crate::features::Features;
 use crate::pipeline::PhaseState;
 use crate::proxying::conversation::{Conversation, Timeouts, Upload};
 use crate::proxying::failure::{Doing, Failure};
-use crate::proxying::peer_connection::{self, PeerConnection};
+use crate::proxying::peer_connection::{self, PeerAt, PeerConnection};
 use crate::proxying::states::Attempt;
 use crate::proxying::wire::{UpstreamHead, WireEvent};
-use crate::proxying::{BodyPlan, BodyToSend, GroupRuntime, PassRuntime, Target, outbound};
+use crate::proxying::{
+    BodyPlan, BodyToSend, GroupRuntime, PassRuntime, Target, outbound, proxy_header,
+};
 use crate::snapshot::ListenerId;
 use crate::values::Values;
 use sealane_conf::model::{HealthQuestion, Pass};
@@ -149,8 +151,13 @@ async fn open(
 ) -> Result<PeerConnection, Fault> {
     let secured = pass.secured(exchange, target);
     let address = at_port(peer.address(), located.check.port);
-    let opening = peer_connection::open(exchange, pass, secured.as_deref(), peer, &address);
-    Ok(opening.await?)
+    let to = PeerAt {
+        peer,
+        address: &address,
+        secured: secured.as_deref(),
+    };
+    let header = proxy_header(exchange);
+    Ok(peer_connection::open(exchange, pass, to, header).await?)
 }
 
 /// The address with the port of the check, if it has one.
