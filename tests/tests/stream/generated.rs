@@ -132,11 +132,11 @@ fn run(program: Program, cases: &[Case]) -> Vec<Vec<String>> {
     for case in cases {
         text.push_str(&case.server.text);
     }
-    // In a file of its own: nobody but us connects to them.
+    // In a file of its own: nobody but us connects to them. They listen before the last one does.
     site.write("servers.conf", site.fill_in(&text));
     let whole = "worker_processes 1; error_log logs/error.log info; pid logs/pid;
          events { worker_connections 2000; }
-         stream { server { listen 127.0.0.1:%ready%; return ready; } include servers.conf; }";
+         stream { include servers.conf; server { listen 127.0.0.1:%ready%; return ready; } }";
     let server = Server::start(&site, program, whole);
     let seen = thread::scope(|scope| {
         let running: Vec<_> = cases
