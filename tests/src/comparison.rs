@@ -35,7 +35,8 @@ pub fn differences(
     differences
 }
 
-/// Fails unless everything that was seen with us was seen with nginx too, but for what is `excused`.
+/// Fails unless everything that was seen with us was seen with nginx too, but for what is
+/// `excused`.
 #[track_caller]
 pub fn assert_as_nginx(
     ours: &BTreeMap<String, String>,

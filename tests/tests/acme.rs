@@ -188,7 +188,8 @@ fn certificates_are_renewed_before_they_end() {
     // Pebble chooses among its profiles if none is asked for.
     let issuer = issuer("profile default require;");
     let server = start(&site, &issuer, &servers("renewed.test"));
-    // On a busy machine a certificate of half a minute may end first, which is not what this is about.
+    // On a busy machine a certificate of half a minute may end first, which is not what this is
+    // about.
     server.expect_alert("the certificate for \"renewed.test\"");
     let first = wait_for_certificate(server.port("tls"), "renewed.test");
     let second = wait_for("a renewal", || {
