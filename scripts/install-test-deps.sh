@@ -6,7 +6,7 @@
 #   curl wget openssl   clients; openssl also makes the certificates of each test
 #   chromium            the browser, run headless
 #   nodejs npm          drive the browser (tests/clients/pages; a Node 18 or newer on the PATH will do)
-#   golang-go           builds tests/clients/go (a Go already on the PATH will do; with one older than 1.24
+#   golang-go           builds tests/clients/go and tests/clients/mail (a Go already on the PATH will do; with one older than 1.24
 #                       the tests of ACME, of traces and of Encrypted Client Hello are left out)
 #   nginx-light         the server that differential tests compare with
 #   procps util-linux   prlimit, kill, ps
@@ -21,6 +21,7 @@
 #   memcached           values behind memcached_pass
 #   mosquitto mosquitto-clients postgresql   a broker and a database behind proxy_pass of stream, and their clients
 #   softhsm2            tokens with private keys, behind PKCS #11
+#   iproute2            networks of their own, in which a client is gone without a word
 #   faketime            nodes whose clocks differ
 #   tmux                a terminal for sealane top
 #   systemd             systemd-analyze looks at the unit of the packages
@@ -39,7 +40,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 ./install-build-deps.sh
 source ./packages.sh
 
-packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached mosquitto mosquitto-clients postgresql softhsm2 faketime
+packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached mosquitto mosquitto-clients postgresql softhsm2 iproute2 faketime
   php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils dnsmasq-base unbound systemd tmux dovecot-imapd dovecot-pop3d postfix
   libssl-dev swtpm swtpm-tools tpm2-openssl tpm2-tools)
 command -v go >/dev/null || packages+=(golang-go)

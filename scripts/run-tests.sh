@@ -24,11 +24,15 @@ export SEALANE_BINARY="$target/debug/sealane"
 [[ -x $SEALANE_BINARY ]] || { echo "run-tests: $SEALANE_BINARY was not built" >&2; exit 1; }
 built=$((SECONDS - started))
 
+# Most tests wait more than they compute: for time-outs, renewals, other processes. Those of virtual
+# machines compute.
+threads=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
+
 status=0
-"$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast "$@" 2>&1 | tee "$output" || status=$?
+RUST_TEST_THREADS=$threads "$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast "$@" 2>&1 | tee "$output" || status=$?
 if [[ ${SEALANE_TEST_LONG:-} == 1 ]]; then
   # Tests that cannot run with bounded counts.
-  "$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast --lib --bins --tests -- --ignored 2>&1 |
+  RUST_TEST_THREADS=$threads "$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast --lib --bins --tests -- --ignored 2>&1 |
     tee -a "$output" || status=$?
 fi
 "$cargo" test -p sealane-vm --locked --no-fail-fast "$@" 2>&1 |

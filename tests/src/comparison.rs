@@ -5,6 +5,7 @@ use crate::{Server, command, nginx_binary};
 use flate2::read::MultiGzDecoder;
 use sealane_http::date;
 use sealane_http::status::{ErrorPage, StatusCode};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,6 +33,31 @@ pub fn differences(
         }
     }
     differences
+}
+
+/// Fails unless everything that was seen with us was seen with nginx too, but for what is
+/// `excused`.
+#[track_caller]
+pub fn assert_as_nginx(
+    ours: &BTreeMap<String, String>,
+    nginx: &BTreeMap<String, String>,
+    excused: impl Fn(&str) -> bool,
+) {
+    let compared = ours.iter().filter(|(what, _)| !excused(what));
+    let differing = compared.filter(|(what, text)| nginx.get(*what) != Some(*text));
+    let differing: Vec<String> = differing
+        .map(|(what, text)| {
+            let other = nginx.get(what).map_or("", String::as_str);
+            format!("==== {what}\n---- ours\n{text}\n---- nginx\n{other}")
+        })
+        .collect();
+    assert!(
+        differing.is_empty(),
+        "{} of {} differ\n{}",
+        differing.len(),
+        ours.len(),
+        differing.join("\n")
+    );
 }
 
 /// The version of the nginx that is compared with, such as `(1, 22, 1)`.

@@ -44,6 +44,20 @@ pub fn collector_path() -> PathBuf {
     BINARY.get_or_init(build).clone()
 }
 
+/// The path of the mail client of `tests/clients/mail`, which is built at its first use.
+pub fn mail_client_path() -> PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        build_program(
+            "tests/clients/mail",
+            ".",
+            "mail-client",
+            &[("GOTOOLCHAIN", "local")],
+        )
+    };
+    BINARY.get_or_init(build).clone()
+}
+
 /// Whether Go is at least version 1.`minor`. If not, says that the test is left out: the caller
 /// returns.
 pub fn has_go(minor: u32) -> bool {

@@ -27,6 +27,7 @@ pub mod comparison;
 pub mod fastcgi;
 mod go;
 pub mod http2;
+pub mod layer4;
 pub mod load;
 pub mod memory;
 pub mod metrics;
@@ -55,14 +56,14 @@ pub use browser::{browse, browse_until_loaded, page_client};
 pub use certificates::{Certificate, CertificateKey};
 pub use clock::faketime_library;
 pub use command::{Outcome, command, sha256, sha256_of_file, sha256_of_output};
-pub use go::{collector_path, go_client, go_client_path, go_get, has_go};
+pub use go::{collector_path, go_client, go_client_path, go_get, has_go, mail_client_path};
 pub use name_server::NameServer;
 pub use pebble::{Pebble, PebbleSettings, TestZone};
 pub use redis::Redis;
 pub use relay::Relay;
 pub use server::{Program, Server, nginx_binary, nginx_has_mail, nginx_has_stream, sealane_binary};
 pub use site::Site;
-pub use tls_client::{Handshake, client_hello, handshake, handshake_at};
+pub use tls_client::{Handshake, client_hello, handshake, handshake_at, handshake_saying};
 
 use std::time::{Duration, Instant};
 

@@ -38,11 +38,22 @@ pub fn handshake(server: &Server<'_>, options: &str) -> Handshake {
 /// The same with another port of the configuration.
 #[track_caller]
 pub fn handshake_at(server: &Server<'_>, port: &str, options: &str) -> Handshake {
+    let request = "GET /tls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    handshake_saying(server, port, options, request)
+}
+
+/// The same with another request, after which the server closes the connection.
+#[track_caller]
+pub fn handshake_saying(
+    server: &Server<'_>,
+    port: &str,
+    options: &str,
+    request: &str,
+) -> Handshake {
     let address = format!("127.0.0.1:{}", server.port(port));
     let mut arguments = vec!["s_client", "-connect", &address, "-ign_eof"];
     arguments.extend(options.split_whitespace());
-    let request = b"GET /tls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let outcome = command("openssl", &arguments, request);
+    let outcome = command("openssl", &arguments, request.as_bytes());
     let output = format!("{}{}", outcome.text(), outcome.stderr);
     let after = |prefix: &str| {
         let line = output

@@ -181,14 +181,15 @@ fn certificates_are_renewed_before_they_end() {
     }
     let site = Site::new();
     let short = PebbleSettings {
-        validity_s: 60,
+        validity_s: 30,
         ..settings(&site)
     };
     let pebble = Pebble::start(&site, short);
     // Pebble chooses among its profiles if none is asked for.
     let issuer = issuer("profile default require;");
     let server = start(&site, &issuer, &servers("renewed.test"));
-    // On a busy machine a certificate of a minute may end first, which is not what this is about.
+    // On a busy machine a certificate of half a minute may end first, which is not what this is
+    // about.
     server.expect_alert("the certificate for \"renewed.test\"");
     let first = wait_for_certificate(server.port("tls"), "renewed.test");
     let second = wait_for("a renewal", || {

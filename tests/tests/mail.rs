@@ -5,7 +5,7 @@ use sealane_tests::{Program, Server, Site, nginx_has_mail, wait_for};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -23,6 +23,8 @@ mod client;
 mod generated;
 #[path = "mail/kept.rs"]
 mod kept;
+#[path = "mail/resumption.rs"]
+mod resumption;
 #[path = "mail/tools.rs"]
 mod tools;
 

@@ -1,7 +1,9 @@
 //! Mail with real programs: Dovecot and Postfix behind `mail`, and clients of several kinds in
 //! front. They run in directories of the test, on ports of 127.0.0.1.
 
-use sealane_tests::{Certificate, CertificateKey, Server, Site, command, wait_for};
+use sealane_tests::{
+    Certificate, CertificateKey, Server, Site, command, mail_client_path, wait_for,
+};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,6 +16,11 @@ const POSTFIX: &str = "/usr/sbin/postfix";
 
 /// Everyone's password.
 const PASSWORD: &str = "secret";
+
+/// Everyone's token, with all characters that one may have. Dovecot takes up to 1024 bytes of a login.
+fn token() -> String {
+    format!("abcXYZ019-._~+{}==", "0aZ/".repeat(200))
+}
 
 /// A program in the foreground, and the command that ends it.
 struct Running {
@@ -67,10 +74,14 @@ fn directory(site: &Site, name: &str, owner: Option<&str>) {
 
 /// Dovecot, with IMAP and POP3 for everyone who has the password, and SASL for Postfix.
 fn dovecot(site: &Site) -> Running {
+    const TOKENS: &str = "introspection_mode = get\n\
+        introspection_url = http://127.0.0.1:%auth%/token/\nforce_introspection = yes\n\
+        username_attribute = username\nactive_attribute = active\nactive_value = true\n";
     const TEXT: &str = "base_dir = %site%/dovecot\nprotocols = imap pop3\nlisten = 127.0.0.1\n\
         log_path = %site%/logs/dovecot.log\nssl = no\ndisable_plaintext_auth = no\n\
         auth_mechanisms = plain login\nfirst_valid_uid = 1\nmail_location = maildir:%site%/mail/%%n\n\
         passdb {\n driver = static\n args = password=PASSWORD\n}\n\
+        passdb {\n driver = oauth2\n args = %site%/tokens.conf\n}\n\
         userdb {\n driver = static\n args = uid=mail gid=mail home=%site%/mail/%%n\n}\n\
         service imap-login {\n inet_listener imap {\n port = %dovecot_imap%\n }\n\
          inet_listener imaps {\n port = 0\n }\n}\n\
@@ -78,6 +89,7 @@ fn dovecot(site: &Site) -> Running {
          inet_listener pop3s {\n port = 0\n }\n}\n\
         service auth {\n unix_listener %site%/queue/private/auth {\n mode = 0660\n user = postfix\n\
          group = postfix\n }\n}\n";
+    site.write("tokens.conf", site.fill_in(TOKENS));
     let text = site.fill_in(&TEXT.replace("PASSWORD", PASSWORD));
     let file = site.write("dovecot.conf", text).display().to_string();
     let child = run(site, "dovecot", DOVECOT, &["-F", "-c", &file]);
@@ -143,10 +155,11 @@ fn postfix(site: &Site) -> Running {
     running
 }
 
-/// An auth service that asks for the password, and knows the servers of all protocols.
-fn auth_service(site: &Site) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
+/// An auth service that asks for the password or the token, and knows the servers of all protocols.
+/// Dovecot asks it whose a token is.
+fn auth_service(site: &Site) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, site.port("auth")));
+    let listener = listener.expect("the port is ours");
     let names = ["dovecot_imap", "dovecot_pop", "postfix"];
     let [imap, pop3, smtp] = names.map(|name| site.port(name));
     thread::spawn(move || {
@@ -157,6 +170,18 @@ fn auth_service(site: &Site) -> u16 {
                 head.push(byte[0]);
             }
             let head = String::from_utf8_lossy(&head).into_owned();
+            if let Some(rest) = head.strip_prefix("GET /token/") {
+                // It appends its own name and secret, of which it has none.
+                let is_right = rest.split(['&', ' ']).next() == Some(&token());
+                let text = format!("{{\"active\": {is_right}, \"username\": \"jo\"}}");
+                let _ = write!(
+                    socket,
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\
+                     Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
+                    text.len()
+                );
+                continue;
+            }
             let value = |name: &str| {
                 let field = head.lines().find_map(|line| line.strip_prefix(name));
                 field.unwrap_or_default().trim().to_owned()
@@ -166,18 +191,45 @@ fn auth_service(site: &Site) -> u16 {
                 "pop3" => pop3,
                 _ => smtp,
             };
-            let status = match value("Auth-Pass:") == PASSWORD {
-                true => "OK",
-                false => "Invalid login or password\r\nAuth-Wait: 1",
-            };
+            let fields = judgement(
+                &value("Auth-Method:"),
+                &value("Auth-Pass:"),
+                &value("Auth-Salt:"),
+            );
             let _ = write!(
                 socket,
-                "HTTP/1.0 200 OK\r\nAuth-Status: {status}\r\nAuth-Server: 127.0.0.1\r\n\
-                 Auth-Port: {to}\r\n\r\n"
+                "HTTP/1.0 200 OK\r\n{fields}Auth-Server: 127.0.0.1\r\nAuth-Port: {to}\r\n\r\n"
             );
         }
     });
-    port
+}
+
+/// The fields that say whether this is what proves who somebody is.
+fn judgement(method: &str, proof: &str, salt: &str) -> String {
+    let digest = |options: &[&str], text: &str| {
+        let arguments = [&["dgst", "-md5"], options].concat();
+        let said = command("openssl", &arguments, text.as_bytes()).success();
+        let said = said.text();
+        said.rsplit(' ')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let with_password = format!("Auth-Status: OK\r\nAuth-Pass: {PASSWORD}\r\n");
+    let invalid = "Auth-Status: Invalid login or password\r\nAuth-Wait: 1\r\n";
+    match method {
+        "plain" if proof == PASSWORD => "Auth-Status: OK\r\n".to_owned(),
+        "cram-md5" if proof == digest(&["-hmac", PASSWORD], salt) => with_password,
+        "apop" if proof == digest(&[], &format!("{salt}{PASSWORD}")) => with_password,
+        // What may be wrong with other tokens is for Dovecot to say.
+        "xoauth2" | "oauthbearer" if proof != "expired" => "Auth-Status: OK\r\n".to_owned(),
+        // {"status":"invalid_token"}
+        "xoauth2" | "oauthbearer" => "Auth-Status: The token is no good\r\nAuth-Wait: 1\r\n\
+             Auth-Error-SASL: eyJzdGF0dXMiOiJpbnZhbGlkX3Rva2VuIn0=\r\n"
+            .to_owned(),
+        _ => invalid.to_owned(),
+    }
 }
 
 /// All servers behind Sealane.
@@ -208,48 +260,54 @@ fn serve(site: &Site) -> Option<Mail<'_>> {
         directory(site, name, owner);
     }
     site.certificate(&Certificate::localhost("a", CertificateKey::P256));
-    let postfix = postfix(site);
+    // Postfix gives up for a while if nobody is there to ask about logins.
     let dovecot = dovecot(site);
-    let auth = auth_service(site);
-    let server = site.serve_whole(&format!(
-        "error_log logs/error.log info; pid logs/pid; events {{ }}
-         mail {{
-             server_name mail.example.org; auth_http 127.0.0.1:{auth}/auth;
+    let postfix = postfix(site);
+    auth_service(site);
+    let server = site.serve_whole(
+        "error_log logs/error.log info; pid logs/pid; events { }
+         mail {
+             server_name mail.example.org; auth_http 127.0.0.1:%auth%/auth;
              ssl_certificate certificates/a.pem; ssl_certificate_key certificates/a.key;
              imap_capabilities IMAP4rev1 UIDPLUS IDLE LITERAL+; pop3_capabilities TOP USER UIDL;
              smtp_capabilities PIPELINING 'SIZE 10240000' 8BITMIME; starttls on;
-             server {{ listen 127.0.0.1:%imap%; protocol imap; imap_auth plain login; }}
-             server {{ listen 127.0.0.1:%imaps% ssl; protocol imap; starttls off; }}
-             server {{ listen 127.0.0.1:%pop%; protocol pop3; }}
-             server {{ listen 127.0.0.1:%pops% ssl; protocol pop3; starttls off; }}
-             server {{ listen 127.0.0.1:%smtp%; protocol smtp; }}
-             server {{ listen 127.0.0.1:%smtps% ssl; protocol smtp; starttls off; }}
-             server {{ listen 127.0.0.1:%smtp_auth%; protocol smtp; xclient off; proxy_smtp_auth on; }}
-         }}"
-    ));
+             imap_auth plain login cram-md5 xoauth2 oauthbearer;
+             pop3_auth plain apop cram-md5 xoauth2;
+             server { listen 127.0.0.1:%imap%; protocol imap; }
+             server { listen 127.0.0.1:%imaps% ssl; protocol imap; starttls off;
+                      imap_capabilities IMAP4rev1 UIDPLUS IDLE LITERAL+ SASL-IR; }
+             server { listen 127.0.0.1:%pop%; protocol pop3; }
+             server { listen 127.0.0.1:%pops% ssl; protocol pop3; starttls off; }
+             server { listen 127.0.0.1:%smtp%; protocol smtp;
+                      smtp_auth plain login cram-md5 xoauth2 oauthbearer; }
+             server { listen 127.0.0.1:%smtps% ssl; protocol smtp; starttls off;
+                      smtp_auth plain login xoauth2 oauthbearer; }
+             server { listen 127.0.0.1:%smtp_auth%; protocol smtp; xclient off; proxy_smtp_auth on; }
+         }",
+    );
     Some(Mail {
         server,
         _programs: (dovecot, postfix),
     })
 }
 
-/// Runs a Python program with the ports and the file of the authority as arguments.
-fn python(mail: &Mail<'_>, site: &Site, text: &str) -> String {
-    let names = ["imap", "imaps", "pop", "pops", "smtp", "smtps", "smtp_auth"];
-    let mut arguments = vec!["-c".to_owned(), text.to_owned()];
-    arguments.push(site.authority().display().to_string());
-    arguments.extend(names.map(|name| mail.server.port(name).to_string()));
-    let outcome = command("python3", &arguments, b"");
+/// The ports of all servers, with their names.
+const PORTS: [&str; 7] = ["imap", "imaps", "pop", "pops", "smtp", "smtps", "smtp_auth"];
+
+/// Runs a client, which has to say that all is well.
+#[track_caller]
+fn all_is_well(mail: &Mail<'_>, site: &Site, program: &str, arguments: &[String]) {
+    let outcome = command(program, arguments, b"");
+    let log = |name: &str| fs::read_to_string(site.path(name)).unwrap_or_default();
     assert_eq!(
-        outcome.status,
-        0,
+        (outcome.status, &*outcome.text()),
+        (0, "all is well\n"),
         "{}\n{}\n{}\n{}",
-        outcome.text(),
         outcome.stderr,
-        fs::read_to_string(site.path("logs/postfix.log")).unwrap_or_default(),
+        log("logs/postfix.log"),
+        log("logs/dovecot.log"),
         mail.server.error_log()
     );
-    outcome.text()
 }
 
 const PYTHON: &str = r#"
@@ -280,7 +338,7 @@ def tls_smtp(): return smtplib.SMTP_SSL(host, smtps, context=context)
 def authenticated_smtp(): return smtplib.SMTP(host, smtp_auth)
 
 try:
-    client = smtplib.SMTP(host, smtp); client.login('jo', 'wrong'); sys.exit('a wrong password')
+    client = tls_smtp(); client.login('jo', 'wrong'); sys.exit('a wrong password')
 except smtplib.SMTPAuthenticationError as error:
     assert error.smtp_code == 535, error
 client = smtplib.SMTP(host, smtp)
@@ -338,7 +396,7 @@ for open in (plain_imap, starttls_imap, tls_imap):
     client.logout()
 
 # IDLE: what arrives is told at once.
-client = plain_imap(); client.login('jo', 'secret'); client.select('INBOX')
+client = plain_imap(); client.login_cram_md5('jo', 'secret'); client.select('INBOX')
 client.send(b'i1 IDLE\r\n')
 assert client.readline().startswith(b'+'), 'IDLE'
 sends(plain_smtp(), 'during IDLE')
@@ -365,6 +423,9 @@ for open in (plain_pop, stls_pop, tls_pop):
     _, lines, _ = client.retr(1)
     assert b'..two dots' in lines, lines
     client.quit()
+client = plain_pop(); client.apop('jo', 'secret')
+assert client.stat()[0] == 6
+client.quit()
 print('all is well')
 "#;
 
@@ -372,10 +433,49 @@ print('all is well')
 fn mail_is_sent_and_read_by_clients_in_python() {
     let site = Site::new();
     let Some(mail) = serve(&site) else { return };
-    assert_eq!(python(&mail, &site, PYTHON), "all is well\n");
+    let mut arguments = vec!["-c".to_owned(), PYTHON.to_owned()];
+    arguments.push(site.authority().display().to_string());
+    arguments.extend(PORTS.map(|name| mail.server.port(name).to_string()));
+    all_is_well(&mail, &site, "python3", &arguments);
     // Postfix knows who it was from XCLIENT, and from AUTH.
     let log = fs::read_to_string(site.path("logs/postfix.log")).expect("a log");
     assert!(log.contains("sasl_username=jo"), "{log}");
+}
+
+/// Runs the client of `tests/clients/mail`.
+#[track_caller]
+fn go(mail: &Mail<'_>, site: &Site, what: &str) {
+    let ports = PORTS.map(|name| format!("{name}={}", mail.server.port(name)));
+    let authority = site.authority().display().to_string();
+    let arguments = [
+        what,
+        "-ca",
+        &authority,
+        "-ports",
+        &ports.join(","),
+        "-token",
+        &token(),
+    ];
+    let arguments = arguments.map(str::to_owned);
+    let program = mail_client_path().display().to_string();
+    all_is_well(mail, site, &program, &arguments);
+}
+
+#[test]
+fn mail_is_sent_and_read_by_clients_in_go() {
+    let site = Site::new();
+    let Some(mail) = serve(&site) else { return };
+    go(&mail, &site, "letters");
+}
+
+#[test]
+fn tokens_are_asked_about_twice_and_read_mail() {
+    let site = Site::new();
+    let Some(mail) = serve(&site) else { return };
+    go(&mail, &site, "tokens");
+    // Dovecot has looked at them itself.
+    let log = fs::read_to_string(site.path("logs/dovecot.log")).expect("a log");
+    assert!(log.contains("Login: user=<jo>"), "{log}");
 }
 
 #[test]

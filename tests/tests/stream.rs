@@ -1,5 +1,6 @@
 //! Sessions of layer 4: the `stream` block.
 
+use sealane_tests::layer4::{Origin, connect, echo};
 use sealane_tests::{PATIENCE, Program, Server, Site, wait_for};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -18,42 +19,6 @@ mod life;
 #[path = "stream/tls.rs"]
 mod tls;
 
-/// A server that sessions are passed to.
-struct Origin {
-    port: u16,
-}
-
-impl Origin {
-    /// Does with each connection what the closure does. Its threads end with the test's process.
-    fn doing(then: impl Fn(TcpStream) + Send + Sync + 'static) -> Origin {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let then = Arc::new(then);
-        thread::spawn(move || {
-            for socket in listener.incoming().flatten() {
-                let _ = socket.set_nodelay(true);
-                let then = then.clone();
-                thread::spawn(move || then(socket));
-            }
-        });
-        Origin { port }
-    }
-
-    /// Sends back what it gets, until that ends.
-    fn echo() -> Origin {
-        Origin::doing(echo)
-    }
-}
-
-fn echo(mut socket: TcpStream) {
-    let mut piece = [0; 65_536];
-    while let Ok(count @ 1..) = socket.read(&mut piece) {
-        if socket.write_all(&piece[..count]).is_err() {
-            return;
-        }
-    }
-}
-
 /// A configuration with this `stream` block.
 fn configuration(stream: &str) -> String {
     format!(
@@ -64,14 +29,6 @@ fn configuration(stream: &str) -> String {
 
 fn serve<'s>(site: &'s Site, stream: &str) -> Server<'s> {
     site.serve_whole(&configuration(stream))
-}
-
-#[track_caller]
-fn connect(port: u16) -> TcpStream {
-    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
-    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
-    socket.set_nodelay(true).expect("it is connected");
-    socket
 }
 
 /// Sends a text and reads the same text back.

@@ -1,12 +1,11 @@
 //! Peers of sessions that mean no good, or are broken: what they cost, and that everybody else is
 //! served meanwhile.
 
+use sealane_tests::layer4::{Origin, connect};
 use sealane_tests::upgrade::KeptTls;
-use sealane_tests::{
-    Certificate, CertificateKey, PATIENCE, Server, Site, client_hello, scale, wait_for,
-};
+use sealane_tests::{Certificate, CertificateKey, Server, Site, client_hello, scale, wait_for};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -31,22 +30,6 @@ fn serve<'s>(site: &'s Site, main: &str, stream: &str) -> Server<'s> {
     ))
 }
 
-#[track_caller]
-fn connect(port: u16) -> TcpStream {
-    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
-    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
-    socket.set_nodelay(true).expect("it is connected");
-    socket
-}
-
-/// Says everything back.
-fn echo(mut socket: TcpStream) {
-    let mut piece = [0; 100];
-    while let Ok(count @ 1..) = socket.read(&mut piece) {
-        let _ = socket.write_all(&piece[..count]);
-    }
-}
-
 /// Everybody else is served.
 #[track_caller]
 fn others_are_well(server: &Server<'_>) {
@@ -55,19 +38,6 @@ fn others_are_well(server: &Server<'_>) {
     socket.read_to_string(&mut got).expect("it ends");
     assert_eq!(got, "well");
     assert_eq!(KeptTls::open(server.port("well_tls"), "").line(), "well\n");
-}
-
-/// A server that does this with each connection; its threads end with the test's process.
-fn origin(then: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    thread::spawn(move || {
-        for socket in listener.incoming().flatten() {
-            let then = then.clone();
-            thread::spawn(move || then(socket));
-        }
-    });
-    port
 }
 
 /// Waits until the memory of the workers has stopped growing, and returns it.
@@ -119,14 +89,7 @@ const FLOOD_KIB: u64 = 700;
 #[test]
 fn who_does_not_read_what_the_other_sends_without_end() {
     let site = site();
-    let flood = origin(|mut socket| {
-        let piece = vec![b'x'; 65_536];
-        while socket.write_all(&piece).is_ok() {}
-    });
-    let deaf = origin(|socket| {
-        thread::sleep(PATIENCE);
-        drop(socket);
-    });
+    let (flood, deaf) = (Origin::flood().port, Origin::deaf().port);
     let server = serve(
         &site,
         "",
@@ -166,7 +129,7 @@ fn who_does_not_read_what_the_other_sends_without_end() {
 #[test]
 fn many_who_say_nothing() {
     let site = site();
-    let echo = origin(echo);
+    let echo = Origin::echo().port;
     let server = serve(
         &site,
         "worker_rlimit_nofile 13000;",
@@ -211,13 +174,13 @@ fn many_who_say_nothing() {
 #[test]
 fn servers_that_break_off_or_never_speak() {
     let site = site();
-    let resetting = origin(|mut socket| {
+    let resetting = Origin::doing(|mut socket| {
         let _ = socket.read(&mut [0; 100]);
         let _ = socket.write_all(b"the beginning");
         let socket = socket2::Socket::from(socket);
         let _ = socket.set_linger(Some(std::time::Duration::ZERO));
     });
-    let silent = origin(|mut socket| {
+    let silent = Origin::doing(|mut socket| {
         let _ = socket.read_to_end(&mut Vec::new());
     });
     let server = serve(
@@ -225,10 +188,11 @@ fn servers_that_break_off_or_never_speak() {
         "",
         &format!(
             "access_log logs/stream.log s; proxy_timeout 1s;
-             server {{ listen 127.0.0.1:%reset%; proxy_pass 127.0.0.1:{resetting}; }}
-             server {{ listen 127.0.0.1:%silent%; proxy_pass 127.0.0.1:{silent}; }}
+             server {{ listen 127.0.0.1:%reset%; proxy_pass 127.0.0.1:{0}; }}
+             server {{ listen 127.0.0.1:%silent%; proxy_pass 127.0.0.1:{1}; }}
              server {{ listen 127.0.0.1:%no_tls%; proxy_ssl on; proxy_connect_timeout 1s;
-                       proxy_pass 127.0.0.1:{silent}; }}"
+                       proxy_pass 127.0.0.1:{1}; }}",
+            resetting.port, silent.port
         ),
     );
     for _ in 0..scale(50, 2000) {
@@ -251,7 +215,7 @@ fn servers_that_break_off_or_never_speak() {
 #[test]
 fn without_descriptors_new_clients_wait_and_nobody_loses_a_session() {
     let site = site();
-    let echo = origin(echo);
+    let echo = Origin::echo().port;
     let server = serve(
         &site,
         "worker_rlimit_nofile 120;",

@@ -1,5 +1,6 @@
 //! What a service manager is told, and the sockets that it hands over.
 
+use sealane_tests::reload::{Reload, reload_as_it_is};
 use sealane_tests::upgrade::{Daemon, runs, signal};
 use sealane_tests::{PATIENCE, Program, Server, Site, wait_for, wire};
 use std::net::{TcpListener, UdpSocket};
@@ -112,11 +113,17 @@ fn a_manager_that_is_gone_or_hangs_stops_nobody() {
 /// Starts the server as systemd would, with this socket as descriptor 3.
 #[track_caller]
 fn start_with_socket<'a>(site: &'a Site, listen: &str, socket: OwnedFd) -> Server<'a> {
+    start_whole_with_socket(site, &SERVE.replace("LISTEN", listen), socket)
+}
+
+/// The same with a whole configuration.
+#[track_caller]
+fn start_whole_with_socket<'a>(site: &'a Site, text: &str, socket: OwnedFd) -> Server<'a> {
     let launch = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web exec \"$@\"";
     Server::start_with(
         site,
         Program::Sealane,
-        &SERVE.replace("LISTEN", listen),
+        text,
         &["sh", "-c", launch, "sh"],
         Stdio::from(socket),
     )
@@ -144,6 +151,74 @@ fn a_socket_of_the_manager_serves_the_listen_directive_with_its_address() {
     let again = std::net::TcpStream::connect(("127.0.0.1", port));
     assert!(again.is_ok());
     drop(kept);
+}
+
+#[test]
+fn a_datagram_socket_of_the_manager_has_sessions() {
+    let echo = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let origin = echo.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        let mut piece = [0; 2048];
+        while let Ok((count, from)) = echo.recv_from(&mut piece) {
+            let _ = echo.send_to(&piece[..count], from);
+        }
+    });
+    let asks = |from: &UdpSocket, text: &str| {
+        from.send(text.as_bytes()).expect("it is sent");
+        let mut piece = [0; 2048];
+        let count = from.recv(&mut piece).expect("it comes back");
+        assert_eq!(String::from_utf8_lossy(&piece[..count]), text);
+    };
+    let client = |port: u16| {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        // An answer from another address does not arrive.
+        socket.connect(("127.0.0.9", port)).expect("an address");
+        socket
+    };
+    // With `reuseport` one socket for each thread is wanted, and this is the only one.
+    for options in ["", " reuseport"] {
+        let site = site();
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a port");
+        let port = socket.local_addr().expect("bound").port();
+        let kept = socket.try_clone().expect("a descriptor");
+        // What came before the server waits in it.
+        let early = client(port);
+        early.send(b"early").expect("it is sent");
+        let text = format!(
+            "worker_processes 2; pid logs/pid; error_log logs/error.log notice; events {{ }}
+             stream {{
+                 server {{ listen {port} udp{options}; proxy_responses 1;
+                          proxy_pass 127.0.0.1:{origin}; }}
+                 server {{ listen 127.0.0.1:%ready%; return ready; }}
+             }}"
+        );
+        let server = start_whole_with_socket(&site, &text, socket.into());
+        let mut piece = [0; 16];
+        assert_eq!(early.recv(&mut piece).expect("it is served"), 5);
+        asks(&early, "again");
+        asks(&client(port), "another");
+        let log = server.error_log();
+        assert!(!log.contains("[warn]"), "{log}");
+        // It is the same socket after a reload and an upgrade, and the manager's in the end.
+        assert_eq!(reload_as_it_is(&server), Reload::Applied);
+        asks(&client(port), "after a reload");
+        let old = server.pid();
+        server.signal("USR2");
+        let new: u32 = wait_for("the new master", || {
+            let text = std::fs::read_to_string(site.path("logs/pid")).ok()?;
+            text.trim().parse().ok().filter(|pid| *pid != old)
+        });
+        server.signal("QUIT");
+        assert!(server.wait_for_exit().success());
+        asks(&client(port), "after an upgrade");
+        signal(new, "QUIT");
+        wait_for("its end", || (!runs(new)).then_some(()));
+        let late = client(port);
+        late.send(b"late").expect("it is sent");
+        kept.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        assert_eq!(kept.recv(&mut piece).expect("it waits in it"), 4);
+    }
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub struct Connection {
     sent_finished: bool,
     /// KeyUpdates of the client since the last data in either direction.
     key_updates: u8,
+    /// The last read has returned what precedes an error or a close.
+    ending: bool,
     pub(crate) large_hello: Option<LargeHello>,
     /// Set on a connection from another process, since libssl does not know the suites.
     client_cipher_suites: Option<Box<[u8]>>,
@@ -138,6 +140,7 @@ impl Connection {
             signature_scheme: 0,
             sent_finished: false,
             key_updates: 0,
+            ending: false,
             large_hello: None,
             client_cipher_suites: None,
             prefetched: None,
@@ -322,6 +325,7 @@ impl Connection {
         if total > 0 {
             // libssl reports the end or the error again at the next call.
             error::clear_queue();
+            self.ending = reason != sys::SSL_ERROR_WANT_READ || self.check_key_updates().is_err();
             return Ok(ReadStatus::Data(total));
         }
         self.check_key_updates()?;
@@ -330,6 +334,12 @@ impl Connection {
             sys::SSL_ERROR_ZERO_RETURN => Ok(ReadStatus::CloseNotify),
             _ => Err(Error::drain("SSL_read")),
         }
+    }
+
+    /// Whether the last read has returned the data before an error or a close, which the next one
+    /// reports without new input.
+    pub fn is_ending(&self) -> bool {
+        self.ending
     }
 
     /// Whether libssl holds decrypted bytes: read again without new input.

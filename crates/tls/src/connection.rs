@@ -320,6 +320,12 @@ impl Connection {
         Ok(status?)
     }
 
+    /// Whether the last read has returned the data before an error or a close, which the next one
+    /// reports without new input.
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(&self.state, ConnectionState::Running(tls) if tls.is_ending())
+    }
+
     /// Whether decrypted bytes wait: read again without new input.
     pub fn has_pending(&self) -> bool {
         matches!(&self.state, ConnectionState::Running(tls) if tls.has_pending())

@@ -3,6 +3,7 @@
 
 use super::cases::{CASES_BELOW, Case, all};
 use super::*;
+use sealane_tests::comparison::assert_as_nginx;
 use sealane_tests::{Certificate, CertificateKey, NameServer};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -360,21 +361,7 @@ fn sessions_are_those_of_nginx() {
     let files = certificates();
     let ours = seen(Program::Sealane, &cases, &files);
     let theirs = seen(Program::Nginx, &cases, &files);
-    let differing = ours
-        .iter()
-        .filter(|(what, _)| !DIFFERENT.iter().any(|(end, _)| what.ends_with(end)))
-        .filter(|(what, text)| theirs.get(*what) != Some(*text));
-    let differing: Vec<String> = differing
-        .map(|(what, text)| {
-            let other = theirs.get(what).map_or("", String::as_str);
-            format!("==== {what}\n---- ours\n{text}\n---- nginx\n{other}")
-        })
-        .collect();
-    assert!(
-        differing.is_empty(),
-        "{} of {} differ\n{}",
-        differing.len(),
-        ours.len(),
-        differing.join("\n")
-    );
+    assert_as_nginx(&ours, &theirs, |what| {
+        DIFFERENT.iter().any(|(end, _)| what.ends_with(end))
+    });
 }

@@ -1,6 +1,7 @@
 //! A client that follows a script.
 
 use super::*;
+use sealane_tests::layer4::connect_from;
 use std::io::ErrorKind;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -67,14 +68,7 @@ impl Client {
     /// Connects from this address.
     #[track_caller]
     pub(super) fn connect(protocol: Protocol, from: Ipv4Addr, port: u16) -> Client {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
-            .expect("a socket");
-        let from = SocketAddr::V4(SocketAddrV4::new(from, 0));
-        socket.bind(&from.into()).expect("an address of this host");
-        let to = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
-        socket.connect(&to.into()).expect("it listens");
-        let socket = TcpStream::from(socket);
-        socket.set_nodelay(true).expect("it is connected");
+        let socket = connect_from(from, port);
         Client {
             protocol,
             own: socket.local_addr().expect("it is connected"),

@@ -28,5 +28,9 @@ fn migrate_and_doctor_know_servers_of_mail() {
     let said = command(&binary, &["doctor", "-p", &prefix, "-c", &file], b"").text();
     let place = format!("127.0.0.1:{}", site.port("imaps"));
     assert!(said.contains(&place), "{said}");
+    let starttls = format!("127.0.0.1:{} (starttls on)", site.port("imap"));
+    assert!(said.contains(&starttls), "{said}");
+    let plain = format!("127.0.0.1:{}", site.port("smtp"));
+    assert!(!said.contains(&plain), "{said}");
     assert!(!said.contains("sendfile"), "{said}");
 }

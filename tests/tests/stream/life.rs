@@ -2,6 +2,7 @@
 
 use super::*;
 use sealane_tests::metrics::samples;
+use sealane_tests::{Certificate, CertificateKey};
 use std::time::Instant;
 
 #[test]
@@ -122,6 +123,76 @@ fn rates_are_kept() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+/// Bytes that take some seconds, of which the first is free, at the rate of the next test.
+const SLOW_BYTES: usize = 6000;
+
+#[test]
+fn waiting_for_a_rate_is_no_silence_and_silence_ends_a_session_afterwards() {
+    let site = Site::new();
+    site.certificate(&Certificate::localhost("a", CertificateKey::P256));
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let listening = Origin::doing(move |mut socket| {
+        let mut got = Vec::new();
+        let _ = socket.read_to_end(&mut got);
+        let _ = tell.lock().expect("no panic").send(got.len());
+    });
+    // Both of them keep their connections.
+    let speaking = Origin::doing(|mut socket| {
+        let _ = socket.write_all(&[b'x'; SLOW_BYTES]);
+        let _ = socket.read_to_end(&mut Vec::new());
+    });
+    let server = serve(
+        &site,
+        &format!(
+            "proxy_timeout 300ms; log_format s '$server_port $bytes_sent $bytes_received';
+             ssl_certificate certificates/a.pem; ssl_certificate_key certificates/a.key;
+             access_log logs/stream.log s;
+             server {{ listen 127.0.0.1:%down%; proxy_download_rate 2k; proxy_pass 127.0.0.1:{0}; }}
+             server {{ listen 127.0.0.1:%down_tls% ssl; proxy_download_rate 2k; proxy_pass 127.0.0.1:{0}; }}
+             server {{ listen 127.0.0.1:%up%; proxy_upload_rate 2k; proxy_pass 127.0.0.1:{1}; }}",
+            speaking.port, listening.port
+        ),
+    );
+    let begun = Instant::now();
+    let server = &server;
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(rest(&mut connect(server.port("down"))).len(), SLOW_BYTES));
+        scope.spawn(|| {
+            // It ends without close_notify or with it: what counts is how much there was.
+            let address = format!("127.0.0.1:{}", server.port("down_tls"));
+            let arguments = ["s_client", "-quiet", "-connect", &address];
+            let outcome = sealane_tests::command("openssl", &arguments, b"");
+            assert_eq!(outcome.stdout.len(), SLOW_BYTES);
+        });
+        scope.spawn(move || {
+            let mut socket = connect(server.port("up"));
+            socket.write_all(&[b'x'; SLOW_BYTES]).expect("it is taken");
+            assert_eq!(rest(&mut socket), "");
+            // Who has looked whether it listens has sent nothing.
+            let told = told.iter().find(|got| *got > 0);
+            assert_eq!(told, Some(SLOW_BYTES));
+        });
+    });
+    // They have waited for longer than they may be silent.
+    assert!(begun.elapsed() > Duration::from_millis(1500));
+    let (down, down_tls, up) = (
+        format!("{} {SLOW_BYTES} 0", server.port("down")),
+        format!("{} {SLOW_BYTES} 0", server.port("down_tls")),
+        format!("{} 0 {SLOW_BYTES}", server.port("up")),
+    );
+    wait_for_lines(&site, &[&down, &down_tls, &up]);
+    for port in ["down", "down_tls", "up"] {
+        let ends = format!("server: 127.0.0.1:{}", server.port(port));
+        let log = server.error_log();
+        let mut lines = log.lines().filter(|line| line.contains(&ends));
+        assert!(
+            lines.any(|line| line.contains("connection timed out (110")),
+            "{port}: {log}"
+        );
+    }
 }
 
 #[test]

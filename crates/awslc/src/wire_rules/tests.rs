@@ -213,7 +213,7 @@ fn what_follows_too_many_key_updates_is_not_read() {
     let (mut input, mut to_client, mut plain) = (&wire[..], Vec::new(), [0; 100]);
     let status = server.read(&mut input, &mut to_client, &mut plain);
     assert_eq!(status, Ok(ReadStatus::Data(6)));
-    assert!(input.is_empty());
+    assert!(input.is_empty() && server.is_ending());
     let mut more = Vec::new();
     client.write(b"later", &mut more).expect("established");
     for _ in 0..2 {

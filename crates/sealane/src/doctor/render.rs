@@ -271,7 +271,11 @@ impl Page {
                 name => &harmless(name),
             };
             let name = self.paint(Colour::Bold, name);
-            let addresses = harmless(&server.listen.join(", "));
+            let by_starttls = server.starttls_listen.iter();
+            let by_starttls =
+                by_starttls.map(|address| format!("{address} (starttls {})", server.starttls));
+            let addresses: Vec<String> = server.listen.iter().cloned().chain(by_starttls).collect();
+            let addresses = harmless(&addresses.join(", "));
             self.line(format!("  {name} on {addresses}"));
             let answer = self.paint(colour, text);
             let (first, rest) = match wrap(&server.detail) {

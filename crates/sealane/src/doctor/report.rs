@@ -248,6 +248,10 @@ pub(super) struct Server {
     pub(super) name: String,
     /// Addresses with `ssl`.
     pub(super) listen: Vec<String>,
+    /// `starttls` of a server of `mail`: `off`, `on`, `only`.
+    pub(super) starttls: &'static str,
+    /// Addresses at which TLS begins by STARTTLS or STLS.
+    pub(super) starttls_listen: Vec<String>,
     /// File and line of the block.
     pub(super) place: String,
     /// `ssl_ktls` in force: `on`, `auto`, `off`.

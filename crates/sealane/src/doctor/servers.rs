@@ -4,7 +4,8 @@ use super::report::{Certificate, Configuration, Finding, KeyAccelerator, Sendfil
 use crate::certificates::acme;
 use sealane_conf::Config;
 use sealane_conf::model::{
-    self, AcmeCertificate, AsyncMode, Http, ListenAddress, Listener, Locations, ServerKind,
+    self, AcmeCertificate, AsyncMode, Http, ListenAddress, Listener, Locations, MailStartTls,
+    ServerKind,
 };
 use sealane_server::{HandshakeThreads, TlsOfServers};
 use sealane_sys::process;
@@ -32,10 +33,9 @@ pub(super) fn examine(
         return (configuration, Vec::new());
     };
     for (at, (server, tls)) in http.servers.iter().zip(&tls.servers).enumerate() {
-        let addresses: Vec<&ListenAddress> = tls_listeners(http, at)
-            .map(|listener| &listener.address)
-            .collect();
-        let Some(tls) = tls.as_ref().filter(|_| !addresses.is_empty()) else {
+        let (with_tls, with_starttls) = tls_addresses(http, at);
+        let addresses = || with_tls.iter().chain(&with_starttls);
+        let Some(tls) = tls.as_ref().filter(|_| addresses().next().is_some()) else {
             continue;
         };
         let facts = Facts {
@@ -43,9 +43,7 @@ pub(super) fn examine(
             min_body_bytes: server.tls.as_ref().map_or(0, |tls| tls.ktls.min_size_bytes),
             switched_off_by: switched_off_by(server),
             certificates: !is_rejecting(server),
-            only_unix: addresses
-                .iter()
-                .all(|address| matches!(address, ListenAddress::Unix(_))),
+            only_unix: addresses().all(|address| matches!(address, ListenAddress::Unix(_))),
             sendfile: sendfile(server),
             passes_sessions_on: server.kind() != ServerKind::Http,
             offered: offered(tls, capabilities),
@@ -62,7 +60,9 @@ pub(super) fn examine(
         let (in_kernel, in_user_space) = facts.split();
         configuration.servers.push(Server {
             name: server.primary_name.clone(),
-            listen: addresses.iter().map(ToString::to_string).collect(),
+            listen: with_tls.iter().map(ToString::to_string).collect(),
+            starttls: word_of_starttls(server),
+            starttls_listen: with_starttls.iter().map(ToString::to_string).collect(),
             place,
             ssl_ktls: match facts.mode {
                 KtlsMode::On => "on",
@@ -190,11 +190,26 @@ fn findings(problems: Vec<(Problem, Vec<String>)>) -> Vec<Finding> {
     problems.into_iter().map(finding).collect()
 }
 
-/// The listeners with `ssl` through which a server is reached.
-fn tls_listeners(http: &Http, server: usize) -> impl Iterator<Item = &Listener> {
-    http.listeners
-        .iter()
-        .filter(move |listener| listener.options.ssl && listener.servers.contains(&server))
+/// The addresses of a server at which TLS begins with the connection, and those at which it may
+/// begin by STARTTLS.
+fn tls_addresses(http: &Http, at: usize) -> (Vec<&ListenAddress>, Vec<&ListenAddress>) {
+    let has_starttls = word_of_starttls(&http.servers[at]) != "off";
+    let own = http.listeners.iter().filter(|it| it.servers.contains(&at));
+    let of_tls = own.filter(|listener| listener.options.ssl || has_starttls);
+    let (with_tls, with_starttls): (Vec<&Listener>, Vec<&Listener>) =
+        of_tls.partition(|listener| listener.options.ssl);
+    let with_tls = with_tls.into_iter().map(|listener| &listener.address);
+    let with_starttls = with_starttls.into_iter().map(|listener| &listener.address);
+    (with_tls.collect(), with_starttls.collect())
+}
+
+/// `starttls` of a server of `mail`.
+fn word_of_starttls(server: &model::Server) -> &'static str {
+    match server.mail.as_ref().map(|mail| mail.starttls) {
+        Some(MailStartTls::On) => "on",
+        Some(MailStartTls::Only) => "only",
+        Some(MailStartTls::Off) | None => "off",
+    }
 }
 
 fn is_rejecting(server: &model::Server) -> bool {
@@ -414,6 +429,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sealane_conf::{MemoryLoader, Options};
 
     const NO_MODULE: Unavailable = Unavailable::NoModule { may_load: false };
 
@@ -570,6 +586,36 @@ mod tests {
         add(&mut problems, problem("other"), "d".to_owned());
         let texts: Vec<String> = findings(problems).into_iter().map(|f| f.what).collect();
         assert_eq!(texts, ["servers a and 2 more: same", "server d: other"]);
+    }
+
+    #[test]
+    fn addresses_with_starttls_have_tls_too() {
+        let text = "events { } mail { auth_http 127.0.0.1:9000;
+             ssl_certificate a.pem; ssl_certificate_key a.key;
+             server { listen 127.0.0.1:143; listen 127.0.0.1:993 ssl; protocol imap; starttls only; }
+             server { listen 127.0.0.1:110; protocol pop3; starttls on; }
+             server { listen 127.0.0.1:25; protocol smtp; } }";
+        let mut loader = MemoryLoader::new().with("/nginx.conf", text);
+        let config = sealane_conf::parse(&Options::new("/nginx.conf", "/"), &mut loader);
+        let config = config.expect("a good one");
+        let http = config.http.as_ref().expect("it has servers");
+        let of = |at: usize| {
+            let (with_tls, with_starttls) = tls_addresses(http, at);
+            let texts = |all: Vec<&ListenAddress>| -> Vec<String> {
+                all.into_iter().map(ToString::to_string).collect()
+            };
+            let word = word_of_starttls(&http.servers[at]);
+            (texts(with_tls), word, texts(with_starttls))
+        };
+        let list = |texts: &[&str]| -> Vec<String> {
+            texts.iter().map(|text| (*text).to_owned()).collect()
+        };
+        assert_eq!(
+            of(0),
+            (list(&["127.0.0.1:993"]), "only", list(&["127.0.0.1:143"]))
+        );
+        assert_eq!(of(1), (list(&[]), "on", list(&["127.0.0.1:110"])));
+        assert_eq!(of(2), (list(&[]), "off", list(&[])));
     }
 
     #[test]

@@ -209,9 +209,13 @@ fn read_control(message: &libc::msghdr) -> (Option<IpAddr>, Option<usize>) {
             match ((*header).cmsg_level, (*header).cmsg_type) {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    // The machine's own, even if the datagram went to all of a network.
-                    let address = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
-                    local = Some(address.into());
+                    // The machine's own, even if the datagram went to all of a network. The kernel
+                    // does not know it for one that came before the socket was asked to tell.
+                    let own = match info.ipi_spec_dst.s_addr {
+                        0 => info.ipi_addr,
+                        _ => info.ipi_spec_dst,
+                    };
+                    local = Some(Ipv4Addr::from(u32::from_be(own.s_addr)).into());
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();

@@ -56,9 +56,9 @@ impl SansIo for Connection {
     }
 
     fn may_hold_more(&self, got_bytes: usize, max_bytes: usize) -> bool {
-        // Anything else that libssl holds (a close_notify after data) can wait for the next socket
-        // event at no cost.
-        got_bytes == max_bytes
+        // A client that has closed, or broken a rule, may wait for us to say so before it sends
+        // anything else.
+        got_bytes == max_bytes || self.is_ending()
     }
 
     fn write(&mut self, plain: &[u8], now_ms: u64, output: &mut Vec<u8>) -> Result<(), Error> {

@@ -72,6 +72,10 @@ fn hellos() -> &'static [(&'static str, Vec<u8>)] {
 impl Conversation {
     pub(super) fn new(random: &mut Random, server: &Layer4) -> Conversation {
         let header = server.takes_header.then(|| random.choose(&HEADERS).0);
+        let header = header.map(|name| match name {
+            "v1 of IPv6" if server.sends_both_addresses => "v1",
+            name => name,
+        });
         let hello = server.preread.then(|| random.choose(hellos()).0);
         let mut steps = Vec::new();
         for _ in 0..random.below(5) {

@@ -32,6 +32,9 @@ pub(super) struct Layer4 {
     pub(super) takes_header: bool,
     /// So does what the origin gets.
     pub(super) sends_header: bool,
+    /// In text, with the client's address beside one of this machine: nginx writes a header that
+    /// is none if these are of two families.
+    pub(super) sends_both_addresses: bool,
     pub(super) preread: bool,
     /// Only one connection at a time.
     pub(super) is_limited: bool,
@@ -61,6 +64,7 @@ impl Layer4 {
             half_close,
             takes_header,
             sends_header: !header_out.is_empty() && !proxy_ssl,
+            sends_both_addresses: false,
             preread,
             is_limited,
         };
@@ -71,6 +75,7 @@ impl Layer4 {
         };
         let mut inside = format!("{half} access_log logs/{main}.log all;");
         server.add_details(random, &mut inside);
+        server.sends_both_addresses = header_out == "on" && inside.contains("set_real_ip_from");
         server.add_access(random, &mut inside);
         let target = match proxy_ssl {
             true => server.add_inner(&name, half, !header_out.is_empty(), origin),

@@ -25,6 +25,8 @@ fn server(name: &str, kernel_tls: Use, detail: &str) -> Server {
     Server {
         name: name.to_owned(),
         listen: vec!["0.0.0.0:443".to_owned(), "[::]:443".to_owned()],
+        starttls: "off",
+        starttls_listen: Vec::new(),
         place: "/etc/nginx/nginx.conf:7".to_owned(),
         ssl_ktls: "on",
         kernel_tls,
@@ -157,6 +159,12 @@ fn report() -> Report {
             servers: vec![
                 server("a.example", Use::Yes, "from the end of the handshake"),
                 server("", Use::No, "sendfile is off"),
+                Server {
+                    listen: vec!["0.0.0.0:993".to_owned()],
+                    starttls: "only",
+                    starttls_listen: vec!["0.0.0.0:143".to_owned()],
+                    ..server("mail.example", Use::Off, "ssl_ktls off")
+                },
                 server("evil\x1b[2J.example", Use::Off, "ssl_ktls off"),
             ],
         }),
@@ -208,6 +216,7 @@ fn everything_found_is_shown_aligned() {
         "    certificate rsa2048 /etc/ssl/old.pem: has ended",
         "  batch             no   because of processor",
         "  (no name) on 0.0.0.0:443, [::]:443",
+        "  mail.example on 0.0.0.0:993, 0.0.0.0:143 (starttls only)",
         "    no kernel TLS: sendfile is off",
     ] {
         assert!(

@@ -142,6 +142,29 @@ fn answers_come_from_the_address_that_was_asked() {
     }
 }
 
+#[test]
+fn what_came_before_the_socket_was_asked_to_tell_has_an_address_too() {
+    for (any, asked) in [("0.0.0.0", "127.0.0.2"), ("::", "::1")] {
+        let (server, bound_to) = bound(any);
+        let (client, _) = bound(if any == "::" { "::1" } else { "127.0.0.1" });
+        let asked: IpAddr = asked.parse().unwrap();
+        let to = SocketAddr::new(asked, bound_to.port());
+        // On loopback it is there when it has been sent.
+        assert_eq!(
+            send_datagrams(client.as_fd(), &[message(b"?", to)]).unwrap(),
+            1
+        );
+        report_local_address(server.as_fd(), bound_to.is_ipv4()).unwrap();
+        let mut batch = ReceivedBatch::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while batch.receive(server.as_fd(), BATCH_MESSAGES).is_err() {
+            assert!(Instant::now() < deadline);
+        }
+        let received = batch.messages().next().unwrap();
+        assert_eq!(received.local, Some(asked), "{any}");
+    }
+}
+
 /// Sends to a port that was just closed. Returns whether that was reported soon.
 fn is_refused(client: &UdpSocket, batch: &mut ReceivedBatch) -> bool {
     let (closed, address) = bound("127.0.0.1");
