@@ -114,8 +114,10 @@ impl Comparison {
         let mut origin = None;
         if cases.iter().any(|case| case.is_proxied()) {
             let cpus = divisions.first().map(|cpus| cpus.generator.as_slice());
-            let started = Origin::start(cpus.unwrap_or_default())?;
-            site.set_origin(started.address);
+            let cpus = cpus.unwrap_or_default();
+            let started = Origin::start(cpus)?;
+            let tls = started.listen_over_tls(cpus, site.certificates())?;
+            site.set_origin(started.address, tls);
             origin = Some(started);
         }
         let mut report = Report::new(&self.servers, self.rounds, self.quick)?;
