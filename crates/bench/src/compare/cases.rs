@@ -520,6 +520,18 @@ impl Case {
         matches!(self.site, CaseSite::Passed(_))
     }
 
+    /// Whether each operation is a connection to the origin, too, that must resume a session.
+    pub(super) fn resumes_to_origin(&self) -> bool {
+        let ends = matches!(
+            self.measure,
+            Measure::CpuPerOperation {
+                connection: Connection::FullEndedByClient,
+                ..
+            }
+        );
+        ends && self.site == PASSED_BOTH
+    }
+
     /// Whether an origin must respond.
     pub(super) fn is_proxied(&self) -> bool {
         let origin = [CaseSite::Proxied, CaseSite::Http2Cached].contains(&self.site);

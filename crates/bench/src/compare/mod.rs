@@ -378,6 +378,15 @@ fn measure_cpu(
             got: format!("{} of {} refused", count.rejected, outcome.operations),
         });
     }
+    if let Some(asked) = asked.as_ref().filter(|_| case.resumes_to_origin())
+        && asked.full_handshakes * MAX_FULL_SHARE > asked.during
+    {
+        return Err(Error::Negotiated {
+            what: "resumption with the origin",
+            wanted: format!("full in at most one of {MAX_FULL_SHARE}"),
+            got: format!("full in {} of {}", asked.full_handshakes, asked.during),
+        });
+    }
     let hits = match (case.cache_use(), &asked) {
         (Some(cache_use), Some(asked)) => Some(hit_rate(cache_use, outcome.operations, asked)?),
         _ => None,
@@ -403,6 +412,9 @@ fn measure_cpu(
         ..Measurement::of(value)
     })
 }
+
+/// nginx resumes only nearly all sessions with an origin: it has one for each, the newest.
+const MAX_FULL_SHARE: u64 = 20;
 
 /// The share of the operations that did not reach the origin. It must be all or none of them in a
 /// case of hits or misses.

@@ -103,11 +103,7 @@ impl Origin {
 }
 
 /// Starts a thread that answers at the address that is returned.
-fn listen(
-    cpus: &[usize],
-    tls: Option<Context>,
-    counts: &Arc<Counts>,
-) -> Result<SocketAddr, Error> {
+fn listen(cpus: &[usize], tls: Option<Context>, counts: &Arc<Counts>) -> Result<SocketAddr, Error> {
     let failed = |source| Error::io("start the origin", source);
     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
