@@ -50,7 +50,17 @@ impl Socket {
         Socket::register(fd, false, Watch::Input)
     }
 
-    /// Connects a TCP socket that has been prepared.
+    /// A socket to prepare, and to connect then.
+    ///
+    /// # Errors
+    /// The errno of `socket`.
+    pub fn unconnected(domain: socket2::Domain) -> io::Result<socket2::Socket> {
+        // As one call: setting what the kernel can begin with takes two more.
+        let kind = socket2::Type::STREAM.nonblocking().cloexec();
+        socket2::Socket::new_raw(domain, kind, None)
+    }
+
+    /// Connects a TCP socket that has been prepared: one of [`Socket::unconnected`].
     ///
     /// # Errors
     /// The errno of connecting.
@@ -58,30 +68,40 @@ impl Socket {
         socket: socket2::Socket,
         address: std::net::SocketAddr,
     ) -> io::Result<Socket> {
-        Socket::connect(socket, &address.into(), true).await
+        let is_near = address.ip().is_loopback();
+        Socket::connect(socket, &address.into(), true, is_near).await
     }
 
-    /// Connects a Unix socket that has been prepared.
+    /// Connects a Unix socket that has been prepared: one of [`Socket::unconnected`].
     ///
     /// # Errors
     /// The errno of connecting.
     pub async fn connect_unix(socket: socket2::Socket, path: &Path) -> io::Result<Socket> {
-        Socket::connect(socket, &socket2::SockAddr::unix(path)?, false).await
+        Socket::connect(socket, &socket2::SockAddr::unix(path)?, false, false).await
     }
 
     async fn connect(
         socket: socket2::Socket,
         address: &socket2::SockAddr,
         is_tcp: bool,
+        is_near: bool,
     ) -> io::Result<Socket> {
-        socket.set_nonblocking(true)?;
-        match socket.connect(address) {
+        let mut connected = socket.connect(address);
+        // On this machine the peer has answered by now, which the first call cannot say.
+        if is_near && connected.as_ref().is_err_and(is_in_progress) {
+            connected = socket.connect(address);
+        }
+        match connected {
             Ok(()) => return Socket::register(socket.into(), is_tcp, Watch::Input),
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) if is_in_progress(&error) => {}
             Err(error) => return Err(error),
         }
         let connecting = Socket::register(socket.into(), is_tcp, Watch::InputAndOutput)?;
         poll_fn(|cx| connecting.poll_ready(cx, Direction::Output)).await?;
+        // An error would have been reported as the end.
+        if !connecting.registration.has_ended() {
+            return Ok(connecting);
+        }
         match socket2::SockRef::from(&connecting.fd).take_error()? {
             Some(error) => Err(error),
             None => Ok(connecting),
@@ -237,8 +257,73 @@ impl Socket {
     }
 }
 
+/// Connecting goes on.
+fn is_in_progress(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINPROGRESS | libc::EALREADY)
+    )
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::Runtime;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+
+    async fn connect(address: SocketAddr) -> io::Result<Socket> {
+        let socket = Socket::unconnected(socket2::Domain::for_address(address))?;
+        Socket::connect_tcp(socket, address).await
+    }
+
+    #[test]
+    fn a_connection_on_this_machine_carries_bytes_both_ways() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).expect("loopback has a free port");
+            let address = listener.local_addr().expect("it is bound");
+            let runtime = Runtime::new().expect("descriptors");
+            runtime.block_on(async {
+                let socket = connect(address).await.expect("it listens");
+                let (mut peer, _) = listener.accept().expect("it has connected");
+                let sent = poll_fn(|cx| socket.poll_send(cx, &[IoSlice::new(b"question")], false));
+                assert_eq!(sent.await.expect("there is room"), 8);
+                let mut question = [0; 8];
+                peer.read_exact(&mut question).expect("it was sent");
+                peer.write_all(b"answer").expect("there is room");
+                let mut answer = Vec::new();
+                let received = poll_fn(|cx| socket.poll_recv(cx, &mut answer, 16)).await;
+                assert_eq!(
+                    (received.expect("it was sent"), &answer[..]),
+                    (6, &b"answer"[..])
+                );
+                drop(peer);
+                let end = poll_fn(|cx| socket.poll_recv(cx, &mut answer, 16)).await;
+                assert_eq!(end.expect("an orderly end"), 0);
+            });
+        }
+    }
+
+    #[test]
+    fn a_port_that_nobody_listens_on_refuses() {
+        let runtime = Runtime::new().expect("descriptors");
+        runtime.block_on(async {
+            // Bound and not listening: nobody else can take the port.
+            let address = SocketAddr::from(([127, 0, 0, 1], 0));
+            let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+            let held = held.expect("descriptors");
+            held.bind(&address.into())
+                .expect("loopback has a free port");
+            let address = held.local_addr().expect("it is bound").as_socket();
+            let refused = connect(address.expect("an address of IPv4")).await;
+            let error = refused.expect_err("nobody listens");
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        });
     }
 }

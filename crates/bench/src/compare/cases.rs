@@ -83,10 +83,18 @@ pub(super) enum CaseSite {
     Browser(KeyType),
     /// Like `Tls12`, with nothing but certificate and key configured.
     Tls12Untuned,
-    /// A connection that is passed on to the origin (`stream`), with the TLS of both ends.
-    Passed {
-        tls: bool,
-    },
+    /// A connection that is passed on to the origin (`stream`).
+    Passed(Sealed),
+}
+
+/// Which ends of a connection that is passed on are TLS 1.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sealed {
+    None,
+    /// The client's: it ends at the server.
+    Client,
+    /// The server also begins one to the origin.
+    Both,
 }
 
 /// Key exchange and certificate of the suites with AES128-GCM-SHA256 in [`S2`].
@@ -129,6 +137,8 @@ pub(super) enum Measure {
 pub(super) enum Connection {
     KeepAlive,
     Full,
+    /// The same, and the client closes.
+    FullEndedByClient,
     Ticket,
     SessionId,
     /// Resumed by ticket, with the request in early data.
@@ -181,6 +191,11 @@ const FULL: Measure = Measure::CpuPerOperation {
     connection: Connection::Full,
     clients: 16,
 };
+/// As clients of protocols other than HTTP/1 do it.
+const PASSED_FULL: Measure = Measure::CpuPerOperation {
+    connection: Connection::FullEndedByClient,
+    clients: 16,
+};
 /// Enough clients to keep an accelerator busy, as in a study of offloaded handshakes.
 const FULL_CONCURRENT: Measure = Measure::CpuPerOperation {
     connection: Connection::Full,
@@ -219,8 +234,9 @@ const fn keep_alive_of(clients: usize) -> Measure {
 
 const TLS13_P256: CaseSite = CaseSite::Tls13(KeyType::P256);
 const TLS13_RSA: CaseSite = CaseSite::Tls13(KeyType::Rsa);
-const PASSED: CaseSite = CaseSite::Passed { tls: false };
-const PASSED_TLS: CaseSite = CaseSite::Passed { tls: true };
+const PASSED: CaseSite = CaseSite::Passed(Sealed::None);
+const PASSED_TLS: CaseSite = CaseSite::Passed(Sealed::Client);
+const PASSED_BOTH: CaseSite = CaseSite::Passed(Sealed::Both);
 const BROWSER: CaseSite = CaseSite::Browser(KeyType::P256);
 const US: Unit = Unit::MicrosecondsPerOperation;
 
@@ -273,12 +289,15 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "scale-10000", title: "1 KiB keep-alive, TLS 1.3, 10,000 connections", site: TLS13_P256, file: File::Small, measure: keep_alive_of(10_000), unit: US, target: None },
     Case { name: "stream-plain-1k", title: "1 KiB through stream, on open connections, plain", site: PASSED, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.90) },
     Case { name: "stream-plain-1g", title: "1 GiB through stream, plain", site: PASSED, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.90) },
-    Case { name: "stream-plain-connection", title: "connection through stream, 1 KiB, plain", site: PASSED, file: File::Small, measure: FULL, unit: US, target: below(0.90) },
+    Case { name: "stream-plain-connection", title: "connection through stream, 1 KiB, plain", site: PASSED, file: File::Small, measure: PASSED_FULL, unit: US, target: below(0.90) },
     Case { name: "stream-plain-idle", title: "memory per idle connection through stream, plain", site: PASSED, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: None },
     Case { name: "stream-tls13-1k", title: "1 KiB through stream, on open connections, TLS 1.3 to plain", site: PASSED_TLS, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.70) },
     Case { name: "stream-tls13-1g", title: "1 GiB through stream, TLS 1.3 to plain", site: PASSED_TLS, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.70) },
-    Case { name: "stream-tls13-connection", title: "connection through stream, 1 KiB, TLS 1.3 full, P-256, to plain", site: PASSED_TLS, file: File::Small, measure: FULL, unit: US, target: below(0.70) },
+    Case { name: "stream-tls13-connection", title: "connection through stream, 1 KiB, TLS 1.3 full, P-256, to plain", site: PASSED_TLS, file: File::Small, measure: PASSED_FULL, unit: US, target: below(0.70) },
     Case { name: "stream-tls13-idle", title: "memory per idle connection through stream, TLS 1.3 to plain", site: PASSED_TLS, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: None },
+    Case { name: "stream-tls13-both-1k", title: "1 KiB through stream, on open connections, TLS 1.3 to TLS 1.3", site: PASSED_BOTH, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.70) },
+    Case { name: "stream-tls13-both-1g", title: "1 GiB through stream, TLS 1.3 to TLS 1.3", site: PASSED_BOTH, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.70) },
+    Case { name: "stream-tls13-both-connection", title: "connection through stream, 1 KiB, TLS 1.3 full, P-256, to TLS 1.3 resumed", site: PASSED_BOTH, file: File::Small, measure: PASSED_FULL, unit: US, target: below(0.70) },
     Case { name: "names-1", title: "connection, TLS 1.3 full, P-256, 1 server name", site: CaseSite::Named(1), file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "names-100", title: "connection, TLS 1.3 full, P-256, 100 server names", site: CaseSite::Named(100), file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "names-1000", title: "connection, TLS 1.3 full, P-256, 1,000 server names", site: CaseSite::Named(1_000), file: File::Small, measure: FULL, unit: US, target: None },
@@ -378,6 +397,9 @@ pub(super) const STREAM: &[&str] = &[
     "stream-tls13-1g",
     "stream-tls13-connection",
     "stream-tls13-idle",
+    "stream-tls13-both-1k",
+    "stream-tls13-both-1g",
+    "stream-tls13-both-connection",
 ];
 
 /// A case that is compared with another one of the same server; they are measured by turns.
@@ -495,7 +517,19 @@ impl Case {
 
     /// Whether connections are passed on.
     pub(super) fn is_passed(&self) -> bool {
-        matches!(self.site, CaseSite::Passed { .. })
+        matches!(self.site, CaseSite::Passed(_))
+    }
+
+    /// Whether each operation is a connection to the origin, too, that must resume a session.
+    pub(super) fn resumes_to_origin(&self) -> bool {
+        let ends = matches!(
+            self.measure,
+            Measure::CpuPerOperation {
+                connection: Connection::FullEndedByClient,
+                ..
+            }
+        );
+        ends && self.site == PASSED_BOTH
     }
 
     /// Whether an origin must respond.
@@ -523,7 +557,7 @@ impl Case {
             (Kind::H2o, CaseSite::Browser(_)) => Some(
                 "it chooses HTTP/2 whenever a client offers it, and this case requests over HTTP/1.1",
             ),
-            (Kind::H2o | Kind::Haproxy, CaseSite::Passed { .. }) => {
+            (Kind::H2o | Kind::Haproxy, CaseSite::Passed(_)) => {
                 Some("its configuration here passes no connections on")
             }
             (_, CaseSite::Cached(_) | CaseSite::Http2Cached) if kind != Kind::Nginx => {
@@ -582,6 +616,10 @@ impl Case {
                 connection: Connection::Full | Connection::Ticket | Connection::SessionId,
                 ..
             } => ConnectionUse::PerRequest,
+            Measure::CpuPerOperation {
+                connection: Connection::FullEndedByClient,
+                ..
+            } => ConnectionUse::EndedByClient,
             _ => ConnectionUse::KeepAlive,
         };
         let expected = Expected {
@@ -637,9 +675,10 @@ impl Case {
                     tls.staple = [CaseSite::Stapled, CaseSite::Tls12Stapled].contains(&self.site);
                     tls.tickets = connection != Connection::SessionId;
                     tls.resumption = match connection {
-                        Connection::KeepAlive | Connection::Full | Connection::Http2 { .. } => {
-                            Resumption::Full
-                        }
+                        Connection::KeepAlive
+                        | Connection::Full
+                        | Connection::FullEndedByClient
+                        | Connection::Http2 { .. } => Resumption::Full,
                         Connection::Ticket | Connection::SessionId => Resumption::Resumed,
                         Connection::EarlyData => Resumption::EarlyData,
                     };
@@ -660,9 +699,12 @@ impl CaseSite {
         const TLS12: &str = "ECDHE-RSA-AES256-GCM-SHA384";
         let (protocol, suite, key_type, listener) = match self {
             Self::Plain => return (None, ports.of(Listener::Plain)),
-            Self::Passed { tls: false } => return (None, ports.of(Listener::Passed)),
-            Self::Passed { tls: true } => {
+            Self::Passed(Sealed::None) => return (None, ports.of(Listener::Passed)),
+            Self::Passed(Sealed::Client) => {
                 (Protocol::Tls13, TLS13, KeyType::P256, Listener::PassedTls)
+            }
+            Self::Passed(Sealed::Both) => {
+                (Protocol::Tls13, TLS13, KeyType::P256, Listener::PassedBoth)
             }
             Self::Offload(suite) => {
                 let (plan, listener) = suite.choose();

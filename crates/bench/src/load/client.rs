@@ -114,10 +114,12 @@ impl Client {
         if let Some(session) = stream.take_session() {
             self.session = Some(session);
         }
-        if self.plan.connection_use == ConnectionUse::KeepAlive && completed.keep_alive {
-            self.stream = Some(stream);
-        } else {
-            stream.closed_by_server(&self.scratch).await?;
+        match self.plan.connection_use {
+            ConnectionUse::KeepAlive if completed.keep_alive => self.stream = Some(stream),
+            ConnectionUse::EndedByClient => stream.close(&self.scratch).await?,
+            ConnectionUse::KeepAlive | ConnectionUse::PerRequest => {
+                stream.closed_by_server(&self.scratch).await?;
+            }
         }
         Ok(first_byte)
     }

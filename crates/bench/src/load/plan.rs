@@ -19,6 +19,9 @@ pub enum ConnectionUse {
     /// One request with `Connection: close`, then the server closes; an
     /// operation is connect, handshake, request, response and close.
     PerRequest,
+    /// The same, but it is the client that closes, with a close_notify in TLS: the request does not
+    /// ask the server to.
+    EndedByClient,
 }
 
 /// When a run ends.
@@ -116,7 +119,7 @@ pub(super) fn write_with_key(request: &[u8], key: u64, output: &mut Vec<u8>) {
 /// A small request, as load generators send it; browsers send four times as many bytes.
 fn request(url: &Url, connection_use: ConnectionUse) -> Vec<u8> {
     let close = match connection_use {
-        ConnectionUse::KeepAlive => "",
+        ConnectionUse::KeepAlive | ConnectionUse::EndedByClient => "",
         ConnectionUse::PerRequest => "Connection: close\r\n",
     };
     format!(

@@ -274,6 +274,20 @@ impl Stream {
         })
     }
 
+    /// Ends the connection as clients do, with a close_notify in TLS, and waits until the server has
+    /// closed it, too.
+    pub(super) async fn close(mut self, scratch: &RefCell<Scratch>) -> Result<(), Error> {
+        if let Some(tls) = self.tls.as_mut() {
+            tls.close(&mut self.outgoing);
+        }
+        send_all(&self.socket, &mut self.outgoing).await?;
+        self.socket
+            .shutdown()
+            .await
+            .map_err(|source| Error::io("close a connection", source))?;
+        self.closed_by_server(scratch).await
+    }
+
     /// Waits until the server has closed the connection, as it must after a response that announces
     /// it.
     pub(super) async fn closed_by_server(
@@ -285,10 +299,8 @@ impl Stream {
             let read = self.socket.try_read(&mut scratch.borrow_mut().received);
             match read {
                 Ok(0) => return Ok(()),
-                // A close_notify, without decryption: nginx's `stream` waits for an answer to it.
-                Ok(_) => {
-                    let _ = self.socket.shutdown().await;
-                }
+                // A close_notify, which can be ignored without decryption.
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(source) => return Err(Error::io("wait for the server to close", source)),
             }

@@ -464,6 +464,11 @@ impl Tls {
             .map_err(|error| library_error("send over TLS", &error))
     }
 
+    /// Appends a close_notify, after whatever is queued.
+    pub(super) fn close(&mut self, output: &mut Vec<u8>) {
+        self.connection.shutdown(output);
+    }
+
     pub(super) fn take_session(&mut self) -> Option<Session> {
         self.connection.take_session()
     }

@@ -1,8 +1,11 @@
 //! The origin behind the servers for measuring proxying and caching: a thread that answers every
 //! request with a file's worth of bytes, as cheaply as it can, and counts.
 
+mod peer;
+
 use std::{
     net::{SocketAddr, TcpListener},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,16 +13,13 @@ use std::{
     thread,
 };
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
-
 use crate::{
     Error,
     load::{Meter, pin_this_thread},
     testbed::File,
 };
+use peer::Peer;
+use sealane_awslc::Context;
 
 /// Bytes of a body that are sent with one call at most.
 const PIECE_BYTES: usize = 1 << 20;
@@ -28,26 +28,47 @@ const PIECE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
-    requests: Arc<AtomicU64>,
+    counts: Arc<Counts>,
 }
 
-/// The requests that reached an origin between `begin` and `end`.
+/// What an origin counts.
+#[derive(Debug, Default)]
+struct Counts {
+    requests: AtomicU64,
+    /// Handshakes that resumed no session.
+    full_handshakes: AtomicU64,
+}
+
+/// What reached an origin between `begin` and `end`.
 #[derive(Debug)]
 pub(crate) struct OriginRequests {
-    requests: Arc<AtomicU64>,
-    before: u64,
-    /// How many there were.
+    counts: Arc<Counts>,
+    before: (u64, u64),
+    /// How many requests there were.
     pub(crate) during: u64,
+    /// How many handshakes that resumed no session.
+    pub(crate) full_handshakes: u64,
+}
+
+impl Counts {
+    fn read(&self) -> (u64, u64) {
+        (
+            self.requests.load(Ordering::Relaxed),
+            self.full_handshakes.load(Ordering::Relaxed),
+        )
+    }
 }
 
 impl Meter for OriginRequests {
     fn begin(&mut self) -> Result<(), Error> {
-        self.before = self.requests.load(Ordering::Relaxed);
+        self.before = self.counts.read();
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), Error> {
-        self.during = self.requests.load(Ordering::Relaxed) - self.before;
+        let (requests, full_handshakes) = self.counts.read();
+        self.during = requests - self.before.0;
+        self.full_handshakes = full_handshakes - self.before.1;
         Ok(())
     }
 }
@@ -55,46 +76,66 @@ impl Meter for OriginRequests {
 impl Origin {
     /// Starts an origin on the cores `cpus`.
     pub(crate) fn start(cpus: &[usize]) -> Result<Self, Error> {
-        let failed = |source| Error::io("start the origin", source);
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let requests = Arc::new(AtomicU64::new(0));
-        let (cpus, count) = (cpus.to_vec(), Arc::clone(&requests));
-        let serve = move || {
-            if !cpus.is_empty() {
-                // On the wrong core it is only slower.
-                let _ = pin_this_thread(&cpus);
-            }
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_io()
-                .build();
-            let Ok(runtime) = runtime else { return };
-            runtime.block_on(async move {
-                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
-                    return;
-                };
-                let responses = Arc::from(File::ALL.map(Response::of));
-                while let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(answer(stream, Arc::clone(&responses), Arc::clone(&count)));
-                }
-            });
-        };
-        thread::Builder::new()
-            .name("origin".into())
-            .spawn(serve)
-            .map_err(failed)?;
-        Ok(Self { address, requests })
+        let counts = Arc::<Counts>::default();
+        let address = listen(cpus, None, &counts)?;
+        Ok(Self { address, counts })
+    }
+
+    /// Answers and counts the same over TLS 1.3, with the P-256 certificate of this directory.
+    /// Returns at which address.
+    pub(crate) fn listen_over_tls(
+        &self,
+        cpus: &[usize],
+        certificates: &Path,
+    ) -> Result<SocketAddr, Error> {
+        listen(cpus, Some(peer::context(certificates)?), &self.counts)
     }
 
     /// A meter of its requests.
     pub(crate) fn meter(&self) -> OriginRequests {
         OriginRequests {
-            requests: Arc::clone(&self.requests),
-            before: 0,
+            counts: Arc::clone(&self.counts),
+            before: (0, 0),
             during: 0,
+            full_handshakes: 0,
         }
     }
+}
+
+/// Starts a thread that answers at the address that is returned.
+fn listen(cpus: &[usize], tls: Option<Context>, counts: &Arc<Counts>) -> Result<SocketAddr, Error> {
+    let failed = |source| Error::io("start the origin", source);
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let (cpus, counts) = (cpus.to_vec(), Arc::clone(counts));
+    let serve = move || {
+        if !cpus.is_empty() {
+            // On the wrong core it is only slower.
+            let _ = pin_this_thread(&cpus);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async move {
+            let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+                return;
+            };
+            let responses = Arc::from(File::ALL.map(Response::of));
+            while let Ok((socket, _)) = listener.accept().await {
+                let Ok(peer) = Peer::new(socket, tls.as_ref()) else {
+                    return;
+                };
+                tokio::spawn(answer(peer, Arc::clone(&responses), Arc::clone(&counts)));
+            }
+        });
+    };
+    thread::Builder::new()
+        .name("origin".into())
+        .spawn(serve)
+        .map_err(failed)?;
+    Ok(address)
 }
 
 /// What is sent for a file.
@@ -123,14 +164,14 @@ impl Response {
         }
     }
 
-    async fn send(&self, stream: &mut TcpStream) -> std::io::Result<()> {
-        stream.write_all(&self.first).await?;
+    async fn send(&self, peer: &mut Peer) -> std::io::Result<()> {
+        peer.send(&self.first).await?;
         let mut left = self.left;
         while left > 0 {
             let piece = left.min(PIECE_BYTES as u64);
             let end = self.first.len();
             let bytes = &self.first[end - piece as usize..];
-            stream.write_all(bytes).await?;
+            peer.send(bytes).await?;
             left -= piece;
         }
         Ok(())
@@ -138,26 +179,26 @@ impl Response {
 }
 
 /// Answers each request head; there are no bodies.
-async fn answer(mut stream: TcpStream, responses: Arc<[Response]>, count: Arc<AtomicU64>) {
-    let _ = stream.set_nodelay(true);
+async fn answer(mut peer: Peer, responses: Arc<[Response]>, counts: Arc<Counts>) {
+    match peer.handshake().await {
+        Ok(true) => {}
+        Ok(false) => drop(counts.full_handshakes.fetch_add(1, Ordering::Relaxed)),
+        Err(_) => return,
+    }
     let mut received = Vec::with_capacity(4096);
-    while matches!(stream.read_buf(&mut received).await, Ok(1..)) {
+    while matches!(peer.receive(&mut received).await, Ok(true)) {
         while let Some(end) = received.windows(4).position(|four| four == b"\r\n\r\n") {
-            count.fetch_add(1, Ordering::Relaxed);
+            counts.requests.fetch_add(1, Ordering::Relaxed);
             let file = requested(&received[..end]);
             let response = responses.iter().find(|response| response.file == file);
-            // Whose connection is passed on asks the origin itself to end it.
-            let close = b"Connection: close";
-            let is_last = received[..end]
-                .windows(close.len())
-                .any(|part| part == close);
             received.drain(..end + 4);
             let Some(response) = response else { return };
-            if response.send(&mut stream).await.is_err() || is_last {
+            if response.send(&mut peer).await.is_err() {
                 return;
             }
         }
     }
+    peer.close().await;
 }
 
 /// The file that the path begins with, whatever follows; without any a small one.
@@ -171,6 +212,10 @@ fn requested(head: &[u8]) -> File {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        Expected, Url,
+        load::{self, ConnectionUse, Limit, Plan, Resumption},
+    };
     use std::io::{Read, Write};
 
     #[test]
@@ -206,5 +251,54 @@ mod tests {
         ask("/10/7", File::Tiny);
         meter.end().expect("a counter");
         assert_eq!(meter.during, 2);
+    }
+
+    #[test]
+    fn the_same_over_tls_and_for_clients_that_end_connections() {
+        let directory =
+            std::env::temp_dir().join(format!("sealane-bench-origin-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a scratch directory");
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
+        let certificate = rcgen::CertificateParams::new(vec!["localhost".into()])
+            .and_then(|params| params.self_signed(&key))
+            .expect("a certificate can be signed");
+        for (name, pem) in [
+            ("p256.crt", certificate.pem()),
+            ("p256.key", key.serialize_pem()),
+        ] {
+            std::fs::write(directory.join(name), pem).expect("a scratch file");
+        }
+        let origin = Origin::start(&[]).expect("loopback has a free port");
+        let tls = origin.listen_over_tls(&[], &directory);
+        let tls = tls.unwrap_or_else(|error| panic!("{error}"));
+        for (scheme, address, resumption) in [
+            ("http", origin.address, Resumption::Full),
+            ("https", tls, Resumption::Full),
+            ("https", tls, Resumption::Resumed),
+        ] {
+            let url: Url = format!("{scheme}://localhost:{}/1m", address.port())
+                .parse()
+                .expect("a URL");
+            let expected = Expected {
+                status: 200,
+                body_bytes: Some(File::Mebibyte.bytes()),
+            };
+            let mut plan = Plan::new(&url, address, expected, ConnectionUse::EndedByClient);
+            plan.limit = Limit::Operations(5);
+            if let Some(tls) = plan.tls.as_mut() {
+                tls.resumption = resumption;
+            }
+            let mut meter = origin.meter();
+            let outcome = load::run_metered(&plan, None, &mut [&mut meter])
+                .unwrap_or_else(|error| panic!("{scheme} {resumption:?}: {error}"));
+            assert_eq!((outcome.operations, outcome.connections), (5, 5));
+            let full = if scheme == "https" && resumption == Resumption::Full {
+                5
+            } else {
+                0
+            };
+            assert_eq!((meter.during, meter.full_handshakes), (5, full));
+        }
+        std::fs::remove_dir_all(&directory).expect("the scratch directory is ours");
     }
 }

@@ -81,11 +81,13 @@ pub(crate) enum Listener {
     Passed,
     /// Their TLS, with P-256, ends before.
     PassedTls,
+    /// The same, and the connections to the origin are over TLS, too.
+    PassedBoth,
 }
 
 impl Listener {
     /// All of them.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Plain,
         Self::P256,
         Self::P384,
@@ -100,11 +102,12 @@ impl Listener {
         Self::StapledRsa,
         Self::Passed,
         Self::PassedTls,
+        Self::PassedBoth,
     ];
 
     /// Whether it is there only where connections are passed on.
     pub(crate) fn passes_on(self) -> bool {
-        matches!(self, Self::Passed | Self::PassedTls)
+        matches!(self, Self::Passed | Self::PassedTls | Self::PassedBoth)
     }
 
     /// The placeholder for its port in the configuration.
@@ -124,6 +127,7 @@ impl Listener {
             Self::StapledRsa => "@STAPLED_RSA_PORT@",
             Self::Passed => "@PASSED_PORT@",
             Self::PassedTls => "@PASSED_TLS_PORT@",
+            Self::PassedBoth => "@PASSED_BOTH_PORT@",
         }
     }
 }
@@ -201,6 +205,7 @@ stream {
     ssl_ecdh_curve X25519:prime256v1:secp384r1;
     ssl_session_cache shared:stream:50m;
     upstream origin { server 127.0.0.1:@ORIGIN_PORT@; }
+    upstream tls_origin { server 127.0.0.1:@TLS_ORIGIN_PORT@; }
     server {
         listen 127.0.0.1:@PASSED_PORT@ backlog=4096;
         proxy_pass origin;
@@ -211,6 +216,15 @@ stream {
         ssl_certificate_key "@CERTIFICATES@/p256.key";
         proxy_pass origin;
     }
+    server {
+        listen 127.0.0.1:@PASSED_BOTH_PORT@ ssl backlog=4096;
+        ssl_certificate "@CERTIFICATES@/p256.crt";
+        ssl_certificate_key "@CERTIFICATES@/p256.key";
+        proxy_pass tls_origin;
+        proxy_ssl on;
+        # The origin pins the rest.
+        proxy_ssl_conf_command Groups X25519;
+    }
 }
 "#;
 
@@ -220,8 +234,8 @@ pub(crate) struct Site {
     work: PathBuf,
     files: PathBuf,
     certificates: PathBuf,
-    /// The origin's address, if one was started.
-    origin: Option<SocketAddr>,
+    /// The origin's addresses, if one was started: without and with TLS.
+    origin: Option<(SocketAddr, SocketAddr)>,
 }
 
 impl Site {
@@ -264,9 +278,15 @@ impl Site {
         })
     }
 
-    /// Passes what is not served from files to this origin.
-    pub(crate) fn set_origin(&mut self, origin: SocketAddr) {
-        self.origin = Some(origin);
+    /// Passes what is not served from files to this origin, which has one address without TLS and
+    /// one with it.
+    pub(crate) fn set_origin(&mut self, plain: SocketAddr, tls: SocketAddr) {
+        self.origin = Some((plain, tls));
+    }
+
+    /// Where the certificates are.
+    pub(crate) fn certificates(&self) -> &Path {
+        &self.certificates
     }
 
     /// Directory for one server's configuration, pid file and log.
@@ -297,7 +317,10 @@ impl Site {
             ""
         };
         // Without an origin, nothing requests a proxied file.
-        let origin_port = self.origin.map_or(9, |origin| origin.port());
+        let (origin_port, tls_origin_port) = match self.origin {
+            Some((plain, tls)) => (plain.port(), tls.port()),
+            None => (9, 9),
+        };
         let mut text = kind.template().to_owned();
         for (name, value) in [
             ("@USER@", user),
@@ -310,6 +333,7 @@ impl Site {
             ("@NAMED_SERVERS@", &self.named_servers(variant.names)),
             ("@STREAM@", if variant.stream { STREAM } else { "" }),
             ("@ORIGIN_PORT@", &origin_port.to_string()),
+            ("@TLS_ORIGIN_PORT@", &tls_origin_port.to_string()),
             ("@FILES@", &self.files.display().to_string()),
             ("@CERTIFICATES@", &self.certificates.display().to_string()),
         ] {

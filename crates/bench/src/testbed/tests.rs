@@ -91,7 +91,7 @@ fn every_template_is_filled_completely() {
         }
     }
     let mut site = Site::prepare(&scratch, &certificates, false).expect("certificates are there");
-    site.set_origin(([127, 0, 0, 1], 7).into());
+    site.set_origin(([127, 0, 0, 1], 7).into(), ([127, 0, 0, 1], 11).into());
     let ports = Ports::free().expect("loopback has free ports");
     let variant = site::Variant {
         workers: 3,

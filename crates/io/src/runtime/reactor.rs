@@ -265,6 +265,13 @@ impl Registration {
         is_ready
     }
 
+    /// Whether the end has been reported, or an error.
+    pub fn has_ended(&self) -> bool {
+        let mut has_ended = false;
+        self.with_source(|source| has_ended = source.has_ended);
+        has_ended
+    }
+
     /// A call has used up what there was: the next one waits for an event, unless it finds the end.
     pub fn clear_ready(&self, direction: Direction) {
         self.with_source(|source| match direction {

@@ -16,8 +16,10 @@ use std::task::{Context, Poll, ready};
 
 /// Ciphertext read per call at first; enough for most messages.
 const READ_BYTES: usize = buffers::SMALL_BYTES;
-/// Ciphertext read per call once a read has filled its buffer, because the peer is sending a lot.
-const READ_BULK_BYTES: usize = 64 << 10;
+/// Ciphertext read per call once a read has filled its buffer, because the peer is sending a lot:
+/// three full records of TLS 1.3, so that none has to be put together from two reads while the peer
+/// sends full ones.
+const READ_BULK_BYTES: usize = 3 * (5 + (16 << 10) + 1 + 16);
 /// Room for what TLS adds to a small message.
 const SMALL_OVERHEAD_BYTES: usize = buffers::SMALL_BYTES / 4;
 

@@ -502,7 +502,7 @@ impl Dial {
     fn socket(&self, domain: socket2::Domain, kind: socket2::Type) -> io::Result<socket2::Socket> {
         let socket = match kind {
             socket2::Type::DGRAM => DatagramSocket::unconnected(domain)?,
-            _ => socket2::Socket::new(domain, kind, None)?,
+            _ => Socket::unconnected(domain)?,
         };
         let size = |bytes: u64| bytes.min(i32::MAX as u64) as usize;
         if let Some(bytes) = self.rcvbuf_bytes {

@@ -255,7 +255,7 @@ impl DatagramRelay {
                 return Ok(false);
             }
             let max = match rate {
-                0 => BATCH_MESSAGES,
+                0 => self.expected_messages(),
                 _ => 1,
             };
             let mut shared = Context::from_waker(cx.waker());
@@ -280,8 +280,24 @@ impl DatagramRelay {
                 }
                 Poll::Pending => return Ok(false),
             }
+            if self.is_done() {
+                return Ok(false);
+            }
         }
         Ok(true)
+    }
+
+    /// How many messages to ask the server's socket for. What ends the session is not followed by a
+    /// look for more.
+    fn expected_messages(&self) -> usize {
+        let expected = self.settings.responses.map(|each| {
+            let all = each.saturating_mul(self.requests());
+            usize::try_from(all.saturating_sub(self.responses)).unwrap_or(usize::MAX)
+        });
+        match expected {
+            Some(left @ 1..BATCH_MESSAGES) => left,
+            _ => BATCH_MESSAGES,
+        }
     }
 }
 

@@ -130,6 +130,10 @@ impl ReceivedBatch {
     /// that were sent, such as `ECONNREFUSED`. Nothing is in the batch then.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
         self.messages.clear();
+        if max == 1 {
+            self.receive_one(socket)?;
+            return Ok(1);
+        }
         let mut pieces = self
             .bytes
             .chunks_exact_mut(MESSAGE_BYTES)
@@ -143,13 +147,8 @@ impl ReceivedBatch {
         let mut headers: [libc::mmsghdr; BATCH_MESSAGES] =
             unsafe { MaybeUninit::zeroed().assume_init() };
         for (index, header) in headers.iter_mut().enumerate() {
-            let header = &mut header.msg_hdr;
-            header.msg_name = (&raw mut self.names[index]).cast();
-            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-            header.msg_iov = &raw mut iovecs[index];
-            header.msg_iovlen = 1;
-            header.msg_control = (&raw mut self.controls[index]).cast();
-            header.msg_controllen = size_of::<Control>() as _;
+            let (name, control) = (&raw mut self.names[index], &raw mut self.controls[index]);
+            prepare(&mut header.msg_hdr, name, &raw mut iovecs[index], control);
         }
         // SAFETY: every header points at its own name, piece and control bytes, which outlive the
         // call and are as long as it says; the descriptor is borrowed, hence open.
@@ -164,20 +163,31 @@ impl ReceivedBatch {
         })?
         .unsigned_abs() as usize;
         for (header, name) in headers.iter().zip(&self.names).take(count) {
-            let message = &header.msg_hdr;
-            let (local, segment_bytes) = read_control(message);
-            self.messages.push(Header {
-                bytes: header.msg_len as usize,
-                segment_bytes,
-                // A connected socket's message has no name.
-                source: (message.msg_namelen > 0)
-                    .then(|| inet_address(name))
-                    .flatten(),
-                local,
-                is_truncated: message.msg_flags & libc::MSG_TRUNC != 0,
-            });
+            let bytes = header.msg_len as usize;
+            self.messages.push(Header::of(&header.msg_hdr, bytes, name));
         }
         Ok(count)
+    }
+
+    /// Receives one message without what costs time for many.
+    fn receive_one(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let mut piece = libc::iovec {
+            iov_base: self.bytes.as_mut_ptr().cast(),
+            iov_len: MESSAGE_BYTES,
+        };
+        // SAFETY: zeroes are a valid header: no name, no data, no control bytes.
+        let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        let (name, control) = (&raw mut self.names[0], &raw mut self.controls[0]);
+        prepare(&mut header, name, &raw mut piece, control);
+        // SAFETY: the header points at a name, a piece and control bytes, which outlive the call
+        // and are as long as it says; the descriptor is borrowed, hence open.
+        let bytes = retry(|| unsafe {
+            libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT)
+        })?
+        .unsigned_abs();
+        self.messages
+            .push(Header::of(&header, bytes, &self.names[0]));
+        Ok(())
     }
 
     /// What was received last.
@@ -193,6 +203,38 @@ impl ReceivedBatch {
                 local: header.local,
                 is_truncated: header.is_truncated,
             })
+    }
+}
+
+/// Lets a header point at memory for one message.
+fn prepare(
+    header: &mut libc::msghdr,
+    name: *mut libc::sockaddr_storage,
+    piece: *mut libc::iovec,
+    control: *mut Control,
+) {
+    header.msg_name = name.cast();
+    header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    header.msg_iov = piece;
+    header.msg_iovlen = 1;
+    header.msg_control = control.cast();
+    header.msg_controllen = size_of::<Control>() as _;
+}
+
+impl Header {
+    /// What the kernel says about a message of that many bytes.
+    fn of(message: &libc::msghdr, bytes: usize, name: &libc::sockaddr_storage) -> Header {
+        let (local, segment_bytes) = read_control(message);
+        Header {
+            bytes,
+            segment_bytes,
+            // A connected socket's message has no name.
+            source: (message.msg_namelen > 0)
+                .then(|| inet_address(name))
+                .flatten(),
+            local,
+            is_truncated: message.msg_flags & libc::MSG_TRUNC != 0,
+        }
     }
 }
 
@@ -256,6 +298,10 @@ pub struct MessageToSend<'a> {
 /// before, such as `ECONNREFUSED`. `EINVAL`, `EIO` or `EMSGSIZE` where the network or the kernel
 /// does not cut messages.
 pub fn send_datagrams(socket: BorrowedFd<'_>, messages: &[MessageToSend<'_>]) -> io::Result<usize> {
+    if let [message] = messages {
+        send_one(socket, message)?;
+        return Ok(1);
+    }
     let messages = &messages[..messages.len().min(BATCH_MESSAGES)];
     let mut names: [Option<socket2::SockAddr>; BATCH_MESSAGES] = std::array::from_fn(|_| None);
     let mut controls: [Control; BATCH_MESSAGES] = [[0; CONTROL_WORDS]; BATCH_MESSAGES];
@@ -272,11 +318,7 @@ pub fn send_datagrams(socket: BorrowedFd<'_>, messages: &[MessageToSend<'_>]) ->
         let header = &mut headers[index].msg_hdr;
         header.msg_iov = &raw mut iovecs[index];
         header.msg_iovlen = 1;
-        if let Some(address) = message.to {
-            let name = names[index].insert(address.into());
-            header.msg_name = name.as_ptr().cast_mut().cast();
-            header.msg_namelen = name.len();
-        }
+        write_name(header, &mut names[index], message);
         write_control(header, &mut controls[index], message);
     }
     // SAFETY: every header points at its own name, piece and control bytes, which outlive the call
@@ -290,6 +332,40 @@ pub fn send_datagrams(socket: BorrowedFd<'_>, messages: &[MessageToSend<'_>]) ->
         )
     })?;
     Ok(count.unsigned_abs() as usize)
+}
+
+/// Sends one message: the kernel neither copies a list nor looks, after each message of it, whether
+/// another process wants the processor.
+fn send_one(socket: BorrowedFd<'_>, message: &MessageToSend<'_>) -> io::Result<()> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let (mut name, mut control) = (None, [0; CONTROL_WORDS]);
+    let mut piece = libc::iovec {
+        iov_base: message.bytes.as_ptr().cast_mut().cast(),
+        iov_len: message.bytes.len(),
+    };
+    // SAFETY: zeroes are a valid header: no name, no data, no control bytes.
+    let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    header.msg_iov = &raw mut piece;
+    header.msg_iovlen = 1;
+    write_name(&mut header, &mut name, message);
+    write_control(&mut header, &mut control, message);
+    // SAFETY: the header points at a name, a piece and control bytes, which outlive the call and
+    // are only read; the descriptor is borrowed, hence open.
+    retry(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, flags) })?;
+    Ok(())
+}
+
+/// Adds to whom a message goes to its header; `name` keeps it.
+fn write_name(
+    header: &mut libc::msghdr,
+    name: &mut Option<socket2::SockAddr>,
+    message: &MessageToSend<'_>,
+) {
+    if let Some(address) = message.to {
+        let name = name.insert(address.into());
+        header.msg_name = name.as_ptr().cast_mut().cast();
+        header.msg_namelen = name.len();
+    }
 }
 
 /// Adds what the message wants to its header.

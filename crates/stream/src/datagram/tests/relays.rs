@@ -210,6 +210,37 @@ fn a_session_ends_with_the_last_response() {
 }
 
 #[test]
+fn responses_that_wait_together_are_as_many_as_are_expected() {
+    run(async {
+        let mut server = Peer::at("127.0.0.1");
+        let relay = DatagramRelaySettings {
+            requests: 2,
+            responses: Some(2),
+            ..DatagramRelaySettings::default()
+        };
+        let relaying = relaying("127.0.0.1", settings(), relay, server.address).await;
+        let mut client = Peer::at("127.0.0.1");
+        client.send(relaying.address, b"first").await;
+        let (_, near) = server.receive().await;
+        // More than the first request is answered with, and all the same not too many.
+        for answer in [b"1", b"2", b"3"] {
+            server.send(near, answer).await;
+        }
+        for answer in [b"1", b"2", b"3"] {
+            assert_eq!(client.receive().await, (answer.to_vec(), relaying.address));
+        }
+        client.send(relaying.address, b"second").await;
+        assert_eq!(server.receive().await, (b"second".to_vec(), near));
+        server.send(near, b"4").await;
+        assert_eq!(client.receive().await, (b"4".to_vec(), relaying.address));
+        ended(&relaying, 1).await;
+        let outcomes = relaying.outcomes.borrow();
+        assert_eq!(outcomes[0].counts.from_client.packets, 2);
+        assert_eq!(outcomes[0].counts.to_client.packets, 4);
+    });
+}
+
+#[test]
 fn the_longest_datagram_and_the_empty_one_pass() {
     run(async {
         let mut server = Peer::at("127.0.0.1");

@@ -15,12 +15,18 @@ type Received = (Vec<u8>, Option<SocketAddr>);
 
 /// Receives until so many datagrams have arrived. Returns them with the number of messages.
 fn receive(socket: &UdpSocket, count: usize) -> (Vec<Received>, usize) {
+    receive_by(socket, count, BATCH_MESSAGES)
+}
+
+/// The same with so many messages in a call.
+fn receive_by(socket: &UdpSocket, count: usize, max: usize) -> (Vec<Received>, usize) {
     let mut batch = ReceivedBatch::new();
     let (mut all, mut messages) = (Vec::new(), 0);
     let deadline = Instant::now() + Duration::from_secs(60);
     while all.len() < count {
-        match batch.receive(socket.as_fd(), BATCH_MESSAGES) {
+        match batch.receive(socket.as_fd(), max) {
             Ok(received) => {
+                assert!((1..=max).contains(&received));
                 messages += received;
                 for message in batch.messages() {
                     assert!(!message.is_truncated);
@@ -67,10 +73,18 @@ fn the_longest_datagram_and_the_empty_one_arrive() {
     let (client, _) = bound("127.0.0.1");
     let longest = vec![b'x'; 65_507];
     let messages = [message(&longest, to), message(&[], to), message(b"x", to)];
-    assert_eq!(send_datagrams(client.as_fd(), &messages).unwrap(), 3);
-    let (received, _) = receive(&server, 3);
-    let lengths: Vec<_> = received.iter().map(|(bytes, _)| bytes.len()).collect();
-    assert_eq!(lengths, [65_507, 0, 1]);
+    for at_a_time in [1, 3] {
+        for some in messages.chunks(at_a_time) {
+            assert_eq!(
+                send_datagrams(client.as_fd(), some).unwrap(),
+                at_a_time,
+                "all are taken"
+            );
+        }
+        let (received, _) = receive_by(&server, 3, at_a_time);
+        let lengths: Vec<_> = received.iter().map(|(bytes, _)| bytes.len()).collect();
+        assert_eq!(lengths, [65_507, 0, 1]);
+    }
     let longer = vec![b'x'; 65_508];
     let error = send_datagrams(client.as_fd(), &[message(&longer, to)]).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
@@ -116,7 +130,7 @@ fn answers_come_from_the_address_that_was_asked() {
         } else {
             "127.0.0.1"
         });
-        for asked in [local, other] {
+        for (asked, max) in [(local, BATCH_MESSAGES), (other, 1)] {
             let asked: IpAddr = asked.parse().unwrap();
             let to = SocketAddr::new(asked, bound_to.port());
             assert_eq!(
@@ -125,7 +139,7 @@ fn answers_come_from_the_address_that_was_asked() {
             );
             let mut batch = ReceivedBatch::new();
             let deadline = Instant::now() + Duration::from_secs(60);
-            while batch.receive(server.as_fd(), BATCH_MESSAGES).is_err() {
+            while batch.receive(server.as_fd(), max).is_err() {
                 assert!(Instant::now() < deadline);
             }
             let received = batch.messages().next().unwrap();
@@ -166,7 +180,7 @@ fn what_came_before_the_socket_was_asked_to_tell_has_an_address_too() {
 }
 
 /// Sends to a port that was just closed. Returns whether that was reported soon.
-fn is_refused(client: &UdpSocket, batch: &mut ReceivedBatch) -> bool {
+fn is_refused(client: &UdpSocket, batch: &mut ReceivedBatch, max: usize) -> bool {
     let (closed, address) = bound("127.0.0.1");
     drop(closed);
     client.connect(address).unwrap();
@@ -177,7 +191,7 @@ fn is_refused(client: &UdpSocket, batch: &mut ReceivedBatch) -> bool {
     assert_eq!(send_datagrams(client.as_fd(), &[sent]).unwrap(), 1);
     let soon = Instant::now() + Duration::from_secs(1);
     while Instant::now() < soon {
-        let error = batch.receive(client.as_fd(), BATCH_MESSAGES).unwrap_err();
+        let error = batch.receive(client.as_fd(), max).unwrap_err();
         if error.kind() == io::ErrorKind::ConnectionRefused {
             return true;
         }
@@ -191,9 +205,11 @@ fn a_port_that_is_closed_is_reported_to_a_connected_socket() {
     let (client, _) = bound("127.0.0.1");
     let mut batch = ReceivedBatch::new();
     let deadline = Instant::now() + Duration::from_secs(60);
-    // Somebody else may have taken the port meanwhile: then another one.
-    while !is_refused(&client, &mut batch) {
-        assert!(Instant::now() < deadline);
+    for max in [1, BATCH_MESSAGES] {
+        // Somebody else may have taken the port meanwhile: then another one.
+        while !is_refused(&client, &mut batch, max) {
+            assert!(Instant::now() < deadline);
+        }
+        assert_eq!(batch.messages().count(), 0);
     }
-    assert_eq!(batch.messages().count(), 0);
 }
