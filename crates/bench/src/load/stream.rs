@@ -274,8 +274,8 @@ impl Stream {
         })
     }
 
-    /// Ends the connection as clients do, with a close_notify in TLS, and waits until the server has
-    /// closed it, too.
+    /// Ends the connection as clients do, with a close_notify in TLS, and waits until the server
+    /// has closed it, too.
     pub(super) async fn close(mut self, scratch: &RefCell<Scratch>) -> Result<(), Error> {
         if let Some(tls) = self.tls.as_mut() {
             tls.close(&mut self.outgoing);
