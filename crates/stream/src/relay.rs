@@ -28,6 +28,10 @@ pub use pace::{BULK_BYTES, MAX_BULK};
 /// Bytes that a direction moves before other connections of the thread have their turn.
 const SHARE_BYTES: usize = 512 << 10;
 
+/// What receiving counts for at least, however little comes: to open many records with a byte in
+/// each takes as long as to open one large record.
+const RECEIVE_BYTES: usize = 16 << 10;
+
 /// How a relay works.
 #[derive(Debug, Clone, Copy)]
 pub struct RelaySettings {

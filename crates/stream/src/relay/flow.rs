@@ -1,8 +1,8 @@
 //! One direction of a relay.
 
-use super::SHARE_BYTES;
 use super::pace::{BULK_BYTES, Bulk, Pace};
 use super::rate::Throttle;
+use super::{RECEIVE_BYTES, SHARE_BYTES};
 use sealane_io::buffers;
 use sealane_io::chain::OutputChain;
 use sealane_io::pipe::{self, Pipe};
@@ -99,19 +99,20 @@ impl Flow {
         from: &mut Stream<E1, F>,
         to: &mut Stream<E2, T>,
     ) -> Poll<Result<(), FlowError<F, T>>> {
-        let before = self.received;
+        let mut moved = 0;
         while self.phase != Phase::Finished {
             ready!(self.poll_send(cx, to)).map_err(Error::To)?;
             if self.phase == Phase::Ended {
                 ready!(self.poll_finish(cx, passage, to));
                 break;
             }
-            if self.received - before >= SHARE_BYTES as u64 {
+            if moved >= SHARE_BYTES as u64 {
                 runtime::defer(cx.waker().clone());
                 return Poll::Pending;
             }
+            let before = self.received;
             match self.poll_receive(cx, passage, from, to) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(())) => moved += (self.received - before).max(RECEIVE_BYTES as u64),
                 Poll::Ready(Err(error)) => {
                     self.end();
                     return Poll::Ready(Err(error));
