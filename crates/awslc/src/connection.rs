@@ -386,7 +386,13 @@ impl Connection {
         // SAFETY: the SSL is valid and its BIO attached.
         let code = self.call(&mut &[][..], output, |ssl| unsafe { record::flush(ssl) });
         if code < 0 {
-            return Err(Error::drain("SSL_write"));
+            let error = Error::drain("SSL_write");
+            // The connection was over when the peer's last records had been read, which whoever
+            // answers what came before them does not know yet.
+            return Err(match self.ending {
+                true => error.caused_by_peer(),
+                false => error,
+            });
         }
         if !plain.is_empty() {
             self.forget_key_updates();

@@ -32,6 +32,8 @@ pub struct Error {
     call: &'static str,
     code: u32,
     queue: Box<str>,
+    /// The peer has brought it about, whatever the code says.
+    by_peer: bool,
 }
 
 impl Error {
@@ -55,6 +57,7 @@ impl Error {
             call,
             code,
             queue: queue.into(),
+            by_peer: false,
         }
     }
 
@@ -75,6 +78,13 @@ impl Error {
         error
     }
 
+    /// The same, brought about by the peer.
+    #[must_use]
+    pub(crate) fn caused_by_peer(mut self) -> Self {
+        self.by_peer = true;
+        self
+    }
+
     /// A mistake of the peer that this layer detects and libssl does not, with one of libssl's
     /// reasons.
     pub(crate) fn of_peer(call: &'static str, reason: c_int) -> Self {
@@ -92,6 +102,7 @@ impl Error {
             call,
             code: 0,
             queue: text.into(),
+            by_peer: false,
         }
     }
 
@@ -145,6 +156,7 @@ impl Error {
             sys::SSL_R_PROTOCOL_IS_SHUTDOWN,
         ];
         match self.library() {
+            _ if self.by_peer => Fault::Peer,
             sys::ERR_LIB_SSL => {
                 let reason = self.reason_number();
                 // Reasons up to 99 refer to another library or to generic failures (allocation,

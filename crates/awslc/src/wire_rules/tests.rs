@@ -229,6 +229,25 @@ fn what_follows_too_many_key_updates_is_not_read() {
     assert_eq!(error.received_alert(), Some(10));
 }
 
+/// Whoever answers what came before a broken record learns that the peer has ended the connection.
+#[test]
+fn an_answer_to_what_came_before_a_broken_record() {
+    let (mut client, mut server, _) = established();
+    let mut wire = Vec::new();
+    client.write(b"before", &mut wire).expect("established");
+    let mut broken = Vec::new();
+    client.write(b"broken", &mut broken).expect("established");
+    *broken.last_mut().expect("a record") ^= 1;
+    wire.extend(broken);
+    let (mut to_client, mut plain) = (Vec::new(), [0; 100]);
+    let status = server.read(&mut &wire[..], &mut to_client, &mut plain);
+    assert_eq!(status, Ok(ReadStatus::Data(6)));
+    let error = server
+        .write(b"answer", &mut to_client)
+        .expect_err("it has ended");
+    assert_eq!(error.fault(), crate::Fault::Peer, "{error}");
+}
+
 #[test]
 fn headers_under_keys() {
     let alert = |kind, length: u16, handshaking| {
