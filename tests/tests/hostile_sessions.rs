@@ -1,5 +1,5 @@
-//! Clients of `stream` and `mail` that keep to TLS and send records of no use without end: a byte in
-//! each, nothing in each, or new keys. What they cost, and that everybody else is served meanwhile.
+//! Clients of `stream` and `mail` that keep to TLS and send records of no use without end: a byte
+//! in each, nothing in each, or new keys. What they cost, and that everybody else is served.
 
 use sealane_tests::layer4::{Origin, connect, connect_from, echo};
 use sealane_tests::upgrade::KeptTls;
@@ -21,8 +21,8 @@ use record_client::RecordClient;
 /// What the session of a client that is flooding may cost.
 const FLOOD_KIB: u64 = 2048;
 
-/// Servers of both kinds: `%deaf%` passes on to somebody who does not read, `%sink%` to somebody who
-/// reads everything and says nothing.
+/// Servers of both kinds: `%deaf%` passes on to somebody who does not read, `%sink%` to somebody
+/// who reads everything and says nothing.
 fn serve<'s>(site: &'s Site, behind: &Behind) -> Server<'s> {
     site.certificate(&Certificate::localhost("a", CertificateKey::P256));
     site.serve_whole(&format!(

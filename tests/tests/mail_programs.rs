@@ -17,7 +17,8 @@ const POSTFIX: &str = "/usr/sbin/postfix";
 /// Everyone's password.
 const PASSWORD: &str = "secret";
 
-/// Everyone's token, with all characters that one may have. Dovecot takes up to 1024 bytes of a login.
+/// Everyone's token, with all characters that one may have. Dovecot takes up to 1024 bytes of a
+/// login.
 fn token() -> String {
     format!("abcXYZ019-._~+{}==", "0aZ/".repeat(200))
 }

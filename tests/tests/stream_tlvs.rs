@@ -61,7 +61,7 @@ fn told(site: &Site, program: Program) -> Vec<(String, Vec<u8>)> {
     let server = Server::start(site, program, &configuration());
     let pair = |name: &str, directory: &str| {
         let path = |end: &str| {
-            site.path(&format!("{directory}{name}{end}"))
+            site.path(format!("{directory}{name}{end}"))
                 .display()
                 .to_string()
         };

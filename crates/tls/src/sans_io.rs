@@ -115,8 +115,8 @@ pub trait KernelSeal: SansIo {
     /// Counts plaintext that the kernel has taken.
     fn sent_by_kernel(&mut self, bytes: u64);
 
-    /// Whether whatever begins should be the last on the connection: the key has sealed half of what
-    /// it may, and cannot be changed.
+    /// Whether whatever begins should be the last on the connection: the key has sealed half of
+    /// what it may, and cannot be changed.
     fn should_end(&self) -> bool;
 
     /// How many bytes may be given to the kernel before [`send_control`](Self::send_control) must
