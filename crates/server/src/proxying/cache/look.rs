@@ -428,6 +428,8 @@ async fn see(
         return Sight::Scarce;
     };
     let now_s = unix_coarse_s();
+    // Before the key is looked for: the loader may be done right after that.
+    let was_cold = state.zone.index.is_cold();
     let begun = Visit::begin(&state.zone.index, state.hash, settings.min_uses, now_s);
     let Ok((visit, found)) = begun else {
         let zone = state.zone.name();
@@ -452,7 +454,7 @@ async fn see(
             is_proven,
         } => (usize::from(body_start), uses, is_proven, true),
         Found::Nothing { is_new } | Found::Scarce { is_new } => {
-            (0, 0, false, is_new && index.is_cold())
+            (0, 0, false, is_new && was_cold)
         }
     };
     let method = exchange.request.head.method;
