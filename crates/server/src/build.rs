@@ -158,25 +158,19 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapsh
             let mut servers = http.servers.iter();
             servers.any(|server| server.verify_client != VerifyClient::Off)
         }),
-        uses_tls_facts: tls_build::uses_variable(config, "ssl_")
-            || has_mail(config)
-            || sends_tls_facts(config),
+        uses_tls_facts: tls_build::uses_variable(config, "ssl_") || tells_tls_facts(config),
         main_log: logs.logger(&config.main.error_logs),
     })
 }
 
-/// Whether auth services are told how clients are connected.
-fn has_mail(config: &Config) -> bool {
+/// Whether others are told how clients are connected: auth services of mail, and servers of
+/// `stream` in PROXY headers.
+fn tells_tls_facts(config: &Config) -> bool {
     let mut servers = config.http.iter().flat_map(|http| &http.servers);
-    servers.any(|server| server.mail.is_some())
-}
-
-/// Whether servers are told in PROXY headers how clients are connected.
-fn sends_tls_facts(config: &Config) -> bool {
-    let mut servers = config.http.iter().flat_map(|http| &http.servers);
-    servers.any(|server| {
-        server.kind() == ServerKind::Stream
-            && server.conf.send_proxy_protocol == SendProxyProtocol::V2
+    servers.any(|server| match server.kind() {
+        ServerKind::Http => false,
+        ServerKind::Mail => true,
+        ServerKind::Stream => server.conf.send_proxy_protocol == SendProxyProtocol::V2,
     })
 }
 

@@ -172,10 +172,7 @@ impl ServerTls {
             remember_client_offer: settings.remember_client_offer,
             resumption,
             clients: clients.map(Arc::new),
-            ktls: KtlsPolicy {
-                mode: settings.ktls.mode(plan.policy.ktls),
-                settings: settings.ktls.clone(),
-            },
+            ktls: settings.ktls.policy(plan.policy.ktls),
             handshakes: settings.handshakes.clone(),
             plan,
         };

@@ -87,10 +87,7 @@ impl ClientTls {
             shared: Arc::new(Shared {
                 context: builder.build().map_err(library_error)?,
                 directives: settings.directives,
-                ktls: KtlsPolicy {
-                    mode: settings.ktls.mode(policy.ktls),
-                    settings: settings.ktls.clone(),
-                },
+                ktls: settings.ktls.policy(policy.ktls),
                 server_name: settings.server_name,
                 verify: settings.verify,
                 session_reuse: settings.session_reuse,

@@ -1,8 +1,6 @@
 //! A connection to an upstream, starting with its ClientHello.
 
 use std::fmt;
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,7 +11,7 @@ use super::build::Shared;
 use super::error::Error;
 use super::sessions::{Binding, Session, SessionCache};
 use super::signing::Signing;
-use crate::ktls::{Ktls, Sealing};
+use crate::ktls::Sealing;
 
 /// A TLS connection to an upstream. It moves between threads by value.
 ///
@@ -22,7 +20,7 @@ use crate::ktls::{Ktls, Sealing};
 /// connection keeps neither, so an idle connection owns no buffer. Memory that libssl holds for an
 /// incomplete record is freed with the end of the record.
 pub struct Connection {
-    tls: awslc::ClientConnection,
+    pub(super) tls: awslc::ClientConnection,
     binding: Binding,
     has_failed: bool,
     /// The server's close_notify has been read. libssl sets its own flag after errors too.
@@ -30,8 +28,8 @@ pub struct Connection {
     kept: Option<Kept>,
     /// Until the handshake is done, if another process holds the key of the certificate.
     signing: Option<Box<Signing>>,
-    settings: Arc<Shared>,
-    ktls: Sealing,
+    pub(super) settings: Arc<Shared>,
+    pub(super) ktls: Sealing,
 }
 
 /// The cache for the sessions of a connection, and the name of the server in it.
@@ -278,57 +276,6 @@ impl Connection {
     /// The name without port that is sent, verified, both or neither.
     pub fn host(&self) -> &str {
         &self.binding.host
-    }
-
-    /// Who seals the records.
-    pub fn ktls(&self) -> Ktls<'_> {
-        self.ktls.state()
-    }
-
-    /// See [`KernelSeal::settle_ktls`](crate::KernelSeal::settle_ktls).
-    pub(super) fn settle_ktls(&mut self, is_tcp: bool) -> bool {
-        let policy = &self.settings.ktls;
-        self.is_established() && self.ktls.settle(policy, self.tls.connection(), is_tcp)
-    }
-
-    /// See [`KernelSeal::wants_kernel`](crate::KernelSeal::wants_kernel).
-    pub(super) fn wants_kernel(&self, file_bytes: u64) -> bool {
-        self.is_established() && self.ktls.wants_kernel(&self.settings.ktls, file_bytes)
-    }
-
-    /// See [`KernelSeal::take_over`](crate::KernelSeal::take_over).
-    pub(super) fn take_over(&mut self, socket: BorrowedFd<'_>) {
-        let (policy, tls) = (&self.settings.ktls, self.tls.connection_mut());
-        self.ktls.take_over(policy, tls, None, socket);
-    }
-
-    /// See [`KernelSeal::send_control`](crate::KernelSeal::send_control).
-    pub(super) fn send_control(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        data_follows: bool,
-    ) -> io::Result<Option<Error>> {
-        let tls = self.tls.connection_mut();
-        let ended = self.ktls.send_control(tls, socket, data_follows)?;
-        Ok(ended.map(|ended| Error::KeysEnded {
-            ended,
-            directives: self.settings.directives,
-        }))
-    }
-
-    /// See [`KernelSeal::sent_by_kernel`](crate::KernelSeal::sent_by_kernel).
-    pub(super) fn sent_by_kernel(&mut self, bytes: u64) {
-        self.ktls.sent_by_kernel(bytes);
-    }
-
-    /// See [`KernelSeal::should_end`](crate::KernelSeal::should_end).
-    pub(super) fn should_end(&self) -> bool {
-        self.ktls.should_end()
-    }
-
-    /// See [`KernelSeal::kernel_allowance_bytes`](crate::KernelSeal::kernel_allowance_bytes).
-    pub(super) fn kernel_allowance_bytes(&self) -> u64 {
-        self.ktls.allowance_bytes()
     }
 
     fn failed(&mut self, error: Error) -> Error {

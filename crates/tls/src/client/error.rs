@@ -75,17 +75,11 @@ impl fmt::Display for Error {
             }
             Self::ClosedInHandshake => f.write_str("peer closed connection in SSL handshake"),
             Self::Truncated => f.write_str("peer closed connection without SSL close_notify"),
-            Self::KeysEnded { ended, directives } => match ended {
-                KeysEnded::UpdateUnsupported => ended.fmt(f),
-                KeysEnded::TooManyUpdates => write!(
-                    f,
-                    "peer asked for more TLS KeyUpdates than \"{directives}_ktls key_updates=\" allows; closing the connection"
-                ),
-                KeysEnded::Exhausted => write!(
-                    f,
-                    "the key of a connection that the kernel seals has reached \"{directives}_ktls key_records=\" and cannot be changed; closing the connection"
-                ),
-            },
+            Self::KeysEnded { ended, directives } => ended.write(
+                f,
+                format_args!("{directives}_ktls key_updates="),
+                format_args!("{directives}_ktls key_records="),
+            ),
             Self::NotEstablished => f.write_str("the TLS connection is not established"),
         }
     }

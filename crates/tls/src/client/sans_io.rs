@@ -76,23 +76,25 @@ impl SansIo for Connection {
 
 impl KernelSeal for Connection {
     fn settle_ktls(&mut self, is_tcp: bool) -> bool {
-        Connection::settle_ktls(self, is_tcp)
+        let policy = &self.settings.ktls;
+        self.is_established() && self.ktls.settle(policy, self.tls.connection(), is_tcp)
     }
 
     fn wants_kernel(&self, file_bytes: u64) -> bool {
-        Connection::wants_kernel(self, file_bytes)
+        self.is_established() && self.ktls.wants_kernel(&self.settings.ktls, file_bytes)
     }
 
     fn take_over(&mut self, socket: BorrowedFd<'_>) {
-        Connection::take_over(self, socket);
+        let (policy, tls) = (&self.settings.ktls, self.tls.connection_mut());
+        self.ktls.take_over(policy, tls, None, socket);
     }
 
     fn ktls(&self) -> Ktls<'_> {
-        Connection::ktls(self)
+        self.ktls.state()
     }
 
     fn is_sealed_by_kernel(&self) -> bool {
-        matches!(Connection::ktls(self), Ktls::On)
+        self.ktls.is_on()
     }
 
     fn send_control(
@@ -100,18 +102,23 @@ impl KernelSeal for Connection {
         socket: BorrowedFd<'_>,
         data_follows: bool,
     ) -> io::Result<Option<Error>> {
-        Connection::send_control(self, socket, data_follows)
+        let tls = self.tls.connection_mut();
+        let ended = self.ktls.send_control(tls, socket, data_follows)?;
+        Ok(ended.map(|ended| Error::KeysEnded {
+            ended,
+            directives: self.settings.directives,
+        }))
     }
 
     fn sent_by_kernel(&mut self, bytes: u64) {
-        Connection::sent_by_kernel(self, bytes);
+        self.ktls.sent_by_kernel(bytes);
     }
 
     fn should_end(&self) -> bool {
-        Connection::should_end(self)
+        self.ktls.should_end()
     }
 
     fn kernel_allowance_bytes(&self) -> u64 {
-        Connection::kernel_allowance_bytes(self)
+        self.ktls.allowance_bytes()
     }
 }

@@ -97,13 +97,16 @@ impl Default for KtlsSettings {
 }
 
 impl KtlsSettings {
-    /// The mode in force, given what `ssl_conf_command Options` says.
-    pub(crate) fn mode(&self, options: Option<bool>) -> KtlsMode {
-        self.mode.unwrap_or(match options {
-            Some(true) => KtlsMode::On,
-            Some(false) => KtlsMode::Off,
-            None => KtlsMode::Auto,
-        })
+    /// With the mode in force, given what `ssl_conf_command Options` says.
+    pub(crate) fn policy(&self, options: Option<bool>) -> KtlsPolicy {
+        KtlsPolicy {
+            mode: self.mode.unwrap_or(match options {
+                Some(true) => KtlsMode::On,
+                Some(false) => KtlsMode::Off,
+                None => KtlsMode::Auto,
+            }),
+            settings: self.clone(),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod selection;
 mod settings;
 mod shared;
 
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Waker};
 
@@ -270,6 +271,14 @@ enum Failure {
     #[allow(dead_code, reason = "shown when a test fails")]
     Client(sealane_awslc::Error),
     Server(Error),
+}
+
+/// A socket that cannot be taken over: its connection has ended.
+pub(crate) fn ended_socket() -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback");
+    let socket = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
+    socket.shutdown(Shutdown::Both).expect("connected");
+    socket
 }
 
 pub(crate) fn data(count: usize) -> Vec<u8> {

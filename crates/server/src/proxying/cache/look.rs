@@ -453,9 +453,7 @@ async fn see(
             uses,
             is_proven,
         } => (usize::from(body_start), uses, is_proven, true),
-        Found::Nothing { is_new } | Found::Scarce { is_new } => {
-            (0, 0, false, is_new && was_cold)
-        }
+        Found::Nothing { is_new } | Found::Scarce { is_new } => (0, 0, false, is_new && was_cold),
     };
     let method = exchange.request.head.method;
     if let Some(fill) = visit

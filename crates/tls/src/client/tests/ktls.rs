@@ -1,7 +1,6 @@
 //! Who seals towards servers: the checks, and that a refusal has no other effect. `tests/vm` tests
 //! whether a kernel really seals.
 
-use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use super::*;
@@ -99,10 +98,7 @@ fn auto_waits_for_what_pays() {
 /// user space, byte for byte.
 #[test]
 fn a_call_that_fails_leaves_the_connection_in_user_space() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback");
-    let ours = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
-    ours.shutdown(std::net::Shutdown::Both).expect("connected");
-    drop(listener);
+    let ours = ended_socket();
     let settings = with_ktls(Some(KtlsMode::On), Capabilities::everything());
     let mut pair = connected(&settings);
     assert!(pair.client.settle_ktls(true));

@@ -15,7 +15,7 @@ use sealane_awslc::{Secret, unix_time_s};
 
 use super::*;
 use crate::settings::Identity;
-use crate::tests::{data, deliver, identity, read_all, server};
+use crate::tests::{data, deliver, ended_socket, identity, read_all, server};
 use crate::{Acceptor, HandshakeStatus, Load, Protocol, ReadStatus, ServerSettings, ServerTls};
 
 /// A certificate authority made for this run of the tests.
