@@ -1,0 +1,15 @@
+//! QUIC version 1 (RFC 9000, 9001 and 9002) and version 2 (RFC 9369), without sockets and without
+//! a clock: datagrams and times go in, datagrams and events come out.
+
+mod error;
+mod id;
+mod space;
+mod time;
+mod varint;
+mod version;
+
+pub use error::{Code, Error};
+pub use id::ConnectionId;
+pub use space::Space;
+pub use time::Time;
+pub use version::Version;
