@@ -18,30 +18,27 @@ use self::moving::PendingMove;
 pub(crate) use self::moving::adopt;
 pub(crate) use self::session::unless_aborted;
 use crate::acceptor::ListenerRef;
+use crate::client::Client;
 use crate::client_link::ClientLink;
-use crate::debug_log;
 use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
 use crate::handover::KeepAlive;
 use crate::mail;
 use crate::proxy_protocol::{self, HeaderRead};
-use crate::proxying::ClosesBound;
-use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::stream;
 use crate::transport::{ClientEndpoint, Transport, TransportError};
 use crate::worker::Worker;
-use sealane_conf::model::{LingeringClose, ListenAddress, LogLevel, ServerKind};
+use sealane_conf::model::{LingeringClose, LogLevel, ServerKind};
 use sealane_io::Received;
 use sealane_io::buffers;
-use sealane_io::deadline::Deadline;
-use sealane_io::registry::{Asked, ConnectionPhase, Entry};
+use sealane_io::registry::Asked;
 use sealane_io::socket::Socket;
 use sealane_io::stream::Sealed;
 use sealane_sys::time::monotonic_coarse_ms;
 
-use std::fmt;
 use std::future::poll_fn;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -91,26 +88,13 @@ pub(crate) async fn serve(
     connection.debug(format_args!("close connection"));
 }
 
-/// A client's connection.
+/// A client's connection over a stream: TCP, or a Unix socket.
 pub(crate) struct Connection {
-    pub(crate) worker: Arc<Worker>,
-    /// All configured state: the newest when the last request began.
-    pub(crate) snapshot: Arc<Snapshot>,
-    /// The number of that.
-    generation: u64,
-    /// The listener it came through, in that snapshot.
-    pub(crate) listener: ListenerId,
-    pub(crate) facts: Arc<ConnectionFacts>,
-    /// Connections to servers end with it that only its client may use.
-    _closes_bound: ClosesBound,
     pub(crate) transport: Transport,
     /// The connection's end of the link to its exchange.
     pub(crate) link: ClientLink,
     /// Bytes of the next request (decrypted); empty and without memory while idle.
     pub(crate) buffer: Vec<u8>,
-    deadline: Deadline,
-    /// Server chosen by address and TLS name, until a request names its own.
-    pub(crate) server: ServerId,
     /// Whether the socket has `TCP_NODELAY`; listening sockets pass it on.
     nodelay: bool,
     /// The request was pipelined: it arrived together with the one before it.
@@ -127,11 +111,24 @@ pub(crate) struct Connection {
     ends_soon: bool,
     /// A plain request arrived on a TLS port: it gets nginx's 400 and nothing else.
     pub(crate) plain_on_tls_port: bool,
-    entry: Entry,
     /// How often `pass` has given it to another listener.
     passes: u8,
-    /// Keeps registry and counters up to date; dropped last.
-    gauge: Gauge,
+    /// What it has in common with clients of other transports; dropped last.
+    client: Client,
+}
+
+impl Deref for Connection {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl DerefMut for Connection {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
 }
 
 /// What ended a wait for bytes.
@@ -150,20 +147,10 @@ pub(crate) enum Wait {
 
 impl Connection {
     fn new(worker: Arc<Worker>, listener: ListenerRef, facts: Arc<ConnectionFacts>) -> Connection {
-        let ListenerRef {
-            generation,
-            snapshot,
-            listener,
-        } = listener;
-        let server = snapshot.listener(listener).names.default_server();
-        let entry = Entry::new(worker.registry.clone());
         Connection {
-            _closes_bound: ClosesBound(facts.clone()),
             transport: Transport::new(ClientEndpoint::new(facts.clone())),
             link: ClientLink::default(),
             buffer: Vec::new(),
-            deadline: Deadline::None,
-            server,
             nodelay: true,
             pipelined: false,
             keep_alive: KeepAlive::default(),
@@ -172,20 +159,9 @@ impl Connection {
             stays: false,
             ends_soon: false,
             plain_on_tls_port: false,
-            entry,
             passes: 0,
-            gauge: Gauge::new(worker.clone()),
-            worker,
-            snapshot,
-            generation,
-            listener,
-            facts,
+            client: Client::new(worker, listener, facts),
         }
-    }
-
-    /// The server that answers unless the request names another one.
-    pub(crate) fn server(&self) -> &ServerRuntime {
-        self.snapshot.server(self.server)
     }
 
     /// Discards what the client sends, with or without TLS: it will not be read.
@@ -206,16 +182,6 @@ impl Connection {
         self.facts.socket().may_have_input()
     }
 
-    /// Sets the time-out for what the connection waits for next.
-    pub(crate) fn set_deadline(&mut self, after: Duration) {
-        self.deadline.set(&self.entry, after);
-    }
-
-    /// Ready when that time has passed.
-    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.deadline.poll_expired(&self.entry, cx)
-    }
-
     /// Applies `tcp_nodelay` of the location that answers; a system call only if it differs from
     /// the socket's.
     pub(crate) fn set_nodelay(&mut self, on: bool) {
@@ -234,78 +200,14 @@ impl Connection {
     /// Switches to the newest snapshot, between two requests; those in progress keep theirs. If the
     /// listener is gone, or has another protocol now, the connection finishes.
     pub(crate) fn renew(&mut self) {
-        let current = &self.worker.current;
-        if current.generation() == self.generation {
-            return;
-        }
-        let (generation, newest) = current.numbered();
-        self.generation = generation;
-        let Some(listener) = self.listener_in(&newest) else {
-            self.entry.ask_to_finish();
-            return;
+        let tls = self.transport.tls();
+        let server_name = || {
+            let info = tls?.connection().info()?;
+            Some(info.server_name().to_ascii_lowercase())
         };
-        let names = &newest.listener(listener).names;
-        self.server = match self.transport.tls().and_then(|tls| tls.connection().info()) {
-            Some(tls) => names.find(tls.server_name().to_ascii_lowercase().as_bytes(), None),
-            None => names.default_server(),
-        };
-        self.listener = listener;
-        self.snapshot = newest;
-        self.note_client();
-    }
-
-    /// Its listener in another snapshot, if connections begin there as this one did.
-    fn listener_in(&self, other: &Snapshot) -> Option<ListenerId> {
-        let own = self.snapshot.listener(self.listener);
-        let accepting = other.listener_accepting(&own.address)?;
-        let found = other.listener_of_connection(accepting, &self.facts);
-        other.listener(found).begins_like(own).then_some(found)
-    }
-
-    /// Whether the newest snapshot has a listener for it.
-    pub(crate) fn has_listener(&self) -> bool {
-        let current = &self.worker.current;
-        current.generation() == self.generation || self.listener_in(&current.snapshot()).is_some()
-    }
-
-    /// Whether the connection was asked to close. One whose configuration was replaced so long ago
-    /// that `worker_shutdown_timeout` is over is to close now.
-    pub(crate) fn asked(&self) -> Asked {
-        self.entry.asked_with(self.generation)
-    }
-
-    /// The number of its configuration: the newest when the last request began.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// The number of the oldest configuration that its requests may still use.
-    pub(crate) fn oldest_configuration(&self) -> u64 {
-        self.entry.oldest_configuration()
-    }
-
-    fn is_retired(&self) -> bool {
-        self.generation < self.oldest_configuration()
-    }
-
-    /// Logs why it ended, if a reload some time ago is the reason.
-    fn note_retirement(&self) {
-        if self.is_retired() {
-            self.log(
-                LogLevel::Info,
-                "worker_shutdown_timeout has passed since the configuration was replaced, \
-                 closing the connection",
-            );
+        if self.client.renew(server_name) {
+            self.note_client();
         }
-    }
-
-    /// Lets the registry wake this task.
-    async fn remember_task(&mut self) {
-        poll_fn(|cx| {
-            self.entry.set_waker(cx.waker());
-            Poll::Ready(())
-        })
-        .await;
     }
 
     /// Does what precedes the first request: the TLS handshake. Returns whether there is a
@@ -318,7 +220,7 @@ impl Connection {
             true => self.server().conf.client_header_timeout,
             false => self.handshake_timeout(),
         };
-        self.deadline.set(&self.entry, timeout);
+        self.set_deadline(timeout);
         if listener.options.proxy_protocol && proxy_protocol::read(self).await != HeaderRead::Done {
             return false;
         }
@@ -408,7 +310,7 @@ impl Connection {
             return false;
         }
         while h2::beginning(&self.buffer) == h2::Beginning::Undecided {
-            self.gauge.enter(&self.entry, ConnectionPhase::Opening);
+            self.enter_opening();
             if !matches!(self.receive(HEAD_READ_BYTES, true).await, Wait::Bytes) {
                 // A later read sees the same end again.
                 return false;
@@ -426,9 +328,9 @@ impl Connection {
             return true;
         }
         if first {
-            self.gauge.enter_silent(&self.entry);
+            self.enter_silent();
         } else {
-            self.gauge.enter(&self.entry, ConnectionPhase::Idle);
+            self.enter_idle();
             buffers::release(&mut self.buffer);
             self.transport.release_buffers();
             self.begin_idling();
@@ -479,7 +381,7 @@ impl Connection {
             timeout_ms,
             min_timeout_ms,
         } = self.keep_alive;
-        if self.gauge.phase != Some(ConnectionPhase::Idle)
+        if !self.is_idle()
             || self.idle_ms() >= min_timeout_ms.into()
         {
             return true;
@@ -496,22 +398,12 @@ impl Connection {
     pub(crate) fn begin_request(&mut self) -> Instant {
         self.renew();
         self.idle_since_ms = 0;
-        self.gauge.enter(&self.entry, ConnectionPhase::Opening);
+        self.enter_opening();
         if self.facts.requests() > 0 {
             let timeout = self.server().conf.client_header_timeout;
             self.set_deadline(timeout);
         }
         Instant::now()
-    }
-
-    /// Nothing is under way on it.
-    pub(crate) fn enter_idle(&mut self) {
-        self.gauge.enter(&self.entry, ConnectionPhase::Idle);
-    }
-
-    /// The request is complete, or refused: it will be answered.
-    pub(crate) fn begin_response(&mut self) {
-        self.gauge.enter(&self.entry, ConnectionPhase::Busy);
     }
 
     /// Appends received bytes to the buffer. With `idle`, a request to close ends the wait.
@@ -542,9 +434,9 @@ impl Connection {
         if self.buffer.is_empty() {
             buffers::release(&mut self.buffer);
         }
-        if self.gauge.phase == Some(ConnectionPhase::Idle) {
+        if self.is_idle() {
             self.renew();
-            if self.entry.asked() == Asked::Move && self.poll_move_out(cx).is_ready() {
+            if self.asked_now() == Asked::Move && self.poll_move_out(cx).is_ready() {
                 return Poll::Ready(Wait::Asked(Asked::Move));
             }
         }
@@ -649,7 +541,7 @@ impl Connection {
             if now >= end {
                 return;
             }
-            self.deadline.set(&self.entry, pause.min(end - now));
+            self.set_deadline(pause.min(end - now));
             match poll_fn(|cx| self.poll_discard_wait(cx, !hurries)).await {
                 Wait::Bytes => {}
                 // At shutdown, wait a moment for the client to read the rest.
@@ -662,36 +554,6 @@ impl Connection {
         }
     }
 
-    /// Writes a line about this connection to the error log of its server.
-    pub(crate) fn log(&self, level: LogLevel, message: &str) {
-        let logger = &self
-            .snapshot
-            .location(self.server().default_location)
-            .logger;
-        if logger.enabled(level) || self.facts.is_debugged() {
-            debug_log::logger_for(&self.facts, logger).log_with(
-                level,
-                Some(self.facts.number),
-                &[("SEALANE_CLIENT", &self.facts.peer)],
-                format_args!("{message}{}", self.log_tail()),
-            );
-        }
-    }
-
-    /// Writes a debug line about this connection.
-    pub(crate) fn debug(&self, message: fmt::Arguments<'_>) {
-        let location = self.server().default_location;
-        let logger = &self.snapshot.location(location).logger;
-        if logger.enabled(LogLevel::Debug) || self.facts.is_debugged() {
-            self.log(LogLevel::Debug, &message.to_string());
-        }
-    }
-
-    /// The address of its listener, as it was configured.
-    pub(crate) fn listen_address(&self) -> &ListenAddress {
-        &self.snapshot.listener(self.listener).address
-    }
-
     /// Logs why a connection broke, at a high level only if it is not the client's doing.
     pub(crate) fn log_broken(&self, error: &TransportError, what: &str) {
         let level = match error {
@@ -702,65 +564,4 @@ impl Connection {
         self.log(level, &format!("{error} {what}"));
     }
 
-    /// `, client: ..., server: ...` as nginx ends its lines.
-    pub(crate) fn log_tail(&self) -> String {
-        let client = self.facts.peer;
-        format!(", client: {client}, server: {}", self.listen_address())
-    }
-}
-
-/// Keeps `stub_status` and the registry up to date with the state of the connection.
-pub(crate) struct Gauge {
-    worker: Arc<Worker>,
-    phase: Option<ConnectionPhase>,
-    /// Nothing has been received on it: as in nginx it is shown as waiting.
-    is_silent: bool,
-}
-
-impl Gauge {
-    pub(crate) fn new(worker: Arc<Worker>) -> Gauge {
-        Gauge {
-            worker,
-            phase: None,
-            is_silent: false,
-        }
-    }
-
-    /// The connection waits for its first request.
-    fn enter_silent(&mut self, entry: &Entry) {
-        self.change(entry, ConnectionPhase::Opening, true);
-    }
-
-    pub(crate) fn enter(&mut self, entry: &Entry, phase: ConnectionPhase) {
-        self.change(entry, phase, false);
-    }
-
-    fn change(&mut self, entry: &Entry, phase: ConnectionPhase, is_silent: bool) {
-        self.count(-1);
-        self.phase = Some(phase);
-        self.is_silent = is_silent;
-        self.count(1);
-        entry.set_phase(phase, self.worker.counters.requests.get());
-    }
-
-    fn count(&self, by: i64) {
-        let counters = &self.worker.counters;
-        match self.phase {
-            None => {}
-            Some(_) if self.is_silent => counters.waiting.add(by),
-            Some(ConnectionPhase::Opening) => counters.reading.add(by),
-            Some(ConnectionPhase::Idle) => counters.waiting.add(by),
-            Some(ConnectionPhase::Busy) => counters.writing.add(by),
-        }
-    }
-}
-
-impl Drop for Gauge {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.worker.counters.panics.add(1);
-        }
-        self.count(-1);
-        self.worker.counters.active.add(-1);
-    }
 }

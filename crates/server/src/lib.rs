@@ -37,6 +37,7 @@ pub mod admission;
 pub mod body_source;
 pub mod client_certificates;
 pub mod client_link;
+mod client;
 mod client_status;
 pub mod counters;
 pub mod current;

@@ -87,7 +87,7 @@ impl Connection {
                 return Poll::Ready(None);
             }
             // Checked first, so that no work is spent on a handshake that has waited too long.
-            if self.deadline.poll_expired(&self.entry, cx).is_ready() {
+            if self.poll_expired(cx).is_ready() {
                 return Poll::Ready(None);
             }
             let has_others = worker.counters.active.get() > 1;
@@ -182,7 +182,7 @@ impl Connection {
             if self.asked() == Asked::Abort {
                 return Poll::Ready(None);
             }
-            self.deadline.poll_expired(&self.entry, cx).map(|()| None)
+            self.poll_expired(cx).map(|()| None)
         })
         .await;
         match settled {

@@ -132,7 +132,7 @@ impl Connection {
 
     /// Whether the connection may have another request, though it is to move or to finish.
     pub(crate) fn may_go_on(&self) -> bool {
-        match self.entry.asked() {
+        match self.asked_now() {
             Asked::Nothing => true,
             Asked::Move => !self.stays && self.worker.process.outbound_channel().is_some(),
             Asked::Finish | Asked::Abort => false,

@@ -1,6 +1,6 @@
 //! What sessions of layer 4 and of mail need of a connection.
 
-use super::{Connection, Deadline};
+use super::Connection;
 use crate::snapshot::ListenerId;
 use crate::transport::TransportError;
 use sealane_conf::model::{ListenAddress, ServerKind};
@@ -78,15 +78,5 @@ impl Connection {
             }
         })
         .await
-    }
-
-    /// It waits for nothing that has a time-out.
-    pub(crate) fn clear_deadline(&mut self) {
-        self.deadline = Deadline::None;
-    }
-
-    /// Whether it has to end now.
-    pub(crate) fn is_to_abort(&self) -> bool {
-        self.asked() == Asked::Abort
     }
 }

@@ -20,7 +20,7 @@ use super::{
     set_variables, stream_of,
 };
 use crate::acceptor::ListenerRef;
-use crate::connection::Gauge;
+use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::facts::ConnectionFacts;
 use crate::request_log::log_request;
@@ -29,73 +29,27 @@ use crate::worker::Worker;
 use sealane_conf::model::StreamHandler;
 use sealane_http::StatusCode;
 use sealane_io::datagram::Run;
-use sealane_io::deadline::Deadline;
-use sealane_io::registry::{Asked, ConnectionPhase, Entry};
+use sealane_io::registry::Asked;
 use sealane_log::OsError;
 use sealane_stream::datagram::Session;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
-
-/// What a session has in the place of a connection.
-struct DatagramClient {
-    /// The number of its configuration.
-    generation: u64,
-    entry: Entry,
-    deadline: Deadline,
-    /// Gives its slot back; dropped last.
-    gauge: Gauge,
-}
-
-impl DatagramClient {
-    /// The client of a session, for which a slot was taken.
-    fn new(worker: &Arc<Worker>, generation: u64) -> DatagramClient {
-        DatagramClient {
-            generation,
-            entry: Entry::new(worker.registry.clone()),
-            deadline: Deadline::None,
-            gauge: Gauge::new(worker.clone()),
-        }
-    }
-
-    /// What it was asked to do.
-    fn asked(&self) -> Asked {
-        self.entry.asked_with(self.generation)
-    }
-
-    fn set_deadline(&mut self, after: Duration) {
-        self.deadline.set(&self.entry, after);
-    }
-
-    fn clear_deadline(&mut self) {
-        self.deadline = Deadline::None;
-    }
-
-    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.deadline.poll_expired(&self.entry, cx)
-    }
-}
 
 /// Serves a session to its end. A slot was taken for it.
 async fn serve(worker: Arc<Worker>, listener: ListenerRef, datagrams: Session) {
-    let mut client = DatagramClient::new(&worker, listener.generation);
     let number = worker.process.next_connection();
     let facts = ConnectionFacts::of_datagrams(number, datagrams.client(), datagrams.local());
     let facts = Arc::new(facts.debugged_by(&listener.snapshot.debug_connections));
-    let ListenerRef {
-        snapshot, listener, ..
-    } = listener.of_connection(&facts);
-    let server = snapshot.listener(listener).names.default_server();
-    let mut exchange = session::begin(worker, snapshot, facts, (listener, server));
+    let listener = listener.of_connection(&facts);
+    let mut client = Client::new(worker.clone(), listener, facts.clone());
+    let place = (client.listener, client.server);
+    let mut exchange = session::begin(worker, client.snapshot.clone(), facts, place);
     let first = datagrams.peek(|datagram| datagram.len());
     exchange.transfer.request_bytes = first.unwrap_or(0) as u64;
-    poll_fn(|cx| {
-        client.entry.set_waker(cx.waker());
-        Poll::Ready(())
-    })
-    .await;
-    client.gauge.enter(&client.entry, ConnectionPhase::Busy);
+    client.remember_task().await;
+    client.begin_response();
     announce(&mut exchange);
     if let Err(Ended::Status(status)) = run(&mut client, datagrams, &mut exchange).await {
         exchange.response.status = status;
@@ -104,7 +58,7 @@ async fn serve(worker: Arc<Worker>, listener: ListenerRef, datagrams: Session) {
 }
 
 /// The phases.
-async fn run(client: &mut DatagramClient, datagrams: Session, exchange: &mut Exchange) -> Verdict {
+async fn run(client: &mut Client, datagrams: Session, exchange: &mut Exchange) -> Verdict {
     check_access(exchange).await?;
     set_variables(exchange);
     match &stream_of(exchange).handler {
@@ -124,7 +78,7 @@ async fn run(client: &mut DatagramClient, datagrams: Session, exchange: &mut Exc
 
 /// Sends a text (`return`) as one datagram; as in nginx none if it is empty.
 async fn send(
-    client: &mut DatagramClient,
+    client: &mut Client,
     datagrams: &Session,
     exchange: &mut Exchange,
     text: &[u8],

@@ -1,7 +1,7 @@
 //! `proxy_pass` for datagrams: the session goes to a server until there are enough responses, or
 //! time is over.
 
-use super::DatagramClient;
+use crate::client::Client;
 use crate::connection::unless_aborted;
 use crate::exchange::Exchange;
 use crate::proxying::{PassRuntime, SessionPeer, connect_datagrams, last_attempt};
@@ -36,7 +36,7 @@ enum DatagramsEnd {
 /// # Errors
 /// The status.
 pub(super) async fn serve(
-    client: &mut DatagramClient,
+    client: &mut Client,
     datagrams: Session,
     exchange: &mut Exchange,
 ) -> Verdict {
@@ -73,7 +73,7 @@ pub(super) async fn serve(
 
 /// Chooses a server, unless the worker process ends.
 async fn connect(
-    client: &DatagramClient,
+    client: &Client,
     exchange: &mut Exchange,
     pass: &PassRuntime,
 ) -> Result<(SessionPeer<DatagramSocket>, Vec<u8>), StatusCode> {
@@ -98,7 +98,7 @@ impl Relaying {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        client: &mut DatagramClient,
+        client: &mut Client,
         exchange: &mut Exchange,
         conf: &StreamPass,
     ) -> Poll<DatagramsEnd> {
