@@ -2,7 +2,12 @@
 //! a clock: datagrams and times go in, datagrams and events come out.
 
 mod error;
+pub mod frame;
 mod id;
+pub mod packet;
+mod reader;
+pub mod reset;
+mod side;
 mod space;
 mod time;
 mod varint;
@@ -10,6 +15,7 @@ mod version;
 
 pub use error::{Code, Error};
 pub use id::ConnectionId;
+pub use side::Side;
 pub use space::Space;
 pub use time::Time;
 pub use version::Version;
