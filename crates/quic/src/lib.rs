@@ -3,6 +3,8 @@
 
 mod error;
 mod id;
+#[allow(dead_code, unused_imports, reason = "connections use it")]
+mod recovery;
 mod space;
 mod time;
 mod varint;
@@ -10,6 +12,7 @@ mod version;
 
 pub use error::{Code, Error};
 pub use id::ConnectionId;
+pub use recovery::Algorithm;
 pub use space::Space;
 pub use time::Time;
 pub use version::Version;
