@@ -1,21 +1,30 @@
 //! QUIC version 1 (RFC 9000, 9001 and 9002) and version 2 (RFC 9369), without sockets and without
 //! a clock: datagrams and times go in, datagrams and events come out.
 
+mod connection;
+mod crypto_stream;
 mod error;
-pub mod frame;
+mod frame;
+pub mod fuzz;
 mod id;
-pub mod packet;
+mod packet;
+mod parameters;
 mod reader;
-pub mod reset;
+mod recovery;
+mod reset;
 mod side;
 mod space;
+mod streams;
 mod time;
+mod token;
 mod varint;
 mod version;
 
 pub use error::{Code, Error};
 pub use id::ConnectionId;
+pub use recovery::Algorithm;
 pub use side::Side;
 pub use space::Space;
+pub use streams::{Direction, Event, PeerLimits, Settings, StreamId};
 pub use time::Time;
 pub use version::Version;

@@ -1,0 +1,223 @@
+//! Congestion control: how much may be in flight, RFC 9002 section 7.
+
+mod bbr;
+mod cubic;
+mod hystart;
+mod newreno;
+
+use std::time::Duration;
+
+use crate::Time;
+
+use super::Rtt;
+use bbr::Bbr;
+pub(super) use bbr::Snapshot;
+use cubic::Cubic;
+use newreno::NewReno;
+
+/// A congestion control algorithm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// CUBIC, RFC 9438, with HyStart++, RFC 9406.
+    #[default]
+    Cubic,
+    /// BBR version 3, draft-ietf-ccwg-bbr.
+    Bbr,
+    /// NewReno, RFC 9002 section 7.
+    NewReno,
+}
+
+/// The window never falls below so many datagrams, RFC 9002 section 7.2.
+const MIN_DATAGRAMS: u64 = 2;
+
+/// Nor grows above this: 40 Gbit/s at 13 ms, or 4 Gbit/s at 130 ms, and well below what
+/// [`super::sent::MAX_SENT_PACKETS`] holds in full datagrams.
+const MAX_WINDOW: u64 = 64 << 20;
+
+/// How much faster than the window a round trip the loss-based algorithms send, RFC 9002 section
+/// 7.7: 5/4.
+const PACING_GAIN_QUARTERS: u64 = 5;
+
+/// kInitialWindow of RFC 9002 section 7.2.
+fn initial_window(datagram: u16) -> u64 {
+    let datagram = u64::from(datagram);
+    (10 * datagram).min(14_720.max(2 * datagram))
+}
+
+/// What one ACK frame acknowledged on the current path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acked {
+    pub(super) now: Time,
+    /// All bytes that were in flight.
+    pub(super) bytes: u64,
+    /// Those that may open the window: they were sent after the last congestion event.
+    pub(super) growth_bytes: u64,
+    /// When the newest of the packets was sent.
+    pub(super) newest_sent: Time,
+    /// Bytes in flight before.
+    pub(super) in_flight: u64,
+    /// Whether there is a new measurement of the round-trip time.
+    pub(super) has_rtt: bool,
+    /// Whether the window was what limited sending.
+    pub(super) window_used: bool,
+}
+
+/// What was found to be lost at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Loss {
+    pub(super) bytes: u64,
+    /// When the newest of the packets was sent.
+    pub(super) newest_sent: Time,
+    /// Whether it is persistent congestion, RFC 9002 section 7.6.
+    pub(super) persistent: bool,
+}
+
+/// The state of an algorithm.
+#[derive(Debug)]
+enum State {
+    NewReno(NewReno),
+    Cubic(Box<Cubic>),
+    Bbr(Box<Bbr>),
+}
+
+/// The congestion controller of a path.
+#[derive(Debug)]
+pub(super) struct Controller {
+    /// When the last congestion event began: packets sent before belong to it.
+    event_start: Option<Time>,
+    state: State,
+}
+
+impl Controller {
+    pub(super) fn new(algorithm: Algorithm, datagram: u16, now: Time) -> Self {
+        let state = match algorithm {
+            Algorithm::NewReno => State::NewReno(NewReno::new(datagram)),
+            Algorithm::Cubic => State::Cubic(Box::new(Cubic::new(datagram))),
+            Algorithm::Bbr => State::Bbr(Box::new(Bbr::new(datagram, now))),
+        };
+        Self {
+            event_start: None,
+            state,
+        }
+    }
+
+    /// How many bytes may be in flight.
+    pub(super) fn window(&self) -> u64 {
+        match &self.state {
+            State::NewReno(newreno) => newreno.window(),
+            State::Cubic(cubic) => cubic.window(),
+            State::Bbr(bbr) => bbr.window(),
+        }
+    }
+
+    /// How fast to send, in bytes a second.
+    pub(super) fn pacing_rate(&self, rtt: &Rtt) -> u64 {
+        if let State::Bbr(bbr) = &self.state {
+            return bbr.pacing_rate();
+        }
+        let micros = rtt.smoothed().max(Duration::from_micros(1)).as_micros() as u64;
+        self.window() * PACING_GAIN_QUARTERS * 250_000 / micros
+    }
+
+    /// Whether the loss or mark of a packet that was sent then begins a new congestion event.
+    pub(super) fn starts_event(&self, sent: Time) -> bool {
+        !self.is_in_event(sent)
+    }
+
+    /// Whether a packet that was sent then belongs to the last congestion event.
+    pub(super) fn is_in_event(&self, sent: Time) -> bool {
+        self.event_start.is_some_and(|start| sent <= start)
+    }
+
+    /// A congestion event: a packet was lost or marked that was sent after the last one.
+    pub(super) fn start_event(&mut self, now: Time) {
+        self.event_start = Some(now);
+        match &mut self.state {
+            State::NewReno(newreno) => newreno.reduce(),
+            State::Cubic(cubic) => cubic.reduce(),
+            State::Bbr(bbr) => bbr.save(),
+        }
+    }
+
+    /// The last congestion event was none: all of its packets have arrived.
+    pub(super) fn undo_event(&mut self) {
+        match &mut self.state {
+            State::NewReno(newreno) => newreno.undo(),
+            State::Cubic(cubic) => cubic.undo(),
+            State::Bbr(bbr) => bbr.undo(),
+        }
+    }
+
+    /// A packet is sent while `in_flight` bytes are in flight.
+    pub(super) fn on_sent(&mut self, now: Time, size: u16, in_flight: u64) -> Option<Snapshot> {
+        match &mut self.state {
+            State::Bbr(bbr) => Some(bbr.on_sent(now, size, in_flight)),
+            _ => None,
+        }
+    }
+
+    /// One packet of an ACK frame.
+    pub(super) fn on_packet_acked(
+        &mut self,
+        size: u16,
+        sent: Time,
+        snapshot: &Snapshot,
+        now: Time,
+    ) {
+        if let State::Bbr(bbr) = &mut self.state {
+            bbr.on_packet_acked(size, sent, snapshot, now);
+        }
+    }
+
+    /// One lost packet.
+    pub(super) fn on_packet_lost(&mut self, size: u16, snapshot: &Snapshot) {
+        if let State::Bbr(bbr) = &mut self.state {
+            bbr.on_packet_lost(size, snapshot);
+        }
+    }
+
+    /// All of an ACK frame, after what it showed to be lost.
+    pub(super) fn on_acked(&mut self, acked: &Acked, rtt: &Rtt) {
+        match &mut self.state {
+            State::NewReno(newreno) => newreno.on_acked(acked),
+            State::Cubic(cubic) => cubic.on_acked(acked, rtt),
+            State::Bbr(bbr) => bbr.on_acked(acked, rtt),
+        }
+    }
+
+    /// All that was lost at once, after [`Controller::start_event`] if it began one.
+    pub(super) fn on_loss(&mut self, loss: &Loss) {
+        if !loss.persistent {
+            return;
+        }
+        self.event_start = None;
+        match &mut self.state {
+            State::NewReno(newreno) => newreno.collapse(),
+            State::Cubic(cubic) => cubic.collapse(),
+            State::Bbr(bbr) => bbr.collapse(),
+        }
+    }
+
+    /// So many packets met congestion.
+    pub(super) fn on_congestion_experienced(&mut self, packets: u64) {
+        if let State::Bbr(bbr) = &mut self.state {
+            bbr.on_congestion_experienced(packets);
+        }
+    }
+
+    /// There is nothing to send though it would be allowed.
+    pub(super) fn on_app_limited(&mut self, in_flight: u64) {
+        if let State::Bbr(bbr) = &mut self.state {
+            bbr.on_app_limited(in_flight);
+        }
+    }
+
+    /// Datagrams have another size from now on.
+    pub(super) fn set_datagram_size(&mut self, datagram: u16) {
+        match &mut self.state {
+            State::NewReno(newreno) => newreno.set_datagram_size(datagram),
+            State::Cubic(cubic) => cubic.set_datagram_size(datagram),
+            State::Bbr(bbr) => bbr.set_datagram_size(datagram),
+        }
+    }
+}

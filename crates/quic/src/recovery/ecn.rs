@@ -1,0 +1,143 @@
+//! Explicit congestion notification, RFC 9000 section 13.4.
+
+/// The ECN bits of an IP header, RFC 3168 section 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Codepoint {
+    /// Not capable.
+    NotEct,
+    /// Capable, marked by the sender.
+    Ect0,
+    /// Capable, the other mark.
+    Ect1,
+    /// Congestion experienced.
+    Ce,
+}
+
+/// How many packets came with each mark, as in an ACK frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EcnCounts {
+    /// With ECT(0).
+    pub(crate) ect0: u64,
+    /// With ECT(1).
+    pub(crate) ect1: u64,
+    /// With CE.
+    pub(crate) ce: u64,
+}
+
+/// So many packets are marked before the path has shown that it keeps marks: RFC 9000 appendix
+/// A.4.
+const TESTING_PACKETS: u8 = 10;
+
+/// Whether a path keeps ECN marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The first packets are marked, this many more.
+    Testing { left: u8 },
+    /// All test packets were sent, and none was acknowledged.
+    Unknown,
+    /// Marks arrive.
+    Capable,
+    /// Marks are lost or changed, or packets with them are.
+    Failed,
+}
+
+/// The validation of ECN on a path, RFC 9000 section 13.4.2.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ecn {
+    state: State,
+    /// Marked packets that were declared lost while testing.
+    lost: u8,
+}
+
+impl Ecn {
+    pub(super) fn new(enabled: bool) -> Self {
+        Self {
+            state: if enabled {
+                State::Testing {
+                    left: TESTING_PACKETS,
+                }
+            } else {
+                State::Failed
+            },
+            lost: 0,
+        }
+    }
+
+    /// Whether the next packet gets ECT(0).
+    pub(super) fn marks(&self) -> bool {
+        matches!(self.state, State::Testing { .. } | State::Capable)
+    }
+
+    /// Whether marks arrive.
+    pub(super) fn is_capable(&self) -> bool {
+        self.state == State::Capable
+    }
+
+    /// A marked packet was sent.
+    pub(super) fn on_sent(&mut self) {
+        if let State::Testing { left } = &mut self.state {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.state = State::Unknown;
+            }
+        }
+    }
+
+    /// A marked packet was lost. When all test packets are lost, the path may drop marked ones.
+    pub(super) fn on_lost(&mut self) {
+        if matches!(self.state, State::Testing { .. } | State::Unknown) {
+            self.lost = self.lost.saturating_add(1);
+            if self.lost >= TESTING_PACKETS {
+                self.state = State::Failed;
+            }
+        }
+    }
+
+    /// An ACK frame raised the largest acknowledged number. `before` are the counts of the last
+    /// such frame, `counts` those of this one, `newly_acked` how many marked packets it
+    /// acknowledges for the first time, `sent` how many were marked in this space.
+    ///
+    /// Returns how many packets more have met congestion.
+    pub(super) fn on_ack(
+        &mut self,
+        before: &EcnCounts,
+        counts: Option<&EcnCounts>,
+        newly_acked: u64,
+        sent: u64,
+    ) -> u64 {
+        if self.state == State::Failed {
+            return 0;
+        }
+        let Some(counts) = counts else {
+            if newly_acked > 0 {
+                self.state = State::Failed;
+            }
+            return 0;
+        };
+        match increase(before, counts, sent) {
+            Some((ect0, ce)) if ect0.saturating_add(ce) >= newly_acked => {
+                if newly_acked > 0 {
+                    self.state = State::Capable;
+                }
+                ce
+            }
+            _ => {
+                self.state = State::Failed;
+                0
+            }
+        }
+    }
+}
+
+/// By how much ECT(0) and CE grew, or `None` if the counts cannot be: they fell, ECT(1) was never
+/// sent, and there are not more marks than marked packets.
+fn increase(before: &EcnCounts, counts: &EcnCounts, sent: u64) -> Option<(u64, u64)> {
+    let ect0 = counts.ect0.checked_sub(before.ect0)?;
+    let ce = counts.ce.checked_sub(before.ce)?;
+    let possible = counts.ect1 == before.ect1
+        && counts
+            .ect0
+            .checked_add(counts.ce)
+            .is_some_and(|n| n <= sent);
+    possible.then_some((ect0, ce))
+}
