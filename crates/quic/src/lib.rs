@@ -5,11 +5,13 @@ mod error;
 pub mod frame;
 mod id;
 pub mod packet;
+pub mod parameters;
 mod reader;
 pub mod reset;
 mod side;
 mod space;
 mod time;
+pub mod token;
 mod varint;
 mod version;
 

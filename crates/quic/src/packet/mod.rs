@@ -25,6 +25,7 @@ use crate::{Space, Version};
 
 pub use read::{Packet, Packets, Protected, UnknownVersion, Unmasked, destination};
 pub use retry::{NewRetry, Retry};
+pub(crate) use version_negotiation::reserved_version;
 pub use version_negotiation::{VersionNegotiation, put_version_negotiation};
 pub use write::{Building, Form, Header};
 
