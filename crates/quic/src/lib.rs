@@ -3,6 +3,8 @@
 
 mod error;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod id;
 pub mod packet;
 pub mod parameters;

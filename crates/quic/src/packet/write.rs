@@ -58,7 +58,7 @@ pub enum Form<'a> {
 }
 
 impl Form<'_> {
-    const fn packet_type(&self) -> PacketType {
+    pub(super) const fn packet_type(&self) -> PacketType {
         match self {
             Self::Initial { .. } => PacketType::Initial,
             Self::ZeroRtt { .. } => PacketType::ZeroRtt,
@@ -90,8 +90,12 @@ impl Header<'_> {
     /// `largest_acked` is the largest packet number of the space that the peer has acknowledged.
     #[must_use]
     pub fn put(&self, number: u64, largest_acked: Option<u64>, out: &mut Vec<u8>) -> Building {
+        self.start(number, number::encoded_len(number, largest_acked), out)
+    }
+
+    /// Starts a packet with `number_len` bytes of its number.
+    pub(super) fn start(&self, number: u64, number_len: usize, out: &mut Vec<u8>) -> Building {
         let start = out.len();
-        let number_len = number::encoded_len(number, largest_acked);
         let fixed = if self.fixed_bit { FIXED } else { 0 };
         let first = fixed | (number_len - 1) as u8;
         match self.form {
