@@ -6,8 +6,8 @@ use std::hint::black_box;
 /// Shortest stateless reset: five bytes before the token, RFC 9000 section 10.3.
 pub const MIN_RESET_LEN: usize = 5 + ResetToken::LEN;
 
-/// Longest stateless reset that is built. Longer ones would look no more like packets: it is what
-/// RFC 9000 section 10.3 names for packets with a connection id of any length.
+/// Longest stateless reset that is built: one byte less than packets of up to 44 bytes, and not
+/// more for longer ones. RFC 9000 section 10.3 wants it to be as long as the shortest packet may be.
 pub const MAX_RESET_LEN: usize = 43;
 
 /// A secret that an end shows when it has lost a connection.

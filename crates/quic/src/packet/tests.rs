@@ -254,6 +254,37 @@ fn retry_packets_of_rfc_9001_and_9369_appendix_a_4() {
 }
 
 #[test]
+fn a_retry_packet_without_a_token_is_dropped_rfc_9000_section_17_2_5_2() {
+    let front = hex("ff000000010008f067a5502a4262b5");
+    for (token_len, is_packet) in [(0, false), (1, true)] {
+        let mut datagram = front.clone();
+        datagram.resize(front.len() + token_len + TAG_LEN, 0xaa);
+        assert_eq!(Packets::new(&mut datagram, 8).next().is_some(), is_packet);
+    }
+}
+
+#[test]
+fn a_datagram_is_padded_to_its_end_rfc_9000_section_14_1() {
+    let mut out = b"before".to_vec();
+    for (end, expected) in [
+        (1206, 1206),
+        (1300, 1300),
+        (100, 1300 + 1 + 4 + 1 + 3 + TAG_LEN),
+    ] {
+        let header = Header {
+            destination: b"peer",
+            form: SHORT,
+            fixed_bit: true,
+        };
+        let building = header.put(0, None, &mut out);
+        out.extend_from_slice(&[1, 1, 1]);
+        building.pad_to(end, &mut out);
+        building.close(&mut out);
+        assert_eq!(out.len(), expected);
+    }
+}
+
+#[test]
 fn version_negotiation_swaps_ids_and_has_a_reserved_version_rfc_9000_section_17_2_1() {
     // Ids of other versions may have more than 20 bytes.
     let (destination, source) = ([7; 255], [8; 21]);

@@ -1,6 +1,7 @@
 //! Building of packets.
 
 use super::{FIXED, LONG, LongType, PacketType, SAMPLE_LEN, TAG_LEN, number};
+use crate::frame::put_padding;
 use crate::{Version, varint};
 
 /// Bytes of the length in a long header. It is written when the packet is complete, so it always
@@ -173,6 +174,12 @@ impl Building {
     #[must_use]
     pub const fn payload_at(&self) -> usize {
         self.payload_at
+    }
+
+    /// Pads the packet so that, with its tag, it ends at `end` in the buffer; not at all if it is
+    /// that long already. Datagrams with Initial packets have 1,200 bytes (RFC 9000 section 14.1).
+    pub fn pad_to(&self, end: usize, out: &mut Vec<u8>) {
+        put_padding(out, end.saturating_sub(out.len() + TAG_LEN));
     }
 
     /// Ends the packet after its last frame. Gives the header, and the payload with room for the

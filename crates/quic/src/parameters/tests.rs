@@ -72,9 +72,34 @@ fn what_is_sent_arrives_rfc_9000_section_18_2() {
     }
 }
 
+/// Recorded from aioquic 1.x.
 #[test]
-fn a_client_hello_of_another_implementation() {
-    // As Chromium's and Firefox's are: known ones, `max_datagram_frame_size`, a reserved one.
+fn a_client_of_another_implementation() {
+    let text = "01048000ea6004048010000005048010000006048010000007048010000008024080090240800a01030b\
+                01190e01080f0872abf434932fb4d9110c00000001000000016b3343cf";
+    let bytes: Vec<u8> = (0..text.len() / 2)
+        .map(|n| u8::from_str_radix(&text[2 * n..2 * n + 2], 16).unwrap())
+        .collect();
+    let read = TransportParameters::parse(&bytes, Side::Client).unwrap();
+    let expected = TransportParameters {
+        max_idle_timeout_ms: 60_000,
+        initial_max_data: 1 << 20,
+        initial_max_stream_data_bidi_local: 1 << 20,
+        initial_max_stream_data_bidi_remote: 1 << 20,
+        initial_max_stream_data_uni: 1 << 20,
+        initial_max_streams_bidi: 128,
+        initial_max_streams_uni: 128,
+        active_connection_id_limit: 8,
+        initial_source: Some(id(&[0x72, 0xab, 0xf4, 0x34, 0x93, 0x2f, 0xb4, 0xd9])),
+        version_information: Some(VersionInformation::new(Version::V1, &Version::ALL)),
+        ..TransportParameters::default()
+    };
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn what_is_not_spoken_is_ignored_rfc_9000_section_7_4_2() {
+    // `max_datagram_frame_size`, a reserved parameter, a reserved version.
     let source = id(b"client");
     let bytes = [
         number(0x01, 30_000),
