@@ -1,8 +1,8 @@
 //! Entry points for the fuzzers.
 //!
 //! Each takes arbitrary bytes, reads them, writes what was read, reads that again and compares. A
-//! finding is a panic. They live here, beside the code they exercise, so that the property tests run
-//! them too.
+//! finding is a panic. They live here, beside the code they exercise, so that the property tests
+//! run them too.
 
 use crate::frame::{self, Frame, Frames, MAX_RANGES_SENT};
 use crate::packet::{self, Form, Header, Packet, PacketType, Packets, Protected};

@@ -137,9 +137,9 @@ impl TransportParameters {
         check_id(self.initial_source.as_ref(), Some(initial_source))
     }
 
-    /// Checks a server's parameters against the ids that the client has seen (RFC 9000 section 7.3):
-    /// the destination of its very first packet, the source of the server's first Initial packet,
-    /// and the source of the Retry packet, if there was one.
+    /// Checks a server's parameters against the ids that the client has seen (RFC 9000 section
+    /// 7.3): the destination of its very first packet, the source of the server's first Initial
+    /// packet, and the source of the Retry packet, if there was one.
     ///
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR if they are not the same.
