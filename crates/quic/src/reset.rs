@@ -6,8 +6,9 @@ use std::hint::black_box;
 /// Shortest stateless reset: five bytes before the token, RFC 9000 section 10.3.
 pub const MIN_RESET_LEN: usize = 5 + ResetToken::LEN;
 
-/// Longest stateless reset that is built. Longer ones would look no more like packets: it is what
-/// RFC 9000 section 10.3 names for packets with a connection id of any length.
+/// Longest stateless reset that is built: one byte less than packets of up to 44 bytes, and not
+/// more for longer ones. RFC 9000 section 10.3 wants it to be as long as the shortest packet may
+/// be.
 pub const MAX_RESET_LEN: usize = 43;
 
 /// A secret that an end shows when it has lost a connection.
@@ -32,8 +33,8 @@ impl ResetToken {
         &self.0
     }
 
-    /// What would be the token if this datagram were a stateless reset, or `None` if it is too short
-    /// or no packet of it could be one.
+    /// What would be the token if this datagram were a stateless reset, or `None` if it is too
+    /// short or no packet of it could be one.
     ///
     /// To be asked before a packet is opened in place: that may wipe the bytes.
     #[must_use]

@@ -190,8 +190,8 @@ pub fn stream_header_len(id: u64, offset: u64, len: Option<usize>) -> usize {
     1 + varint::len(id) + offset_len + length_len
 }
 
-/// Appends a CONNECTION_CLOSE frame of at most `room` bytes, with as much of the reason as fits, and
-/// says whether there was room at all. QUIC's own has a frame type, an application's `None`.
+/// Appends a CONNECTION_CLOSE frame of at most `room` bytes, with as much of the reason as fits,
+/// and says whether there was room at all. QUIC's own has a frame type, an application's `None`.
 pub fn put_close(
     out: &mut Vec<u8>,
     room: usize,

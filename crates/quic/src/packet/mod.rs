@@ -3,12 +3,12 @@
 //! Nothing is encrypted here: callers hand in the masks of header protection, and seal and open
 //! payloads in place.
 //!
-//! Reading: [`Packets`] splits a datagram; a [`Protected`] packet gives the [`sample`] for the mask,
-//! which turns it into an [`Unmasked`] one, whose payload can be opened.
+//! Reading: [`Packets`] splits a datagram; a [`Protected`] packet gives the [`sample`] for the
+//! mask, which turns it into an [`Unmasked`] one, whose payload can be opened.
 //!
-//! Writing: [`Header::put`] starts a packet behind what is in the buffer, the caller appends frames,
-//! [`Building::close`] sets the length and gives what is to be sealed, and [`Building::protect`]
-//! puts the mask on.
+//! Writing: [`Header::put`] starts a packet behind what is in the buffer, the caller appends
+//! frames, [`Building::close`] sets the length and gives what is to be sealed, and
+//! [`Building::protect`] puts the mask on.
 //!
 //! [`sample`]: Protected::sample
 
@@ -25,6 +25,7 @@ use crate::{Space, Version};
 
 pub use read::{Packet, Packets, Protected, UnknownVersion, Unmasked, destination};
 pub use retry::{NewRetry, Retry};
+pub(crate) use version_negotiation::reserved_version;
 pub use version_negotiation::{VersionNegotiation, put_version_negotiation};
 pub use write::{Building, Form, Header};
 
@@ -88,8 +89,8 @@ enum LongType {
 }
 
 impl LongType {
-    /// Those of version 1, in the order of their bits (RFC 9000 table 5). Version 2 has moved each on
-    /// by one (RFC 9369 section 3.2).
+    /// Those of version 1, in the order of their bits (RFC 9000 table 5). Version 2 has moved each
+    /// on by one (RFC 9369 section 3.2).
     const ALL: [Self; 4] = [Self::Initial, Self::ZeroRtt, Self::Handshake, Self::Retry];
 
     const fn moved(version: Version) -> u8 {

@@ -52,6 +52,15 @@ mod tests {
         assert_eq!(decode(Some(u64::MAX), 0xff, 1), varint::MAX);
     }
 
+    #[test]
+    fn the_window_ends_half_its_size_above_what_is_expected_rfc_9000_appendix_a_3() {
+        for expected in 0x200..0x300 {
+            for number in expected - 127..=expected + 128 {
+                assert_eq!(decode(Some(expected - 1), number & 0xff, 1), number);
+            }
+        }
+    }
+
     proptest! {
         /// A peer that has received anything from what it acknowledged to the packet before.
         #[test]

@@ -232,7 +232,8 @@ impl<'a> Protected<'a> {
         ConnectionId::new(&self.bytes[self.source.clone()]).unwrap_or(ConnectionId::EMPTY)
     }
 
-    /// The token of an Initial packet; empty if there is none.
+    /// The token of an Initial packet; empty if there is none. Servers send none: a client drops
+    /// packets that have one (RFC 9000 section 17.2.2).
     #[must_use]
     pub fn token(&self) -> &[u8] {
         &self.bytes[self.token.clone()]

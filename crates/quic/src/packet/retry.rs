@@ -13,7 +13,7 @@ pub struct Retry<'a> {
     pub destination: ConnectionId,
     /// Source connection id: where the client is to send to from now on.
     pub source: ConnectionId,
-    /// What the client is to send back. A packet without is to be dropped.
+    /// What the client is to send back, not empty.
     pub token: &'a [u8],
     /// The integrity tag.
     pub tag: &'a [u8; TAG_LEN],
@@ -25,6 +25,10 @@ impl<'a> Retry<'a> {
     pub(super) fn read(bytes: &'a [u8], version: Version) -> Option<Self> {
         let header = LongHeader::read(bytes)?;
         let (token, tag) = header.rest.rest().split_last_chunk()?;
+        // RFC 9000 section 17.2.5.2: a packet without a token is dropped.
+        if token.is_empty() {
+            return None;
+        }
         Some(Self {
             version,
             destination: ConnectionId::new(header.destination)?,
@@ -57,7 +61,7 @@ pub struct NewRetry<'a> {
     pub source: &'a ConnectionId,
     /// Destination of the Initial packet.
     pub original: &'a ConnectionId,
-    /// What the client is to send back.
+    /// What the client is to send back, not empty.
     pub token: &'a [u8],
     /// Goes into four bits that mean nothing.
     pub unused: u8,

@@ -1,6 +1,7 @@
 //! Building of packets.
 
 use super::{FIXED, LONG, LongType, PacketType, SAMPLE_LEN, TAG_LEN, number};
+use crate::frame::put_padding;
 use crate::{Version, varint};
 
 /// Bytes of the length in a long header. It is written when the packet is complete, so it always
@@ -58,7 +59,7 @@ pub enum Form<'a> {
 }
 
 impl Form<'_> {
-    const fn packet_type(&self) -> PacketType {
+    pub(super) const fn packet_type(&self) -> PacketType {
         match self {
             Self::Initial { .. } => PacketType::Initial,
             Self::ZeroRtt { .. } => PacketType::ZeroRtt,
@@ -90,8 +91,12 @@ impl Header<'_> {
     /// `largest_acked` is the largest packet number of the space that the peer has acknowledged.
     #[must_use]
     pub fn put(&self, number: u64, largest_acked: Option<u64>, out: &mut Vec<u8>) -> Building {
+        self.start(number, number::encoded_len(number, largest_acked), out)
+    }
+
+    /// Starts a packet with `number_len` bytes of its number.
+    pub(super) fn start(&self, number: u64, number_len: usize, out: &mut Vec<u8>) -> Building {
         let start = out.len();
-        let number_len = number::encoded_len(number, largest_acked);
         let fixed = if self.fixed_bit { FIXED } else { 0 };
         let first = fixed | (number_len - 1) as u8;
         match self.form {
@@ -169,6 +174,12 @@ impl Building {
     #[must_use]
     pub const fn payload_at(&self) -> usize {
         self.payload_at
+    }
+
+    /// Pads the packet so that, with its tag, it ends at `end` in the buffer; not at all if it is
+    /// that long already. Datagrams with Initial packets have 1,200 bytes (RFC 9000 section 14.1).
+    pub fn pad_to(&self, end: usize, out: &mut Vec<u8>) {
+        put_padding(out, end.saturating_sub(out.len() + TAG_LEN));
     }
 
     /// Ends the packet after its last frame. Gives the header, and the payload with room for the
