@@ -75,7 +75,9 @@ impl Pacer {
         if self.tokens >= batch {
             return Allowance::Bytes(self.tokens.min(room).into());
         }
-        Allowance::NotBefore(self.filled + time(batch - self.tokens, rate))
+        let full = self.filled + time(batch - self.tokens, rate);
+        // What was rounded off may already have passed.
+        Allowance::NotBefore(full.max(now + Duration::from_micros(1)))
     }
 
     fn fill(&mut self, now: Time, rate: u64, capacity: u32) {

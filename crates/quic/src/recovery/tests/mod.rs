@@ -1,1 +1,4 @@
 //! Tests of recovery as a whole.
+
+mod link;
+mod transfers;
