@@ -2,8 +2,9 @@
 
 use crate::Time;
 
-use super::congestion::{Acked, Controller, Loss, Snapshot};
+use super::congestion::{Acked, Controller, Snapshot};
 use super::ecn::Ecn;
+use super::loss::Found;
 use super::mtu::Mtu;
 use super::pacing::{self, Pacer};
 use super::sent::Entry;
@@ -219,12 +220,15 @@ impl Path {
         self.event
     }
 
-    /// All that was lost at once.
-    pub(super) fn on_losses(&mut self, loss: &Loss, large: bool, large_acked: bool, now: Time) {
-        if loss.bytes > 0 {
-            self.congestion.on_loss(loss);
+    /// All that was lost at once. `large_acked`: whether the ACK was for a packet above the base
+    /// size.
+    pub(super) fn on_losses(&mut self, lost: &Found, large_acked: bool, now: Time) {
+        if lost.persistent {
+            self.event_lost = 0;
+            self.rtt.reset_min();
+            self.congestion.collapse();
         }
-        if (large || large_acked) && self.mtu.on_losses(large, large_acked, now) {
+        if self.mtu.on_losses(lost.large, large_acked, now) {
             self.update_datagram_size();
         }
     }

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::recovery::{
-    AckInfo, AckPolicy, Allowance, Codepoint, EcnCounts, Fate, Item, Packet, Path, Received,
-    Recovery, Settings,
+    AckInfo, AckPolicy, Allowance, Codepoint, Fate, Item, Packet, Path, Received, Recovery,
+    Settings,
 };
 use crate::{Space, Time};
 
@@ -164,6 +164,21 @@ impl Simulation {
 
     /// Sends everything and returns how it went.
     pub(super) fn run(mut self) -> Outcome {
+        self.transfer();
+        self.outcome
+    }
+
+    /// Sends everything, waits until nothing is in flight, and returns the state of both ends.
+    pub(super) fn run_to_end(mut self) -> (Recovery, Path, Received) {
+        self.transfer();
+        while self.path.bytes_in_flight() > 0 {
+            self.send();
+            self.step();
+        }
+        (self.recovery, self.path, self.received)
+    }
+
+    fn transfer(&mut self) {
         let start = self.now;
         let limit = start + Duration::from_secs(600);
         while self.acked.get(&0) != Some(&self.total) {
@@ -173,7 +188,6 @@ impl Simulation {
         }
         assert_eq!(self.arrived.get(&0), Some(&self.total), "all bytes arrive");
         self.outcome.took = self.now.since(start);
-        self.outcome
     }
 
     fn at(&mut self, time: Time, event: Event) {
@@ -405,11 +419,6 @@ impl Simulation {
                 mark,
             },
         );
-    }
-
-    /// What the receiver counted.
-    pub(super) fn counts(&self) -> EcnCounts {
-        self.received.ecn().copied().unwrap_or_default()
     }
 }
 
