@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::{Space, Time};
 
-use super::congestion::Loss;
 use super::rtt::GRANULARITY;
 use super::sent::{Entry, Lost, State};
 use super::{BASE_DATAGRAM, Fate, Item, Path, Recovery, Rtt};
@@ -60,10 +59,11 @@ impl Thresholds {
 
 /// What one look for losses found on the current path.
 #[derive(Default)]
-struct Found {
-    loss: Loss,
-    /// Whether one was above the base size.
-    large: bool,
+pub(super) struct Found {
+    /// Whether it is persistent congestion, RFC 9002 section 7.6.
+    pub(super) persistent: bool,
+    /// Whether a packet was above the base size.
+    pub(super) large: bool,
     /// Since when all packets that elicit an ACK have been lost.
     run_start: Option<Time>,
 }
@@ -71,8 +71,6 @@ struct Found {
 impl Found {
     /// Takes a packet. An unbroken run of them that is longer than `long` is persistent congestion.
     fn add(&mut self, entry: &Entry, path: &Path, long: Duration) {
-        self.loss.bytes += u64::from(entry.size);
-        self.loss.newest_sent = self.loss.newest_sent.max(entry.time);
         self.large |= entry.size > BASE_DATAGRAM;
         let Some(first_sample) = path.rtt.first_sample() else {
             return;
@@ -81,7 +79,7 @@ impl Found {
             return;
         }
         let start = *self.run_start.get_or_insert(entry.time);
-        self.loss.persistent |= entry.time.since(start) > long;
+        self.persistent |= entry.time.since(start) > long;
     }
 }
 
@@ -121,6 +119,9 @@ impl Recovery {
             }
             let lost_at = entry.time + delay;
             if sent.number_at(place) + packets > largest_acked && lost_at > now {
+                if !entry.is_in_flight() {
+                    continue;
+                }
                 // Those behind it were sent later.
                 sent.loss_time = Some(lost_at);
                 break;
@@ -143,6 +144,6 @@ impl Recovery {
             });
         }
         sent.settle();
-        path.on_losses(&found.loss, found.large, large_acked, now);
+        path.on_losses(&found, large_acked, now);
     }
 }

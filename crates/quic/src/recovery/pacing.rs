@@ -33,8 +33,13 @@ fn bytes(rate: u64, time: Duration) -> u32 {
 }
 
 /// How long `bytes` take at `rate` bytes a second, rounded up.
-fn time(bytes: u32, rate: u64) -> Duration {
-    Duration::from_micros((u64::from(bytes) * 1_000_000).div_ceil(rate.max(1)))
+fn time(bytes: u64, rate: u64) -> Duration {
+    Duration::from_micros((bytes * 1_000_000).div_ceil(rate.max(1)))
+}
+
+/// Bytes that are sent at once at `rate` bytes a second: one batch for the kernel.
+pub(super) fn batch(rate: u64, mtu: u16) -> u64 {
+    bytes(rate, BATCH_TIME).max(2 * u32::from(mtu)).into()
 }
 
 /// A token bucket.
@@ -65,17 +70,18 @@ impl Pacer {
     /// What may be sent at `rate` bytes a second, when `room` bytes are left in the window and
     /// datagrams have `mtu` bytes.
     pub(super) fn allowance(&mut self, now: Time, rate: u64, room: u64, mtu: u16) -> Allowance {
-        let mtu = u32::from(mtu);
         let rate = rate.max(1);
-        let floor = BURST_DATAGRAMS * mtu;
+        let floor = BURST_DATAGRAMS * u32::from(mtu);
         let capacity = bytes(rate, BURST_TIME).clamp(floor, self.max_burst.max(floor));
         self.fill(now, rate, capacity);
-        let room = u32::try_from(room).unwrap_or(u32::MAX);
-        let batch = bytes(rate, BATCH_TIME).clamp(2 * mtu, capacity).min(room);
-        if self.tokens >= batch {
-            return Allowance::Bytes(self.tokens.min(room).into());
+        let batch = batch(rate, mtu).min(capacity.into()).min(room);
+        let tokens = u64::from(self.tokens);
+        if tokens >= batch {
+            return Allowance::Bytes(tokens.min(room));
         }
-        Allowance::NotBefore(self.filled + time(batch - self.tokens, rate))
+        let full = self.filled + time(batch - tokens, rate);
+        // What was rounded off may already have passed.
+        Allowance::NotBefore(full.max(now + Duration::from_micros(1)))
     }
 
     fn fill(&mut self, now: Time, rate: u64, capacity: u32) {

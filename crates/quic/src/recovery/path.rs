@@ -2,16 +2,20 @@
 
 use crate::Time;
 
-use super::congestion::{Acked, Controller, Loss, Snapshot};
+use super::congestion::{Acked, Controller, Snapshot};
 use super::ecn::Ecn;
+use super::loss::Found;
 use super::mtu::Mtu;
-use super::pacing::Pacer;
+use super::pacing::{self, Pacer};
 use super::sent::Entry;
 use super::{Allowance, Packet, Rtt, Settings};
 
 /// Before the peer's address is validated, so many times what it sent may be sent to it, RFC 9000
 /// section 8.1.
 const AMPLIFICATION_FACTOR: u64 = 3;
+
+/// A batch is at most this part of the window: so much of it is in use at least.
+const BATCHES_IN_WINDOW: u64 = 8;
 
 /// One path: a pair of addresses. A new path starts anew, RFC 9000 section 9.4; if only the peer's
 /// port changed, its path may be kept.
@@ -146,13 +150,16 @@ impl Path {
 
     pub(super) fn allowance(&mut self, now: Time) -> Allowance {
         let mtu = self.mtu.current();
-        let room = self.window().saturating_sub(self.bytes_in_flight);
-        // A datagram that does not fit waits for the next acknowledgement.
-        if room < u64::from(mtu) {
+        let window = self.window();
+        let room = window.saturating_sub(self.bytes_in_flight);
+        let rate = self.congestion.pacing_rate(&self.rtt);
+        // Where there is much in flight, room for one batch is waited for: not every ACK is worth
+        // a system call.
+        let batch = pacing::batch(rate, mtu).min(window / BATCHES_IN_WINDOW);
+        if room < batch.max(mtu.into()) {
             self.app_limited = false;
             return Allowance::Congested;
         }
-        let rate = self.congestion.pacing_rate(&self.rtt);
         let allowance = self.pacer.allowance(now, rate, room, mtu);
         if matches!(allowance, Allowance::NotBefore(_)) {
             self.app_limited = false;
@@ -213,12 +220,15 @@ impl Path {
         self.event
     }
 
-    /// All that was lost at once.
-    pub(super) fn on_losses(&mut self, loss: &Loss, large: bool, large_acked: bool, now: Time) {
-        if loss.bytes > 0 {
-            self.congestion.on_loss(loss);
+    /// All that was lost at once. `large_acked`: whether the ACK was for a packet above the base
+    /// size.
+    pub(super) fn on_losses(&mut self, lost: &Found, large_acked: bool, now: Time) {
+        if lost.persistent {
+            self.event_lost = 0;
+            self.rtt.reset_min();
+            self.congestion.collapse();
         }
-        if (large || large_acked) && self.mtu.on_losses(large, large_acked, now) {
+        if self.mtu.on_losses(lost.large, large_acked, now) {
             self.update_datagram_size();
         }
     }

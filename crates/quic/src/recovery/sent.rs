@@ -225,7 +225,23 @@ impl SentPackets {
             self.silent += 1;
         } else if self.entries.front().is_some_and(|e| !e.is_in_flight()) {
             self.pop_front();
+            self.settle();
         }
+    }
+
+    /// Packets that are remembered.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of the heap.
+    #[cfg(test)]
+    pub(super) fn heap(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+            + self.items.capacity() * size_of::<Item>()
+            + self.snapshots.capacity() * size_of::<Snapshot>()
+            + self.lost.capacity() * size_of::<Lost>()
     }
 
     /// Whether no packet should be sent before some are acknowledged or lost.

@@ -62,16 +62,6 @@ pub(super) struct Acked {
     pub(super) window_used: bool,
 }
 
-/// What was found to be lost at once.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Loss {
-    pub(super) bytes: u64,
-    /// When the newest of the packets was sent.
-    pub(super) newest_sent: Time,
-    /// Whether it is persistent congestion, RFC 9002 section 7.6.
-    pub(super) persistent: bool,
-}
-
 /// The state of an algorithm.
 #[derive(Debug)]
 enum State {
@@ -98,6 +88,16 @@ impl Controller {
         Self {
             event_start: None,
             state,
+        }
+    }
+
+    /// Bytes of the heap.
+    #[cfg(test)]
+    pub(super) fn heap(&self) -> usize {
+        match &self.state {
+            State::NewReno(_) => 0,
+            State::Cubic(_) => size_of::<Cubic>(),
+            State::Bbr(_) => size_of::<Bbr>(),
         }
     }
 
@@ -185,11 +185,8 @@ impl Controller {
         }
     }
 
-    /// All that was lost at once, after [`Controller::start_event`] if it began one.
-    pub(super) fn on_loss(&mut self, loss: &Loss) {
-        if !loss.persistent {
-            return;
-        }
+    /// Persistent congestion, RFC 9002 section 7.6.
+    pub(super) fn collapse(&mut self) {
         self.event_start = None;
         match &mut self.state {
             State::NewReno(newreno) => newreno.collapse(),
