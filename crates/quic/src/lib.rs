@@ -3,16 +3,18 @@
 
 #[cfg_attr(
     not(test),
-    allow(dead_code, reason = "connections are not written yet")
+    allow(dead_code, unused_imports, reason = "connections are not written yet")
 )]
 mod crypto_stream;
 mod error;
 mod id;
+mod ranges;
+mod reassembly;
 mod side;
 mod space;
 #[cfg_attr(
     not(test),
-    allow(dead_code, reason = "connections are not written yet")
+    allow(dead_code, unused_imports, reason = "connections are not written yet")
 )]
 mod streams;
 mod time;
