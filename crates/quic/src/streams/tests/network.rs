@@ -67,8 +67,15 @@ impl End {
 
     fn deliver(&mut self, (frame, payload): &Packet, limit: usize) {
         let got = &mut self.got;
+        let opened = &mut self.opened;
+        let side = self.streams.side;
         let mut taken: Vec<(StreamId, u64)> = Vec::new();
         let mut sink = |id: StreamId, bytes: &[u8], fin: bool| {
+            if id.initiator() != side {
+                // The first call stands for the event.
+                assert!(id.index() <= *opened);
+                *opened = (*opened).max(id.index() + 1);
+            }
             let (at, ended) = got.entry(id).or_default();
             assert!(!*ended);
             let take = bytes.len().min(limit);
@@ -146,8 +153,6 @@ impl End {
                 event => panic!("{event:?}"),
             }
         }
-        // Streams that came by the sink have no event.
-        self.opened = self.opened.max(self.streams.theirs[0].reported);
         let done: Vec<_> = self
             .got
             .iter()
