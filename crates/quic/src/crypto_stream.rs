@@ -39,8 +39,8 @@ impl CryptoStream {
     ///
     /// # Errors
     ///
-    /// CRYPTO_BUFFER_EXCEEDED if more would have to be kept than is allowed, FRAME_ENCODING_ERROR if
-    /// the stream would be too long.
+    /// CRYPTO_BUFFER_EXCEEDED if more would have to be kept than is allowed, FRAME_ENCODING_ERROR
+    /// if the stream would be too long.
     pub(crate) fn on_crypto(&mut self, offset: u64, data: &[u8]) -> Result<bool, Error> {
         let end = offset.saturating_add(data.len() as u64);
         if end > varint::MAX {
@@ -80,8 +80,8 @@ impl CryptoStream {
         }
     }
 
-    /// Whether something has arrived that cannot be read for a gap, or was not: keys must not change
-    /// then, RFC 9001 section 4.1.3.
+    /// Whether something has arrived that cannot be read for a gap, or was not: keys must not
+    /// change then, RFC 9001 section 4.1.3.
     pub(crate) fn has_unread(&self) -> bool {
         self.read < self.end
     }

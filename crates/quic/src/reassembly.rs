@@ -9,8 +9,8 @@ const BITS: usize = u64::BITS as usize;
 
 /// A stretch of the stream that starts at a multiple of [`BLOCK`].
 ///
-/// Which of its bytes have arrived are bits: however small the pieces are that a peer sends, what is
-/// kept is an eighth more than the stretch of the stream in which they lie.
+/// Which of its bytes have arrived are bits: however small the pieces are that a peer sends, what
+/// is kept is an eighth more than the stretch of the stream in which they lie.
 struct Block {
     arrived: [u64; BLOCK / BITS],
     bytes: [u8; BLOCK],
@@ -84,8 +84,8 @@ impl Reassembly {
         }
     }
 
-    /// What is at `read` and behind it without a gap, up to the end of a block. Not all has to be in
-    /// one piece; none means that nothing is there.
+    /// What is at `read` and behind it without a gap, up to the end of a block. Not all has to be
+    /// in one piece; none means that nothing is there.
     pub(crate) fn run(&self, read: u64) -> &[u8] {
         let (index, at) = self.place(read);
         match self.blocks.get(index) {

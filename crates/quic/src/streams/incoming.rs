@@ -13,10 +13,10 @@ enum Part {
 }
 
 impl Streams {
-    /// STREAM. Bytes that are in order while none are kept are offered to `sink` at once. A call for
-    /// a stream of the peer that the owner does not know stands for its [`super::Event::Opened`].
-    /// What `sink` does not take is kept, and the owner has to ask for it: no
-    /// [`super::Event::Readable`] tells of it.
+    /// STREAM. Bytes that are in order while none are kept are offered to `sink` at once. A call
+    /// for a stream of the peer that the owner does not know stands for its
+    /// [`super::Event::Opened`]. What `sink` does not take is kept, and the owner has to ask for
+    /// it: no [`super::Event::Readable`] tells of it.
     ///
     /// # Errors
     ///
@@ -45,7 +45,8 @@ impl Streams {
         let Some(recv) = recv else {
             return Ok(());
         };
-        let in_order = offset <= recv.read && end >= recv.read && recv.keeps_nothing();
+        let in_order = offset <= recv.read && end >= recv.read && recv.run().0.is_empty();
+        let mut offered = false;
         if known && in_order {
             let new = usize::try_from(recv.read - offset).unwrap_or(usize::MAX);
             let new = data.get(new..).unwrap_or_default();
@@ -55,17 +56,18 @@ impl Streams {
             }
             let taken = sink(id, new, fin).min(new.len());
             recv.advance(taken as u64);
-            recv.keep(offset, data);
-            let read = recv.is_read();
-            self.report_opened(id);
-            if read {
-                self.receiving_done(id);
-            }
-            return Ok(());
+            offered = taken < new.len();
         }
         recv.keep(offset, data);
         let (run, fin) = recv.run();
-        if !run.is_empty() || fin {
+        let readable = !run.is_empty() || fin;
+        let read = recv.is_read();
+        if known && in_order {
+            self.report_opened(id);
+        }
+        if read {
+            self.receiving_done(id);
+        } else if readable && !offered {
             self.note_event(id, Notes::READABLE);
         }
         Ok(())
@@ -200,8 +202,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Counts bytes of a stream up to `end` against the limits. Returns who wants them, or `None` if
-    /// the stream is over.
+    /// Counts bytes of a stream up to `end` against the limits. Returns who wants them, or `None`
+    /// if the stream is over.
     fn extend(&mut self, id: StreamId, end: u64, fin: bool) -> Result<Option<Intake>, Error> {
         let recv = self.table.get_mut(id).and_then(|entry| entry.recv.as_mut());
         let Some(recv) = recv else {

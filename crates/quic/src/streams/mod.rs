@@ -204,8 +204,8 @@ impl Streams {
     }
 
     /// 0-RTT was rejected: all that was sent is sent again, within the limits that
-    /// [`Streams::set_peer_limits`] tells next. What was in the packets of 0-RTT is neither lost nor
-    /// acknowledged any more.
+    /// [`Streams::set_peer_limits`] tells next. What was in the packets of 0-RTT is neither lost
+    /// nor acknowledged any more.
     pub(crate) fn restart_sending(&mut self) {
         self.remembered = false;
         self.sent = 0;
@@ -239,15 +239,15 @@ impl Streams {
         }
     }
 
-    /// How many streams of this direction the peer may have open at a time from now on, at most 65,536.
-    /// What has been announced stays valid.
+    /// How many streams of this direction the peer may have open at a time from now on, at most
+    /// 65,536. What has been announced stays valid.
     pub(crate) fn set_max_streams(&mut self, direction: Direction, streams: u64) {
         self.theirs[direction.index()].cap = streams.min(MAX_OPEN_STREAMS);
         self.grant_streams(direction, false);
     }
 
-    /// Lets the peer open as many streams as it has finished. It is told when these are half of what
-    /// it may have open, or at once if it waits.
+    /// Lets the peer open as many streams as it has finished. It is told when these are half of
+    /// what it may have open, or at once if it waits.
     fn grant_streams(&mut self, direction: Direction, waits: bool) {
         let theirs = &mut self.theirs[direction.index()];
         let max = theirs.opened - theirs.live + theirs.cap;

@@ -150,8 +150,8 @@ impl Streams {
                 && (self.sent < self.max_data || self.data_blocked != self.max_data + 1))
     }
 
-    /// The next frame, of at most `room` bytes with its type and all its fields, which the caller puts
-    /// into a packet. `None` if there is nothing or if it does not fit.
+    /// The next frame, of at most `room` bytes with its type and all its fields, which the caller
+    /// puts into a packet. `None` if there is nothing or if it does not fit.
     ///
     /// Fields are in their shortest encoding; an offset of 0 is left out.
     pub(crate) fn next_frame(&mut self, room: usize) -> Option<Outgoing> {
@@ -310,8 +310,9 @@ impl Streams {
         }
     }
 
-    /// A packet with this frame is lost, or its contents are wanted for a probe: what is still needed
-    /// of it is sent again, before anything new. May be told of the same frame more than once.
+    /// A packet with this frame is lost, or its contents are wanted for a probe: what is still
+    /// needed of it is sent again, before anything new. May be told of the same frame more than
+    /// once.
     pub(crate) fn on_lost(&mut self, sent: Sent) {
         match sent {
             Sent::MaxData { value } => {

@@ -9,8 +9,8 @@ use super::{Direction, Event, Pending, Sink, StreamId, Streams, pop};
 use crate::{Time, varint};
 
 impl Streams {
-    /// Opens a stream, or `None` if the peer does not allow more of them ([`Event::Available`] tells
-    /// when it does).
+    /// Opens a stream, or `None` if the peer does not allow more of them ([`Event::Available`]
+    /// tells when it does).
     pub(crate) fn open(&mut self, direction: Direction) -> Option<StreamId> {
         let ours = &mut self.ours[direction.index()];
         if ours.opened >= ours.max {
@@ -28,9 +28,9 @@ impl Streams {
         Some(id)
     }
 
-    /// The bytes before `up_to` are available, and if `fin`, the stream ends there. It may be called
-    /// again with more. Returns whether anything is sent on the stream any more: not after
-    /// a reset or the end.
+    /// The bytes before `up_to` are available, and if `fin`, the stream ends there. It may be
+    /// called again with more. Returns whether anything is sent on the stream any more: not after a
+    /// reset or the end.
     pub(crate) fn write_up_to(&mut self, id: StreamId, up_to: u64, fin: bool) -> bool {
         let send = self.table.get_mut(id).and_then(|entry| entry.send.as_mut());
         let written = send.is_some_and(|send| send.write_up_to(up_to, fin));
@@ -40,8 +40,9 @@ impl Streams {
         written
     }
 
-    /// RFC 9218: streams of a lower `urgency` (0 to 7, 3 at first) are sent first; of those that are
-    /// not `incremental` (as all are at first) the one with the lowest id; the others take turns.
+    /// RFC 9218: streams of a lower `urgency` (0 to 7, 3 at first) are sent first; of those that
+    /// are not `incremental` (as all are at first) the one with the lowest id; the others take
+    /// turns.
     pub(crate) fn set_priority(&mut self, id: StreamId, urgency: u8, incremental: bool) {
         let urgency = urgency.min(MAX_URGENCY);
         let send = self.table.get_mut(id).and_then(|entry| entry.send.as_mut());
@@ -96,8 +97,8 @@ impl Streams {
         self.release(unread);
     }
 
-    /// Offers `sink` what has arrived in order and was not taken yet, piece by piece, until it takes
-    /// less than a piece.
+    /// Offers `sink` what has arrived in order and was not taken yet, piece by piece, until it
+    /// takes less than a piece.
     pub(crate) fn read(&mut self, id: StreamId, sink: &mut Sink<'_>) {
         let recv = self.table.get_mut(id).and_then(|entry| entry.recv.as_mut());
         let Some(recv) = recv.filter(|recv| recv.intake == Intake::Reading) else {

@@ -75,13 +75,8 @@ impl RecvPart {
         self.read == self.final_size
     }
 
-    /// Whether nothing is kept, so that what comes next need not be.
-    pub(super) fn keeps_nothing(&self) -> bool {
-        self.kept.is_none()
-    }
-
-    /// Takes note of bytes up to `end`, the last ones if `fin`. Returns how many more the stream has
-    /// than it had, RFC 9000 sections 4.1 and 4.5.
+    /// Takes note of bytes up to `end`, the last ones if `fin`. Returns how many more the stream
+    /// has than it had, RFC 9000 sections 4.1 and 4.5.
     pub(super) fn extend(&mut self, end: u64, fin: bool) -> Result<u64, Error> {
         if end > self.final_size {
             let reason = "bytes behind the end of the stream";

@@ -26,8 +26,8 @@ impl Window {
         }
     }
 
-    /// So many bytes of the `received` ones are consumed. Returns whether the peer has to be told of
-    /// a new maximum: half of the window is consumed by then, RFC 9000 section 4.2.
+    /// So many bytes of the `received` ones are consumed. Returns whether the peer has to be told
+    /// of a new maximum: half of the window is consumed by then, RFC 9000 section 4.2.
     pub(super) fn consume(&mut self, bytes: u64, received: u64) -> bool {
         self.consumed = self.consumed.saturating_add(bytes).min(received);
         let max = self.consumed.saturating_add(self.size).min(varint::MAX);

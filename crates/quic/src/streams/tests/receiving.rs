@@ -46,7 +46,8 @@ fn bytes_out_of_order_wait_and_overlaps_are_handed_over_once() {
     arrives(&mut streams, id, 40..70, false).unwrap();
     assert_eq!(events(&mut streams), []);
     arrives(&mut streams, id, 0..50, false).unwrap();
-    assert_eq!(events(&mut streams), [Event::Readable { id }]);
+    // The owner was asked, and took nothing: it knows.
+    assert_eq!(events(&mut streams), []);
     assert_eq!(read(&mut streams, id), (bytes(0..100), true));
 }
 
@@ -252,4 +253,36 @@ fn frames_of_streams_that_are_over_are_ignored() {
     streams.stop_sending(id, 0);
     assert_eq!(events(&mut streams), []);
     assert_eq!(frames(&mut streams, 100), []);
+}
+
+#[test]
+fn bytes_that_fill_a_gap_are_handed_over_and_those_behind_are_told_of() {
+    let mut streams = server();
+    let id = request(0);
+    let mut got = Vec::new();
+    let mut sink = |_: StreamId, bytes: &[u8], fin| {
+        got.push((bytes.to_vec(), fin));
+        bytes.len()
+    };
+    streams
+        .on_stream(id, 0, &bytes(0..10), false, &mut sink)
+        .unwrap();
+    streams
+        .on_stream(id, 30, &bytes(30..40), true, &mut sink)
+        .unwrap();
+    streams
+        .on_stream(id, 5, &bytes(5..20), false, &mut sink)
+        .unwrap();
+    assert_eq!(events(&mut streams), []);
+    let mut sink = |_: StreamId, bytes: &[u8], fin| {
+        got.push((bytes.to_vec(), fin));
+        bytes.len()
+    };
+    streams
+        .on_stream(id, 20, &bytes(20..32), false, &mut sink)
+        .unwrap();
+    let expected = [0..10, 10..20, 20..32].map(|range| (bytes(range), false));
+    assert_eq!(got, expected);
+    assert_eq!(events(&mut streams), [Event::Readable { id }]);
+    assert_eq!(read(&mut streams, id), (bytes(32..40), true));
 }
