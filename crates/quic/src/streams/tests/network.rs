@@ -1,0 +1,341 @@
+//! Two ends and a network that loses, reorders and duplicates.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A frame on its way, with the bytes that its sender copied.
+type Packet = (Outgoing, Vec<u8>);
+
+/// An end with its owner, which checks every byte that it gets.
+struct End {
+    streams: Streams,
+    /// What was taken of each stream, and whether it ended.
+    got: HashMap<StreamId, (u64, bool)>,
+    /// What was written of each stream, up to where it was acknowledged, and whether that is all.
+    written: HashMap<StreamId, (u64, u64, bool)>,
+    opened: u64,
+    closed: u64,
+    in_flight: Vec<Packet>,
+    now: Time,
+}
+
+impl End {
+    fn new(side: Side) -> Self {
+        Self {
+            streams: end(side),
+            got: HashMap::new(),
+            written: HashMap::new(),
+            opened: 0,
+            closed: 0,
+            in_flight: Vec::new(),
+            now: Time::from_micros(1),
+        }
+    }
+
+    fn write(&mut self, id: StreamId, more: u64, fin: bool) {
+        let (written, _, ended) = self.written.entry(id).or_default();
+        if *ended {
+            return;
+        }
+        *written += more;
+        *ended = fin;
+        let up_to = *written;
+        assert!(self.streams.write_up_to(id, up_to, fin));
+    }
+
+    /// Takes one frame from the streams, and its bytes from the owner, which must still have them.
+    fn send(&mut self, room: usize) {
+        let Some(frame) = self.streams.next_frame(room) else {
+            return;
+        };
+        assert!(frame.encoded_len() <= room);
+        let mut payload = Vec::new();
+        if let Outgoing::Stream {
+            id, offset, len, ..
+        } = frame
+        {
+            let (written, acked, _) = self.written[&id];
+            let end = offset + u64::from(len);
+            assert!(offset >= acked && end <= written, "{frame:?}");
+            payload = bytes(offset..end);
+        }
+        self.in_flight.push((frame, payload));
+    }
+
+    fn deliver(&mut self, (frame, payload): &Packet, limit: usize) {
+        let got = &mut self.got;
+        let opened = &mut self.opened;
+        let side = self.streams.side;
+        let mut taken: Vec<(StreamId, u64)> = Vec::new();
+        let mut sink = |id: StreamId, bytes: &[u8], fin: bool| {
+            if id.initiator() != side {
+                // The first call stands for the event.
+                assert!(id.index() <= *opened);
+                *opened = (*opened).max(id.index() + 1);
+            }
+            let (at, ended) = got.entry(id).or_default();
+            assert!(!*ended);
+            let take = bytes.len().min(limit);
+            assert!(bytes.iter().zip(*at..).all(|(b, at)| *b == byte(at)));
+            *at += take as u64;
+            *ended = fin && take == bytes.len();
+            taken.push((id, take as u64));
+            take
+        };
+        let streams = &mut self.streams;
+        match *frame {
+            Outgoing::Stream {
+                id, offset, fin, ..
+            } => streams
+                .on_stream(id, offset, payload, fin, &mut sink)
+                .unwrap(),
+            Outgoing::MaxData { value } => streams.on_max_data(value),
+            Outgoing::MaxStreamData { id, value } => {
+                streams.on_max_stream_data(id, value).unwrap();
+            }
+            Outgoing::MaxStreams { direction, value } => {
+                streams.on_max_streams(direction, value).unwrap();
+            }
+            Outgoing::StreamDataBlocked { id, .. } => streams.on_stream_data_blocked(id).unwrap(),
+            Outgoing::StreamsBlocked { direction, value } => {
+                streams.on_streams_blocked(direction, value).unwrap();
+            }
+            Outgoing::DataBlocked { .. } => {}
+            Outgoing::ResetStream { .. } | Outgoing::StopSending { .. } => unreachable!(),
+        }
+        self.consume(taken);
+    }
+
+    fn consume(&mut self, taken: Vec<(StreamId, u64)>) {
+        for (id, bytes) in taken {
+            self.now = self.now + Duration::from_millis(1);
+            self.streams
+                .consumed(id, bytes, self.now, Duration::from_millis(3));
+        }
+    }
+
+    fn read(&mut self, id: StreamId) {
+        let mut taken = Vec::new();
+        let got = &mut self.got;
+        self.streams.read(id, &mut |id, bytes, fin| {
+            let (at, ended) = got.entry(id).or_default();
+            assert!(bytes.iter().zip(*at..).all(|(b, at)| *b == byte(at)));
+            *at += bytes.len() as u64;
+            *ended = fin;
+            taken.push((id, bytes.len() as u64));
+            bytes.len()
+        });
+        self.consume(taken);
+    }
+
+    /// Reads all that can be read, and answers what the peer opened.
+    fn handle_events(&mut self, answer: u64) {
+        while let Some(event) = self.streams.next_event() {
+            match event {
+                Event::Opened { id } => {
+                    assert_eq!(id.index(), self.opened);
+                    self.opened += 1;
+                }
+                Event::Readable { id } => self.read(id),
+                Event::Acknowledged { id, up_to } => {
+                    let (written, acked, _) = self.written.get_mut(&id).unwrap();
+                    assert!(up_to >= *acked && up_to <= *written);
+                    *acked = up_to;
+                }
+                Event::Closed { id } => {
+                    assert!(self.got[&id].1 && self.written[&id].2);
+                    self.closed += 1;
+                }
+                Event::Available { .. } => {}
+                event => panic!("{event:?}"),
+            }
+        }
+        let done: Vec<_> = self
+            .got
+            .iter()
+            .filter(|got| got.1.1)
+            .map(|got| *got.0)
+            .collect();
+        for id in done {
+            if id.initiator() != self.streams.side {
+                self.write(id, answer, true);
+            }
+        }
+    }
+}
+
+/// One step of the two ends and the network between them.
+#[derive(Clone, Debug)]
+enum Step {
+    Open,
+    Write {
+        stream: u8,
+        more: u16,
+        fin: bool,
+    },
+    Send {
+        room: u16,
+    },
+    Deliver {
+        which: u16,
+        copy: bool,
+        limit: u16,
+    },
+    Lose {
+        which: u16,
+    },
+    Probe {
+        which: u16,
+    },
+    Priority {
+        stream: u8,
+        urgency: u8,
+        incremental: bool,
+    },
+    Events,
+}
+
+fn step() -> impl Strategy<Value = (bool, Step)> {
+    let step = prop_oneof![
+        1 => Just(Step::Open),
+        3 => (any::<u8>(), 0..3_000_u16, prop::bool::weighted(0.1))
+            .prop_map(|(stream, more, fin)| Step::Write { stream, more, fin }),
+        6 => (0..1_500_u16).prop_map(|room| Step::Send { room }),
+        6 => (any::<u16>(), prop::bool::weighted(0.2), 0..3_000_u16)
+            .prop_map(|(which, copy, limit)| Step::Deliver { which, copy, limit }),
+        2 => any::<u16>().prop_map(|which| Step::Lose { which }),
+        1 => any::<u16>().prop_map(|which| Step::Probe { which }),
+        1 => (any::<u8>(), 0..8_u8, any::<bool>()).prop_map(|(stream, urgency, incremental)| {
+            Step::Priority { stream, urgency, incremental }
+        }),
+        2 => Just(Step::Events),
+    ];
+    (any::<bool>(), step)
+}
+
+fn apply(from: &mut End, to: &mut End, step: Step) {
+    let some = |packets: &[Packet], which: u16| match packets.len() {
+        0 => None,
+        len => Some(usize::from(which) % len),
+    };
+    let chosen =
+        |end: &End, stream: u8| request(u64::from(stream) % end.streams.ours[0].opened.max(1));
+    match step {
+        Step::Open if from.streams.side.is_client() => {
+            from.streams.open(BIDI);
+        }
+        Step::Open => {}
+        Step::Write { stream, more, fin } => {
+            let id = chosen(from, stream);
+            if from
+                .streams
+                .table
+                .get(id)
+                .is_some_and(|entry| entry.send.is_some())
+            {
+                from.write(id, more.into(), fin);
+            }
+        }
+        Step::Send { room } => from.send(room.into()),
+        Step::Deliver { which, copy, limit } => {
+            if let Some(index) = some(&from.in_flight, which) {
+                let packet = from.in_flight.swap_remove(index);
+                to.deliver(&packet, limit.into());
+                from.streams.on_acked(packet.0.sent());
+                if copy {
+                    to.deliver(&packet, usize::MAX);
+                }
+            }
+        }
+        Step::Lose { which } => {
+            if let Some(index) = some(&from.in_flight, which) {
+                let (frame, _) = from.in_flight.swap_remove(index);
+                from.streams.on_lost(frame.sent());
+            }
+        }
+        Step::Probe { which } => {
+            if let Some(index) = some(&from.in_flight, which) {
+                from.streams.on_lost(from.in_flight[index].0.sent());
+            }
+        }
+        Step::Priority {
+            stream,
+            urgency,
+            incremental,
+        } => {
+            let id = chosen(from, stream);
+            from.streams.set_priority(id, urgency, incremental);
+        }
+        Step::Events => from.handle_events(700),
+    }
+    check(from);
+}
+
+/// What has to hold at all times.
+fn check(end: &End) {
+    let streams = &end.streams;
+    assert!(streams.sent <= streams.max_data);
+    let ready = |entry: &&Entry| entry.send.as_ref().is_some_and(|send| send.new_bytes() > 0);
+    let ready = streams.table.iter().filter(ready).count();
+    assert_eq!(ready == 0, streams.schedule.is_empty());
+    let received: u64 = streams
+        .table
+        .iter()
+        .flat_map(|e| &e.recv)
+        .map(|r| r.end)
+        .sum();
+    assert!(received <= streams.received && streams.received <= streams.window.max);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn every_byte_arrives_and_nothing_is_left(steps in prop::collection::vec(step(), 0..400)) {
+        let mut client = End::new(Side::Client);
+        let mut server = End::new(Side::Server);
+        for (of_client, step) in steps {
+            if of_client {
+                apply(&mut client, &mut server, step);
+            } else {
+                apply(&mut server, &mut client, step);
+            }
+        }
+        for index in 0..client.streams.ours[0].opened {
+            let id = request(index);
+            if client.streams.table.get(id).is_some_and(|entry| entry.send.is_some()) {
+                client.write(id, 10, true);
+            }
+        }
+        for _ in 0..400 {
+            for index in 0..client.streams.ours[0].opened {
+                client.read(request(index));
+                server.read(request(index));
+            }
+            for of_client in [true, false] {
+                let (from, to) = match of_client {
+                    true => (&mut client, &mut server),
+                    false => (&mut server, &mut client),
+                };
+                apply(from, to, Step::Events);
+                apply(from, to, Step::Send { room: 1_200 });
+                while !from.in_flight.is_empty() {
+                    apply(from, to, Step::Deliver { which: 0, copy: false, limit: u16::MAX });
+                }
+            }
+        }
+        let opened = client.streams.ours[0].opened;
+        prop_assert_eq!(server.opened, opened);
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            prop_assert_eq!(from.closed, opened);
+            prop_assert!(from.streams.is_idle() && !from.streams.has_pending());
+            prop_assert_eq!(from.streams.heap_bytes(), 0);
+            for (id, (written, _, _)) in &from.written {
+                prop_assert_eq!(to.got[id], (*written, true));
+            }
+        }
+    }
+}
