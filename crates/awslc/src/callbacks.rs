@@ -24,6 +24,7 @@ use crate::verify::VerifyFailure;
 use crate::wire_rules;
 
 pub(crate) mod ech;
+pub(crate) mod quic;
 
 /// The table for `SSL_CTX_set_ticket_aead_method`.
 pub(crate) static TICKET_METHOD: sys::SSL_TICKET_AEAD_METHOD = sys::SSL_TICKET_AEAD_METHOD {
@@ -263,7 +264,15 @@ pub(crate) unsafe extern "C" fn alpn_select(
             return sys::SSL_TLSEXT_ERR_NOACK;
         };
         let offered = slice::from_raw_parts(offered, offered_length as usize);
-        for protocol in &hooks.alpn {
+        let is_quic =
+            transfer_of(sys::SSL_get_wbio(ssl)).is_some_and(|transfer| transfer.quic.is_some());
+        let ours = match is_quic {
+            true => &hooks.quic_alpn,
+            // QUIC alone has protocols.
+            false if hooks.alpn.is_empty() => return sys::SSL_TLSEXT_ERR_NOACK,
+            false => &hooks.alpn,
+        };
+        for protocol in ours {
             if protocols(offered).any(|name| name == &**protocol) {
                 *out = protocol.as_ptr();
                 // Checked to fit when the context was built.
