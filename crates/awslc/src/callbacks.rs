@@ -396,16 +396,16 @@ unsafe fn find_session(ssl: *mut sys::SSL, hooks: &Hooks, id: &[u8]) -> Result<S
             store.get(id, &mut bytes, now_s)?;
         }
     }
-    admit(&mut bytes, hooks, now_s)?;
+    admit(&mut bytes, &hooks.context_id, now_s)?;
     // SAFETY: the SSL is valid, and so is its context.
     unsafe { Session::from_bytes_raw(&bytes, sys::SSL_get_SSL_CTX(ssl)) }.map_err(|_| Miss::Damaged)
 }
 
 /// Checks what libssl would refuse without giving a reason, and adjusts the time of a session from
 /// a node whose clock is ahead of ours.
-fn admit(session: &mut [u8], hooks: &Hooks, now_s: u64) -> Result<(), Miss> {
+fn admit(session: &mut [u8], context_id: &[u8], now_s: u64) -> Result<(), Miss> {
     let mut facts = SessionFacts::parse(session).ok_or(Miss::Damaged)?;
-    if facts.context_id(session) != &*hooks.context_id {
+    if facts.context_id(session) != context_id {
         return Err(Miss::OtherContext);
     }
     if facts.is_expired(now_s) {
@@ -512,8 +512,13 @@ unsafe fn open_ticket(
 ) -> TicketOpened {
     let now_s = unix_time_s();
     // SAFETY: by the caller's promise.
-    let prefetched =
-        unsafe { transfer_of(sys::SSL_get_wbio(ssl)) }.and_then(|transfer| transfer.prefetched);
+    let transfer = unsafe { transfer_of(sys::SSL_get_wbio(ssl)) };
+    let (prefetched, quic) = match transfer {
+        Some(transfer) => (transfer.prefetched, transfer.quic.as_deref()),
+        None => (None, None),
+    };
+    let context_id = quic.and_then(|state| state.context_id.as_deref());
+    let context_id = context_id.unwrap_or(&hooks.context_id);
     let opened = match (prefetched, &hooks.tickets) {
         (Some(prefetched), _) => match prefetched.find(ticket) {
             Ok(session) => match target.get_mut(..session.expose().len()) {
@@ -533,7 +538,7 @@ unsafe fn open_ticket(
         return opened;
     };
     let length = length.min(target.len());
-    match admit(&mut target[..length], hooks, now_s) {
+    match admit(&mut target[..length], context_id, now_s) {
         Ok(()) => TicketOpened::Plain(length),
         Err(miss) => TicketOpened::Miss(miss),
     }

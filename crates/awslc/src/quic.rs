@@ -182,6 +182,8 @@ pub(crate) struct QuicState {
     events: VecDeque<QuicEvent>,
     /// The fatal alert that libssl wanted to send.
     alert: Option<u8>,
+    /// What sessions are bound to, if not what the context says.
+    pub(crate) context_id: Option<Box<[u8]>>,
 }
 
 impl QuicState {
@@ -254,6 +256,24 @@ impl Connection {
         check("SSL_set_quic_early_data_context", unsafe {
             sys::SSL_set_quic_early_data_context(self.as_ptr(), context.as_ptr(), context.len())
         })
+    }
+
+    /// Binds sessions, the offered one and new ones, to something else than the context does; at
+    /// most 32 bytes. Call it after [`start_quic`](Self::start_quic) and before the handshake.
+    ///
+    /// # Errors
+    ///
+    /// When `identity` is longer than 32 bytes.
+    pub fn set_quic_session_context(&mut self, identity: &[u8]) -> Result<(), Error> {
+        error::clear_queue();
+        // SAFETY: the SSL is valid; the bytes are copied.
+        check("SSL_set_session_id_context", unsafe {
+            sys::SSL_set_session_id_context(self.as_ptr(), identity.as_ptr(), identity.len())
+        })?;
+        if let Some(state) = &mut self.quic {
+            state.context_id = Some(identity.into());
+        }
+        Ok(())
     }
 
     /// Takes handshake messages from the peer, in order. Call
