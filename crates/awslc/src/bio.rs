@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::ffi::{check, check_ptr};
 use crate::key_operation::KeyProgress;
 use crate::large_hello::LargeHello;
+use crate::quic::QuicState;
 use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
 use crate::verify::PeerCheck;
@@ -46,6 +47,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) key: &'a mut Option<Box<KeyProgress>>,
     /// The expected identity of the peer, and why it does not match.
     pub(crate) peer: Option<&'a mut PeerCheck>,
+    /// Present on connections for QUIC.
+    pub(crate) quic: Option<&'a mut QuicState>,
     /// A panic caught in a callback, to be resumed outside C.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
 }
@@ -69,6 +72,7 @@ impl<'a> Transfer<'a> {
             offered: Offered::Nothing,
             key,
             peer: None,
+            quic: None,
             panic: None,
         }
     }

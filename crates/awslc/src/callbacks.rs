@@ -24,6 +24,7 @@ use crate::verify::VerifyFailure;
 use crate::wire_rules;
 
 pub(crate) mod ech;
+pub(crate) mod quic;
 
 /// The table for `SSL_CTX_set_ticket_aead_method`.
 pub(crate) static TICKET_METHOD: sys::SSL_TICKET_AEAD_METHOD = sys::SSL_TICKET_AEAD_METHOD {
@@ -263,7 +264,15 @@ pub(crate) unsafe extern "C" fn alpn_select(
             return sys::SSL_TLSEXT_ERR_NOACK;
         };
         let offered = slice::from_raw_parts(offered, offered_length as usize);
-        for protocol in &hooks.alpn {
+        let is_quic =
+            transfer_of(sys::SSL_get_wbio(ssl)).is_some_and(|transfer| transfer.quic.is_some());
+        let ours = match is_quic {
+            true => &hooks.quic_alpn,
+            // QUIC alone has protocols.
+            false if hooks.alpn.is_empty() => return sys::SSL_TLSEXT_ERR_NOACK,
+            false => &hooks.alpn,
+        };
+        for protocol in ours {
             if protocols(offered).any(|name| name == &**protocol) {
                 *out = protocol.as_ptr();
                 // Checked to fit when the context was built.
@@ -387,16 +396,16 @@ unsafe fn find_session(ssl: *mut sys::SSL, hooks: &Hooks, id: &[u8]) -> Result<S
             store.get(id, &mut bytes, now_s)?;
         }
     }
-    admit(&mut bytes, hooks, now_s)?;
+    admit(&mut bytes, &hooks.context_id, now_s)?;
     // SAFETY: the SSL is valid, and so is its context.
     unsafe { Session::from_bytes_raw(&bytes, sys::SSL_get_SSL_CTX(ssl)) }.map_err(|_| Miss::Damaged)
 }
 
 /// Checks what libssl would refuse without giving a reason, and adjusts the time of a session from
 /// a node whose clock is ahead of ours.
-fn admit(session: &mut [u8], hooks: &Hooks, now_s: u64) -> Result<(), Miss> {
+fn admit(session: &mut [u8], context_id: &[u8], now_s: u64) -> Result<(), Miss> {
     let mut facts = SessionFacts::parse(session).ok_or(Miss::Damaged)?;
-    if facts.context_id(session) != &*hooks.context_id {
+    if facts.context_id(session) != context_id {
         return Err(Miss::OtherContext);
     }
     if facts.is_expired(now_s) {
@@ -503,8 +512,13 @@ unsafe fn open_ticket(
 ) -> TicketOpened {
     let now_s = unix_time_s();
     // SAFETY: by the caller's promise.
-    let prefetched =
-        unsafe { transfer_of(sys::SSL_get_wbio(ssl)) }.and_then(|transfer| transfer.prefetched);
+    let transfer = unsafe { transfer_of(sys::SSL_get_wbio(ssl)) };
+    let (prefetched, quic) = match transfer {
+        Some(transfer) => (transfer.prefetched, transfer.quic.as_deref()),
+        None => (None, None),
+    };
+    let context_id = quic.and_then(|state| state.context_id.as_deref());
+    let context_id = context_id.unwrap_or(&hooks.context_id);
     let opened = match (prefetched, &hooks.tickets) {
         (Some(prefetched), _) => match prefetched.find(ticket) {
             Ok(session) => match target.get_mut(..session.expose().len()) {
@@ -524,7 +538,7 @@ unsafe fn open_ticket(
         return opened;
     };
     let length = length.min(target.len());
-    match admit(&mut target[..length], hooks, now_s) {
+    match admit(&mut target[..length], context_id, now_s) {
         Ok(()) => TicketOpened::Plain(length),
         Err(miss) => TicketOpened::Miss(miss),
     }

@@ -19,6 +19,7 @@ use crate::ffi::{check, check_ptr, int_length, static_str};
 use crate::group::{Group, group_by_id};
 use crate::key_operation::KeyProgress;
 use crate::large_hello::LargeHello;
+use crate::quic::QuicState;
 use crate::record;
 use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
@@ -77,6 +78,8 @@ pub struct Connection {
     /// Set once someone else seals our records: from then on nothing that libssl writes reaches an
     /// output.
     pub(crate) guard: Option<Guard>,
+    /// Present on connections for QUIC.
+    pub(crate) quic: Option<Box<QuicState>>,
 }
 
 // SAFETY: an SSL may be used by any one thread at a time; the error queue, which
@@ -148,6 +151,7 @@ impl Connection {
             key: None,
             peer: None,
             guard: None,
+            quic: None,
         })
     }
 
@@ -165,6 +169,10 @@ impl Connection {
         let has_failed_operation = self.has_failed_key_operation();
         // SAFETY: the SSL is valid and its BIO attached.
         let code = self.call(input, output, |ssl| unsafe { sys::SSL_do_handshake(ssl) });
+        if self.quic_alert().is_some() {
+            // Rules of this layer may have failed a handshake that libssl goes on with.
+            return Err(Error::drain_handshake("SSL_do_handshake", code));
+        }
         if code == 1 {
             return Ok(HandshakeStatus::Done);
         }
@@ -612,6 +620,7 @@ impl Connection {
         transfer.guard = self.guard.as_mut();
         transfer.prefetched = self.prefetched.as_deref();
         transfer.peer = self.peer.as_deref_mut();
+        transfer.quic = self.quic.as_deref_mut();
         let pointer = &raw mut transfer;
         // SAFETY: the BIO is valid. The transfer outlives the call, during which
         // only callbacks touch it, and is detached before it goes.

@@ -82,6 +82,8 @@ pub enum Verify {
 pub(crate) struct Hooks {
     /// Application protocols in the server's order of preference.
     pub(crate) alpn: Vec<Box<[u8]>>,
+    /// The same over QUIC.
+    pub(crate) quic_alpn: Vec<Box<[u8]>>,
     pub(crate) tickets: Option<Arc<dyn TicketCipher>>,
     pub(crate) sessions: Option<Arc<dyn SessionStore>>,
     /// The server's identity, which sessions are bound to.
@@ -193,6 +195,7 @@ impl ContextBuilder {
             context,
             hooks: Hooks {
                 alpn: Vec::new(),
+                quic_alpn: Vec::new(),
                 tickets: None,
                 sessions: None,
                 context_id: Box::default(),
@@ -417,13 +420,22 @@ impl ContextBuilder {
     ///
     /// When a name is empty or longer than 255 bytes.
     pub fn set_alpn_select(&mut self, protocols: &[&[u8]]) {
-        for protocol in protocols {
-            assert!(
-                (1..=255).contains(&protocol.len()),
-                "ALPN names have 1 to 255 bytes (RFC 7301)"
-            );
-        }
-        self.hooks.alpn = protocols.iter().map(|name| Box::from(*name)).collect();
+        self.hooks.alpn = alpn_names(protocols);
+        self.select_alpn();
+    }
+
+    /// The same for connections over QUIC, where a client without a common protocol is refused in
+    /// any case (RFC 9001 section 8.1).
+    ///
+    /// # Panics
+    ///
+    /// When a name is empty or longer than 255 bytes.
+    pub fn set_quic_alpn_select(&mut self, protocols: &[&[u8]]) {
+        self.hooks.quic_alpn = alpn_names(protocols);
+        self.select_alpn();
+    }
+
+    fn select_alpn(&mut self) {
         // SAFETY: the context is valid; the callback lives as long as the process.
         unsafe {
             sys::SSL_CTX_set_alpn_select_cb(
@@ -523,6 +535,17 @@ impl fmt::Debug for ContextBuilder {
 
 pub(crate) fn c_string(call: &'static str, text: &str) -> Result<CString, Error> {
     CString::new(text).map_err(|_| Error::local(call, "the text contains a zero byte"))
+}
+
+/// Protocols as the callback that selects one needs them.
+fn alpn_names(protocols: &[&[u8]]) -> Vec<Box<[u8]>> {
+    for protocol in protocols {
+        assert!(
+            (1..=255).contains(&protocol.len()),
+            "ALPN names have 1 to 255 bytes (RFC 7301)"
+        );
+    }
+    protocols.iter().map(|name| Box::from(*name)).collect()
 }
 
 /// The pool in which certificates of peers are kept once for all connections. They refer to it, so

@@ -52,6 +52,12 @@ impl Connection {
         unsafe { sys::SSL_in_early_data(self.as_ptr()) != 0 }
     }
 
+    /// Whether early data was accepted: by this server, or by that of a client.
+    pub fn is_early_data_accepted(&self) -> bool {
+        // SAFETY: the SSL is valid.
+        unsafe { sys::SSL_early_data_accepted(self.as_ptr()) != 0 }
+    }
+
     /// What libssl decided.
     pub fn early_data_outcome(&self) -> EarlyDataOutcome {
         // SAFETY: the SSL is valid.
@@ -129,7 +135,6 @@ impl ClientConnection {
 
     /// Whether the server accepted the early data; known once the handshake is done.
     pub fn was_early_data_accepted(&self) -> bool {
-        // SAFETY: the SSL is valid.
-        unsafe { sys::SSL_early_data_accepted(self.connection().as_ptr()) != 0 }
+        self.connection().is_early_data_accepted()
     }
 }

@@ -31,6 +31,7 @@
 //! | `key_operation.rs` | the private-key operation of a handshake, computed wherever that is best |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
 //! | `session.rs`, `session_facts.rs` | resumable sessions, what they say of themselves, and the traits a ticket cipher and a session store implement |
+//! | `quic.rs`, `quic/` | TLS inside of QUIC: messages and secrets, the ciphers of packets |
 //! | `early_data.rs`, `psk.rs` | 0-RTT: allowing it, what became of it, and the binder that proves it genuine |
 //! | `aead.rs`, `random.rs`, `digest.rs` | the few primitives that tickets, identities and the kernel TLS self-test need |
 //! | `memory.rs` | where the library's memory comes from |
@@ -83,6 +84,7 @@ mod ocsp;
 mod peer;
 mod psk;
 mod public_key;
+mod quic;
 mod random;
 mod record;
 mod rsa;
@@ -122,6 +124,10 @@ pub use ocsp::{
 pub use peer::{MAX_CLIENT_CERTIFICATES, MAX_CLIENT_CHAIN_BYTES, PeerChain};
 pub use psk::is_psk_binder_valid;
 pub use public_key::PublicKey;
+pub use quic::{
+    HeaderCipher, MAX_QUIC_FLIGHT_BYTES, PacketCipher, QuicEvent, QuicLevel, QuicSuite,
+    TrafficSecret, expand_label, extract,
+};
 pub use random::{fill_random, seed_random};
 pub use rsa::{RsaNumbers, is_rsa_operand};
 pub use secret::Secret;

@@ -235,6 +235,11 @@ impl Prefetched {
         Self { key, found }
     }
 
+    /// Whether there is no session, so that none will be resumed.
+    pub fn is_miss(&self) -> bool {
+        self.found.is_err()
+    }
+
     pub(crate) fn find(&self, key: &[u8]) -> Result<&Secret, Miss> {
         if self.key != key {
             return Err(Miss::NotFound);

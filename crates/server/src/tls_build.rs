@@ -326,6 +326,7 @@ impl<'a> TlsBuilder<'a> {
             client_status: self.client_status(&tls.client_certificates)?,
             session_stats: Some(self.sessions.stats()),
             alpn: protocols_of(server, http2),
+            quic_protocols: Vec::new(),
             reject_handshake: tls.reject_handshake,
             buffer_bytes: tls.buffer_bytes as usize,
             dynamic_records: tls.dynamic_records.map(|d| sealane_tls::DynamicRecords {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use crate::groups::openssl_name;
 use crate::info::join;
-use crate::ja4;
+use crate::ja4::{self, Transport};
 use crate::signatures;
 
 /// The longest possible ClientHello, without its header: every list at the maximum that its length
@@ -33,6 +33,7 @@ const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
 const STATUS_OCSP: u8 = 1;
 const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
 pub(crate) const EXTENSION_ALPN: u16 = 16;
+pub(crate) const EXTENSION_QUIC_PARAMETERS: u16 = 57;
 const EXTENSION_SESSION_TICKET: u16 = 35;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;
 const EXTENSION_EARLY_DATA: u16 = 42;
@@ -275,11 +276,11 @@ impl<'a> ClientHello<'a> {
     }
 
     /// What variables show of it.
-    pub(crate) fn offer(&self) -> ClientOffer {
+    pub(crate) fn offer(&self, transport: Transport) -> ClientOffer {
         ClientOffer {
             groups: self.groups().into_iter().flatten().collect(),
             schemes: self.signature_schemes().into_iter().flatten().collect(),
-            ja4: ja4::fingerprint(self).into(),
+            ja4: ja4::fingerprint(self, transport).into(),
         }
     }
 

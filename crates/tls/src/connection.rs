@@ -46,7 +46,11 @@ use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
 mod handshake;
 mod pack;
+mod quic;
 mod sans_io;
+
+use quic::QuicHandshake;
+pub(crate) use quic::QuicProgress;
 
 /// A TLS connection accepted by a listener. It moves between threads by value.
 ///
@@ -68,6 +72,8 @@ pub struct Connection {
     ktls: Sealing,
     /// In place once our own code seals the records instead of libssl.
     writer: Option<Box<RecordWriter>>,
+    /// Present over QUIC.
+    quic: Option<Box<QuicHandshake>>,
 }
 
 /// Who has libssl's connection; drawn with the states around it in the server's
@@ -110,6 +116,8 @@ struct Waiting {
 
 /// What is being found out.
 enum Question {
+    /// What the transport wants to tell the client, now that the server is chosen.
+    Parameters(Acceptor),
     /// Which certificates there are.
     Identities(AwaitedIdentities),
     /// What the store knows.
@@ -125,6 +133,7 @@ enum AwaitedIdentities {
 impl Question {
     fn is_answered(&self) -> bool {
         match self {
+            Self::Parameters(_) => true,
             Self::Identities(awaited) => matches!(awaited, AwaitedIdentities::Answered(_)),
             Self::Session(_, lookup) => lookup.is_answered(),
         }
@@ -132,6 +141,7 @@ impl Question {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
+            Self::Parameters(_) => Poll::Ready(()),
             Self::Session(_, lookup) => lookup.poll(cx),
             Self::Identities(awaited) => {
                 let AwaitedIdentities::Asked(future) = awaited else {
@@ -163,6 +173,7 @@ impl Connection {
             session: SessionOutcome::default(),
             ktls: Sealing::Pending,
             writer: None,
+            quic: None,
         }
     }
 
@@ -246,7 +257,7 @@ impl Connection {
         match &self.state {
             ConnectionState::Waiting(waiting) => match &waiting.question {
                 Question::Session(_, lookup) => Some(lookup.timeout()),
-                Question::Identities(_) => None,
+                Question::Parameters(_) | Question::Identities(_) => None,
             },
             _ => None,
         }
@@ -261,7 +272,7 @@ impl Connection {
     /// Refuses the handshake as there is too much to do: a fatal alert (`internal_error`) is
     /// appended to `output`, and nothing else is done for it.
     pub fn refuse(&mut self, output: &mut Vec<u8>) -> Error {
-        output.extend_from_slice(&fatal_alert(ALERT_INTERNAL_ERROR));
+        output.extend_from_slice(&fatal_alert(Error::Overloaded.alert()));
         self.state = ConnectionState::Closed;
         Error::Overloaded
     }
@@ -514,12 +525,6 @@ impl Connection {
     }
 }
 
-const ALERT_ILLEGAL_PARAMETER: u8 = 47;
-const ALERT_DECODE_ERROR: u8 = 50;
-const ALERT_PROTOCOL_VERSION: u8 = 70;
-const ALERT_INTERNAL_ERROR: u8 = 80;
-const ALERT_UNRECOGNIZED_NAME: u8 = 112;
-
 /// A fatal alert in a plaintext record (RFC 8446 section 6.2): there is no libssl
 /// connection yet that could write it.
 const fn fatal_alert(description: u8) -> [u8; 7] {
@@ -534,6 +539,7 @@ impl fmt::Debug for Connection {
             }
             ConnectionState::Waiting(waiting) => match &waiting.question {
                 Question::Session(_, lookup) => write!(f, "Connection({lookup:?})"),
+                Question::Parameters(_) => f.write_str("Connection(awaiting parameters)"),
                 Question::Identities(_) => f.write_str("Connection(finding certificates)"),
             },
             ConnectionState::Running(tls) => tls.fmt(f),

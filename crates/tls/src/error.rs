@@ -71,7 +71,30 @@ pub enum Error {
     NotEstablished,
 }
 
+const ALERT_ILLEGAL_PARAMETER: u8 = 47;
+const ALERT_DECODE_ERROR: u8 = 50;
+const ALERT_PROTOCOL_VERSION: u8 = 70;
+const ALERT_INTERNAL_ERROR: u8 = 80;
+const ALERT_UNRECOGNIZED_NAME: u8 = 112;
+
 impl Error {
+    /// The alert that tells the client, if libssl has not chosen one.
+    pub(crate) fn alert(&self) -> u8 {
+        match self {
+            Self::Rejected => ALERT_UNRECOGNIZED_NAME,
+            Self::HelloTooLarge => ALERT_DECODE_ERROR,
+            Self::VersionTooLow => ALERT_PROTOCOL_VERSION,
+            Self::SplitMode => ALERT_ILLEGAL_PARAMETER,
+            Self::Library(_)
+            | Self::TooManyLargeHellos
+            | Self::Overloaded
+            | Self::Certificate(_)
+            | Self::Stopping
+            | Self::KeysEnded(_)
+            | Self::NotEstablished => ALERT_INTERNAL_ERROR,
+        }
+    }
+
     /// Whether the peer is at fault: nginx logs such errors at `info`.
     pub fn fault(&self) -> Fault {
         match self {

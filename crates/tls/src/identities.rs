@@ -40,6 +40,7 @@ use crate::client_certificates::ClientVerifier;
 use crate::client_hello::{ClientHello, ClientOffer};
 use crate::error::{SettingsError, Warning};
 use crate::offload::HandshakeSettings;
+use crate::quic::Version;
 use crate::server::{Plan, ServerTls, join, library_error};
 use crate::server_key::{HeldKey, HolderId, KeyHandle, KeyId, KeyLease, ServerKey};
 use crate::sessions::identity;
@@ -124,6 +125,8 @@ pub struct Identities {
     kinds: Vec<KeyKind>,
     /// What sessions are bound to.
     context_id: [u8; 32],
+    /// The same with version 2 of QUIC.
+    quic_v2_context_id: [u8; 32],
 }
 
 impl Identities {
@@ -139,6 +142,15 @@ impl Identities {
     /// What sessions with one of these certificates are bound to.
     pub(crate) fn context_id(&self) -> &[u8; 32] {
         &self.context_id
+    }
+
+    /// The same over QUIC. libssl itself tells sessions of QUIC from others, but not those of its
+    /// versions from each other (RFC 9369 section 5).
+    pub(crate) fn quic_context_id(&self, version: Version) -> &[u8; 32] {
+        match version {
+            Version::V1 => &self.context_id,
+            Version::V2 => &self.quic_v2_context_id,
+        }
     }
 
     pub(crate) fn get(&self, number: u8) -> &BuiltIdentity {
@@ -337,6 +349,7 @@ impl ServerTls {
             list: list.collect::<Result<_, _>>()?,
             kinds: loaded.iter().map(|identity| identity.key.kind()).collect(),
             context_id,
+            quic_v2_context_id: sha256(&[b"QUIC version 2", &context_id[..]].concat()),
         })
     }
 
@@ -426,6 +439,10 @@ impl ServerTls {
         if !settings.alpn.is_empty() {
             let names: Vec<&[u8]> = settings.alpn.iter().map(|name| &**name).collect();
             builder.set_alpn_select(&names);
+        }
+        if !settings.quic_protocols.is_empty() {
+            let names: Vec<&[u8]> = settings.quic_protocols.iter().map(|name| &**name).collect();
+            builder.set_quic_alpn_select(&names);
         }
         if let Some((keys, retry)) = &settings.ech {
             keys.set(&mut builder, retry.as_deref())

@@ -21,8 +21,24 @@ const HASH_DIGITS: usize = 12;
 /// The highest number that is shown.
 const MAX_COUNT: usize = 99;
 
-/// The fingerprint of a client over TCP.
-pub(crate) fn fingerprint(hello: &ClientHello<'_>) -> String {
+/// What a hello came over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Quic,
+}
+
+impl Transport {
+    fn letter(self) -> char {
+        match self {
+            Self::Tcp => 't',
+            Self::Quic => 'q',
+        }
+    }
+}
+
+/// The fingerprint of a client.
+pub(crate) fn fingerprint(hello: &ClientHello<'_>, transport: Transport) -> String {
     let mut suites: Vec<u16> = hello.suites().filter(|suite| !is_grease(*suite)).collect();
     let mut kinds = Vec::new();
     let mut alpn = &b""[..];
@@ -43,7 +59,8 @@ pub(crate) fn fingerprint(hello: &ClientHello<'_>) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "t{}{name}{:02}{:02}{}_",
+        "{}{}{name}{:02}{:02}{}_",
+        transport.letter(),
         version(hello),
         suites.len().min(MAX_COUNT),
         kinds.len().min(MAX_COUNT),
@@ -151,7 +168,7 @@ mod tests {
 
     fn of(message: &[u8]) -> String {
         let hello = ClientHello::parse(message).expect("well formed");
-        fingerprint(&hello)
+        fingerprint(&hello, Transport::Tcp)
     }
 
     /// The example of the specification's text.

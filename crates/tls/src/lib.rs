@@ -41,6 +41,7 @@
 //! | `ktls/` | who seals the records: libssl or the kernel |
 //! | `accelerator/` | who computes with the private key |
 //! | `offload/` | handshakes away from the worker |
+//! | `quic/` | TLS for QUIC |
 //! | `packed.rs`, `packed/` | connections moving to another process |
 //! | `record_writer.rs` | records sealed by our own code where it is faster |
 //! | `record_size.rs` | `ssl_buffer_size` and dynamic records |
@@ -72,6 +73,7 @@ mod packed;
 mod parameters;
 mod preread;
 mod protocols;
+pub mod quic;
 mod record_size;
 mod record_writer;
 mod sans_io;

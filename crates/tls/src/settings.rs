@@ -76,6 +76,8 @@ pub struct ServerSettings {
     pub session_stats: Option<Arc<SessionStats>>,
     /// Application protocols in the server's order; empty for none.
     pub alpn: Vec<Box<[u8]>>,
+    /// The same for connections over QUIC, which all have one of them; empty refuses all.
+    pub quic_protocols: Vec<Box<[u8]>>,
     /// `ssl_reject_handshake`: no certificate is needed.
     pub reject_handshake: bool,
     /// `ssl_buffer_size`: the most plaintext in one record, in bytes.
@@ -122,6 +124,7 @@ impl Default for ServerSettings {
             client_status: None,
             session_stats: None,
             alpn: Vec::new(),
+            quic_protocols: Vec::new(),
             reject_handshake: false,
             buffer_bytes: DEFAULT_BUFFER_BYTES,
             dynamic_records: None,

@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// In TLS 1.3 a session arrives before or with the first response, or even later.
-    fn keep_session(&mut self) {
+    pub(super) fn keep_session(&mut self) {
         if self.kept.is_some()
             && let Some(session) = self.take_session()
             && let Some(Kept { cache, peer }) = &self.kept

@@ -23,6 +23,7 @@
 //! | `identity.rs` | [`ClientIdentity`]: a certificate for servers that ask for one |
 //! | `name.rs` | which part of the configured name is sent and compared |
 //! | `connection.rs` | [`Connection`] |
+//! | `quic.rs` | [`Connection`] as QUIC drives it |
 //! | `signing.rs` | signatures of a key that another process holds |
 //! | `sans_io.rs` | [`Connection`] as a byte stream drives it |
 //! | `sessions.rs` | [`Session`], [`SessionCache`]: resumption |
@@ -34,6 +35,7 @@ mod error;
 mod identity;
 mod name;
 mod policy;
+mod quic;
 mod sans_io;
 mod sessions;
 mod settings;

@@ -7,13 +7,12 @@ use std::time::Duration;
 use sealane_awslc as awslc;
 use sealane_awslc::{HandshakeStatus, KeyOperation, unix_time_s};
 
+use super::quic::QuicHandshake;
 use super::{
-    ALERT_DECODE_ERROR, ALERT_ILLEGAL_PARAMETER, ALERT_INTERNAL_ERROR, ALERT_PROTOCOL_VERSION,
-    ALERT_UNRECOGNIZED_NAME, AwaitedIdentities, Connection, ConnectionState, Question, Signing,
-    Waiting, fatal_alert,
+    AwaitedIdentities, Connection, ConnectionState, Question, Signing, Waiting, fatal_alert,
 };
 use crate::accelerator::job;
-use crate::acceptor::{ACME_TLS, Selected};
+use crate::acceptor::{ACME_TLS, Acceptor, Selected};
 use crate::client_hello::{
     self, ClientHello, EchOffer, MAX_HELLO_BYTES, Parsed, USUAL_HELLO_BYTES,
 };
@@ -21,6 +20,7 @@ use crate::ech::EchOutcome;
 use crate::error::Error;
 use crate::hello_records::{Collected, LargeHello};
 use crate::identities::{HelloFacts, Identities, IdentityAnswer};
+use crate::ja4::Transport;
 use crate::offload::Load;
 use crate::offload::flight::Landed;
 use crate::offload::pool::NotTaken;
@@ -44,7 +44,12 @@ struct Received<'a> {
 
 impl<'a> Received<'a> {
     /// What is to be looked up for it; `None` if it cannot be read.
-    fn asking<'s>(&'s self, server: &ServerTls, identities: &'s Identities) -> Option<Asking<'s>>
+    fn asking<'s>(
+        &'s self,
+        server: &ServerTls,
+        identities: &'s Identities,
+        quic: Option<&QuicHandshake>,
+    ) -> Option<Asking<'s>>
     where
         'a: 's,
     {
@@ -55,7 +60,10 @@ impl<'a> Received<'a> {
             version: server.rules().version(hello),
             hello,
             message,
-            context_id: identities.context_id(),
+            context_id: match quic {
+                Some(quic) => identities.quic_context_id(quic.version),
+                None => identities.context_id(),
+            },
             now_s: unix_time_s(),
         })
     }
@@ -80,10 +88,10 @@ impl Connection {
         match records.push(input) {
             Collected::Incomplete => return Ok(Some(HandshakeStatus::WantRead)),
             Collected::TooLarge => {
-                return Err(self.reject(ALERT_DECODE_ERROR, Error::HelloTooLarge, output));
+                return Err(self.reject(Error::HelloTooLarge, output));
             }
             Collected::TooMany => {
-                return Err(self.reject(ALERT_INTERNAL_ERROR, Error::TooManyLargeHellos, output));
+                return Err(self.reject(Error::TooManyLargeHellos, output));
             }
             Collected::Ready => {}
         }
@@ -103,7 +111,7 @@ impl Connection {
     }
 
     /// Chooses the server for the hello in `bytes`, and starts libssl on `input`.
-    fn start(
+    pub(super) fn start(
         &mut self,
         bytes: &[u8],
         large: Option<LargeHello>,
@@ -120,11 +128,11 @@ impl Connection {
         };
         let outer = message.as_deref().and_then(ClientHello::parse);
         if outer.as_ref().is_some_and(ClientHello::is_obsolete) {
-            return Err(self.reject(ALERT_PROTOCOL_VERSION, Error::VersionTooLow, output));
+            return Err(self.reject(Error::VersionTooLow, output));
         }
         let offered = outer.as_ref().and_then(ClientHello::ech);
         if offered == Some(EchOffer::Inner) {
-            return Err(self.reject(ALERT_ILLEGAL_PARAMETER, Error::SplitMode, output));
+            return Err(self.reject(Error::SplitMode, output));
         }
         let inner = match (acceptor.ech(), &outer) {
             (Some(keys), Some(outer)) => keys.open(outer, bytes)?,
@@ -137,6 +145,8 @@ impl Connection {
         let name = hello.as_ref().and_then(ClientHello::server_name);
         let is_challenge = |hello: &ClientHello<'_>| hello.offers_only(ACME_TLS);
         let challenge = match (hello.as_ref(), name.as_deref()) {
+            // RFC 8737 is about TLS over TCP.
+            _ if self.quic.is_some() => None,
             (Some(hello), Some(name)) if is_challenge(hello) => acceptor.challenge(name),
             _ => None,
         };
@@ -145,25 +155,22 @@ impl Connection {
             (Some(server), Selected::Reject) => (server, 0),
             (None, Selected::Server(server, token)) => (server, token),
             (None, Selected::Reject) => {
-                return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
+                return Err(self.reject(Error::Rejected, output));
             }
         };
         if server.rejects() {
-            return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
+            return Err(self.reject(Error::Rejected, output));
         }
-        let offer = hello.as_ref().filter(|_| server.remembers_client_offer());
-        let offer = offer.map(|hello| Box::new(hello.offer()));
-        let found = match server.fixed_identities() {
-            Some(identities) => IdentityAnswer::Ready(Ok(Arc::clone(identities))),
-            None => {
-                let facts = HelloFacts::new(hello.as_ref(), offer.as_deref());
-                acceptor.identities(&server, token, facts)
-            }
+        let transport = match self.quic {
+            Some(_) => Transport::Quic,
+            None => Transport::Tcp,
         };
-        self.client_offer = offer;
+        let offer = hello.as_ref().filter(|_| server.remembers_client_offer());
+        self.client_offer = offer.map(|hello| Box::new(hello.offer(transport)));
         self.ech = ech;
         self.token = token;
         self.server = Some(Arc::clone(&server));
+        let acceptor = acceptor.clone();
         let received = Received {
             records: bytes,
             message,
@@ -171,19 +178,45 @@ impl Connection {
             hello,
             large,
         };
-        let identities = match found {
-            IdentityAnswer::Ready(Ok(identities)) => identities,
-            IdentityAnswer::Ready(Err(why)) => {
-                return Err(self.reject(ALERT_INTERNAL_ERROR, Error::Certificate(why), output));
+        if let Some(quic) = &mut self.quic {
+            quic.note_hello(hello.as_ref());
+            if quic.parameters.is_none() {
+                self.wait(received, input, server, Question::Parameters(acceptor));
+                return Ok(Some(HandshakeStatus::Pending));
             }
+        }
+        let status = self.identify(received, server, &acceptor, input, output, load)?;
+        Ok(Some(status))
+    }
+
+    /// Finds the certificates of the server that was chosen.
+    fn identify(
+        &mut self,
+        received: Received<'_>,
+        server: Arc<ServerTls>,
+        acceptor: &Acceptor,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        load: Load,
+    ) -> Result<HandshakeStatus, Error> {
+        let found = match server.fixed_identities() {
+            Some(identities) => IdentityAnswer::Ready(Ok(Arc::clone(identities))),
+            None => {
+                let facts = HelloFacts::new(received.hello.as_ref(), self.client_offer.as_deref());
+                acceptor.identities(&server, self.token, facts)
+            }
+        };
+        match found {
+            IdentityAnswer::Ready(Ok(identities)) => {
+                self.look_up(received, &server, identities, input, output, load)
+            }
+            IdentityAnswer::Ready(Err(why)) => Err(self.reject(Error::Certificate(why), output)),
             IdentityAnswer::Pending(asked) => {
                 let question = Question::Identities(AwaitedIdentities::Asked(asked));
                 self.wait(received, input, server, question);
-                return Ok(Some(HandshakeStatus::Pending));
+                Ok(HandshakeStatus::Pending)
             }
-        };
-        let status = self.look_up(received, &server, identities, input, output, load)?;
-        Ok(Some(status))
+        }
     }
 
     /// Asks what has to be known about the session and early data before libssl is started.
@@ -197,7 +230,7 @@ impl Connection {
         load: Load,
     ) -> Result<HandshakeStatus, Error> {
         let resumption = server.resumption();
-        let step = match received.asking(server, &identities) {
+        let step = match received.asking(server, &identities, self.quic.as_deref()) {
             Some(asking) if resumption.is_involved() => resumption.begin(asking),
             _ => LookupStep::Ready(Prepared::default()),
         };
@@ -270,14 +303,17 @@ impl Connection {
                 return self.look_up(received, &server, identities, &mut input, output, load);
             }
             Question::Identities(AwaitedIdentities::Answered(Err(why))) => {
-                return Err(self.reject(ALERT_INTERNAL_ERROR, Error::Certificate(why), output));
+                return Err(self.reject(Error::Certificate(why), output));
             }
             Question::Identities(AwaitedIdentities::Asked(_)) => {
                 return Err(Error::NotEstablished);
             }
+            Question::Parameters(acceptor) => {
+                return self.identify(received, server, &acceptor, &mut input, output, load);
+            }
             Question::Session(identities, lookup) => (identities, lookup),
         };
-        let step = match received.asking(&server, &identities) {
+        let step = match received.asking(&server, &identities, self.quic.as_deref()) {
             Some(asking) => server.resumption().go_on(lookup, asking),
             None => LookupStep::Ready(Prepared::default()),
         };
@@ -308,11 +344,12 @@ impl Connection {
             return Err(Error::NotEstablished);
         };
         let Some(chosen) = server.choose(&identities, hello) else {
-            return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
+            return Err(self.reject(Error::Rejected, output));
         };
         self.certificate = SentCertificate::Chosen(Arc::clone(&identities), chosen.identity);
         let mut tls = awslc::Connection::server(chosen.context)?;
-        if input.len() > USUAL_HELLO_BYTES
+        if self.quic.is_none()
+            && input.len() > USUAL_HELLO_BYTES
             && client_hello::records_length(input) > USUAL_HELLO_BYTES
         {
             tls.allow_large_hello(MAX_HELLO_BYTES);
@@ -322,6 +359,13 @@ impl Connection {
         }
         if let Some(staple) = &chosen.staple {
             tls.set_ocsp_response(&staple.der)?;
+        }
+        if let Some(quic) = &self.quic {
+            // With early data goes that tickets may allow it, which libssl decides with the hello.
+            let takes_early_data = server.resumption().early.is_some()
+                && (prepared.is_free_of_early_data(hello) || prepared.early_data);
+            quic.start(&mut tls, &identities, takes_early_data, received.records)?;
+            *input = &[];
         }
         self.session = SessionOutcome::begin(&mut tls, server.resumption(), prepared);
         // If that is not certain, it shows along the way whether the key is needed.
@@ -481,8 +525,8 @@ impl Connection {
     }
 
     /// Ends the handshake before libssl is involved.
-    fn reject(&mut self, alert: u8, error: Error, output: &mut Vec<u8>) -> Error {
-        output.extend_from_slice(&fatal_alert(alert));
+    fn reject(&mut self, error: Error, output: &mut Vec<u8>) -> Error {
+        output.extend_from_slice(&fatal_alert(error.alert()));
         self.state = ConnectionState::Closed;
         error
     }

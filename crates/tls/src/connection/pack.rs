@@ -134,6 +134,7 @@ impl Connection {
             session: packed.session,
             ktls,
             writer,
+            quic: None,
         })
     }
 

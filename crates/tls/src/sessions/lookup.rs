@@ -75,6 +75,15 @@ pub(crate) struct Prepared {
     pub(crate) store_failure: Option<Missed>,
 }
 
+impl Prepared {
+    /// Whether none can be accepted, whatever libssl is allowed: it is not offered, or there is no
+    /// session that it could belong to.
+    pub(crate) fn is_free_of_early_data(&self, hello: Option<&ClientHello<'_>>) -> bool {
+        hello.is_some_and(|hello| !hello.offers_early_data())
+            || self.prefetched.as_ref().is_some_and(Prefetched::is_miss)
+    }
+}
+
 /// The progress of the preparation.
 #[derive(Debug)]
 pub(crate) enum LookupStep {

@@ -14,6 +14,8 @@ pub(crate) struct SessionOutcome {
     store_failure: Option<Missed>,
     /// libssl has decided about early data, and our tickets may allow it again.
     early_decided: bool,
+    /// Early data was offered and allowed.
+    early_allowed: bool,
     /// The handshake's end was counted.
     counted: bool,
     resumed: Option<Resumed>,
@@ -62,6 +64,7 @@ impl SessionOutcome {
         let mut outcome = Self {
             from_store: prepared.from_store,
             store_failure: prepared.store_failure,
+            early_allowed: prepared.early_data,
             ..Self::default()
         };
         if let Some(prefetched) = prepared.prefetched {
@@ -104,9 +107,12 @@ impl SessionOutcome {
             return;
         }
         self.early_decided = true;
-        tls.set_early_data_enabled(true);
-        // Early data refused earlier already has its verdict; `Disabled` alone says nothing.
-        if self.verdict.is_none() && decided != EarlyDataOutcome::Disabled {
+        if !tls.is_quic() {
+            // Over QUIC it was enabled from the start, or these tickets must not allow it.
+            tls.set_early_data_enabled(true);
+        }
+        // What was refused earlier already has its verdict.
+        if self.early_allowed {
             self.verdict = verdict_of(decided);
             if let Some(verdict) = self.verdict {
                 resumption.stats.count_early_data(verdict);
