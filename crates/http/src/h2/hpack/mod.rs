@@ -16,10 +16,10 @@
 //! | `encoder` | header blocks out; which fields are worth an entry | sections 6, 7.1 |
 
 mod decoder;
-mod dynamic_table;
+pub(crate) mod dynamic_table;
 mod encoder;
-mod field_hash;
-mod huffman;
+pub(crate) mod field_hash;
+pub(crate) mod huffman;
 mod integer;
 mod static_table;
 #[cfg(test)]
@@ -27,9 +27,12 @@ mod tests;
 
 use std::fmt;
 
-pub use decoder::{Decoded, Decoder, Field, FieldLimits, FieldSink, Note, Origin};
+pub use decoder::Decoder;
+pub(crate) use encoder::Policy;
 pub use encoder::{BlockEncoder, Encoder, Indexing};
 pub use static_table::{STATIC_ENTRIES, static_field};
+
+pub use crate::message::{Decoded, Field, FieldLimits, FieldSink, Note, Origin};
 
 /// Initial size of a dynamic table, in bytes as RFC 7541 section 4.1 counts them: the default of
 /// SETTINGS_HEADER_TABLE_SIZE (RFC 9113 section 6.5.2).

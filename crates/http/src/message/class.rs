@@ -5,15 +5,16 @@
 
 use memchr::memchr3;
 
-use super::hpack::{Field, Note, Origin, STATIC_ENTRIES, static_field};
+use super::field::{Field, Note, Origin};
 use crate::Span;
 use crate::h1::RawHeader;
+use crate::h2::hpack::{STATIC_ENTRIES, static_field};
 use crate::headers::KnownHeader;
 
 /// The meaning of a name in a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A field like any other.
     Plain = 1,
     /// `:method`.
@@ -69,7 +70,7 @@ impl Kind {
         Kind::Invalid,
     ];
 
-    pub(super) fn is_pseudo(self) -> bool {
+    pub(crate) fn is_pseudo(self) -> bool {
         matches!(
             self,
             Kind::Method
@@ -85,11 +86,11 @@ impl Kind {
 
 /// What is known of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Class {
-    pub(super) kind: Kind,
-    pub(super) known: Option<KnownHeader>,
+pub(crate) struct Class {
+    pub(crate) kind: Kind,
+    pub(crate) known: Option<KnownHeader>,
     /// The value has no NUL, CR or LF and no white space around it (section 8.2.1).
-    pub(super) value_is_valid: bool,
+    pub(crate) value_is_valid: bool,
 }
 
 const VALUE_IS_VALID: Note = 1 << 15;
@@ -97,7 +98,7 @@ const KIND_SHIFT: u32 = 8;
 
 impl Class {
     /// The class of a decoded field; computes whatever is not noted.
-    pub(super) fn of(head: &[u8], field: &Field) -> Class {
+    pub(crate) fn of(head: &[u8], field: &Field) -> Class {
         match field.origin {
             Origin::Static(index) => STATIC[usize::from(index)],
             Origin::Dynamic(note) => Class::from_note(note).unwrap_or_else(|| {
@@ -139,8 +140,11 @@ impl Class {
     }
 
     /// The note to keep with the entry; never zero, which means nothing is known.
-    pub(super) fn note(self) -> Note {
-        let known = self.known.map_or(0, |known| known as u16 + 1);
+    pub(crate) const fn note(self) -> Note {
+        let known = match self.known {
+            Some(known) => known as u16 + 1,
+            None => 0,
+        };
         let valid = if self.value_is_valid {
             VALUE_IS_VALID
         } else {
@@ -161,7 +165,7 @@ impl Class {
 }
 
 /// The positions of a field, for a list of headers.
-pub(super) fn raw_header(field: &Field, known: Option<KnownHeader>) -> RawHeader {
+pub(crate) fn raw_header(field: &Field, known: Option<KnownHeader>) -> RawHeader {
     let value_start = field.value_start();
     RawHeader {
         name: Span::new(field.line_start, field.line_start + field.name_bytes),
@@ -193,7 +197,7 @@ const fn kind_of_known(known: KnownHeader) -> Kind {
 
 /// Whether a field of this name is specific to an HTTP/1 connection and must not be sent in HTTP/2
 /// (RFC 9113 section 8.2.2).
-pub(super) const fn is_about_connection(known: KnownHeader) -> bool {
+pub(crate) const fn is_about_connection(known: KnownHeader) -> bool {
     matches!(kind_of_known(known), Kind::Connection) || matches!(known, KnownHeader::Http2Settings)
 }
 
@@ -235,42 +239,54 @@ fn is_lower_token(name: &[u8]) -> bool {
 static STATIC: [Class; STATIC_ENTRIES as usize + 1] = static_classes();
 
 const fn static_classes() -> [Class; STATIC_ENTRIES as usize + 1] {
-    let plain = Class {
-        kind: Kind::Plain,
-        known: None,
-        value_is_valid: true,
-    };
-    let mut classes = [plain; STATIC_ENTRIES as usize + 1];
+    let mut classes = [class_of_static(b"x"); STATIC_ENTRIES as usize + 1];
     let mut index = 1;
     while index <= STATIC_ENTRIES {
         let Some((name, _)) = static_field(index) else {
             panic!("the static table has an entry for every index");
         };
-        let class = &mut classes[index as usize];
-        class.kind = match index {
-            1 => Kind::Authority,
-            2 | 3 => Kind::Method,
-            4 | 5 => Kind::Path,
-            6 | 7 => Kind::Scheme,
-            8..=14 => Kind::Status,
-            _ => {
-                let mut known = 0;
-                while known < KnownHeader::ALL.len() {
-                    let candidate = KnownHeader::ALL[known];
-                    if candidate.name().as_bytes().eq_ignore_ascii_case(name) {
-                        class.known = Some(candidate);
-                    }
-                    known += 1;
-                }
-                match class.known {
-                    Some(known) => kind_of_known(known),
-                    None => Kind::Plain,
-                }
-            }
-        };
+        classes[index as usize] = class_of_static(name);
         index += 1;
     }
     classes
+}
+
+/// The note about an entry of a static table with this name.
+pub(crate) const fn note_of_static(name: &[u8]) -> Note {
+    class_of_static(name).note()
+}
+
+/// The class of an entry of a static table. All of them have valid names and values.
+const fn class_of_static(name: &[u8]) -> Class {
+    const PSEUDO: [(&[u8], Kind); 5] = [
+        (b":authority", Kind::Authority),
+        (b":method", Kind::Method),
+        (b":path", Kind::Path),
+        (b":scheme", Kind::Scheme),
+        (b":status", Kind::Status),
+    ];
+    let mut class = Class {
+        kind: Kind::Plain,
+        known: None,
+        value_is_valid: true,
+    };
+    let mut at = 0;
+    while at < PSEUDO.len() {
+        if PSEUDO[at].0.eq_ignore_ascii_case(name) {
+            class.kind = PSEUDO[at].1;
+        }
+        at += 1;
+    }
+    let mut known = 0;
+    while known < KnownHeader::ALL.len() {
+        let candidate = KnownHeader::ALL[known];
+        if candidate.name().as_bytes().eq_ignore_ascii_case(name) {
+            class.known = Some(candidate);
+            class.kind = kind_of_known(candidate);
+        }
+        known += 1;
+    }
+    class
 }
 
 #[cfg(test)]
