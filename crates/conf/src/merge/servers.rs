@@ -183,7 +183,7 @@ impl ServerDraft {
 impl Http2Draft {
     fn inherit(&mut self, outer: &Http2Draft) {
         inherit!(self, outer;
-            enabled max_concurrent_streams body_preread_size max_stream_window
+            enabled extended_connect max_concurrent_streams body_preread_size max_stream_window
             max_connection_window resets settings pings empty_frames priority_frames
             window_updates oversized_heads continuations header_block_size unread_replies);
     }
