@@ -409,12 +409,12 @@ fn what_is_not_built_yet_has_its_own_section() {
 #[test]
 fn a_test_of_the_configuration_tells_once_what_has_no_effect() {
     let site = Site::new();
-    let file = written(&site, "server { listen 127.0.0.1:1; http3 on; }");
+    let file = written(&site, "server { listen 127.0.0.1:1; read_ahead 1m; }");
     let prefix = site.path("").display().to_string();
     let outcome = run(&["-t", "-p", &prefix, "-c", &file.display().to_string()]);
     let told = outcome
         .stderr
-        .matches("only HTTP/1.1 and HTTP/2 are supported")
+        .matches("the kernel's default read-ahead applies")
         .count();
     assert_eq!(told, 1, "{}", outcome.stderr);
 }

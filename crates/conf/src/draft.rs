@@ -14,6 +14,7 @@ mod mail;
 mod media_types;
 mod passing;
 mod processes;
+mod quic;
 mod req_status;
 mod restricting;
 mod stream;
@@ -36,6 +37,7 @@ pub(crate) use mail::*;
 pub(crate) use media_types::*;
 pub(crate) use passing::*;
 pub(crate) use processes::*;
+pub(crate) use quic::*;
 pub(crate) use req_status::*;
 pub(crate) use restricting::*;
 pub(crate) use stream::*;
@@ -121,6 +123,8 @@ pub(crate) struct HttpDraft {
     /// The `upstream` block that is open.
     pub(crate) open_upstream: Option<UpstreamBlock>,
     pub(crate) http2_recv_buffer_bytes: Option<u64>,
+    pub(crate) quic_node_id: Option<u16>,
+    pub(crate) quic_max_handshakes: Option<u32>,
     pub(crate) trace_exporter: TraceExporterDraft,
     pub(crate) geoip2: GeoIp2Draft,
     pub(crate) compression_memory_bytes: Option<u64>,
@@ -289,6 +293,8 @@ pub(crate) struct ServerDraft {
     pub(crate) merge_slashes: Option<bool>,
     pub(crate) client_body_early_read: Option<List<Template>>,
     pub(crate) http2: Http2Draft,
+    pub(crate) http3: Http3Draft,
+    pub(crate) quic: QuicDraft,
     pub(crate) tls: TlsDraft,
     pub(crate) stream: StreamDraft,
     pub(crate) mail: MailDraft,

@@ -34,7 +34,10 @@ const LIMITS: Limits = Limits {
 /// When the parser has a fault.
 pub fn fuzz_config(data: &[u8]) {
     let data = &data[..data.len().min(MAX_INPUT_BYTES)];
-    let mut options = Options::new("/conf/nginx.conf", "/prefix");
+    let mut options = Options {
+        serves_quic: true,
+        ..Options::new("/conf/nginx.conf", "/prefix")
+    };
     let mut texts = data.split(|byte| *byte == 0).peekable();
     if let Some([b'-', globals @ ..]) = texts.peek() {
         options.globals = Some(String::from_utf8_lossy(globals).into_owned());
@@ -96,7 +99,8 @@ fn check(config: &Config) {
                 .iter()
                 .all(|index| *index < http.servers.len())
         );
-        if listener.options.ssl {
+        assert!(!listener.options.quic || listener.address.is_udp());
+        if listener.options.ssl || listener.options.quic {
             assert!(http.servers[listener.default_server].tls.is_some());
         }
     }
@@ -243,6 +247,12 @@ mod tests {
         "80",
         "443",
         "ssl",
+        "quic",
+        "quic_retry",
+        "quic_versions",
+        "quic_preferred_address",
+        "quic_qlog",
+        "http3_max_resets",
         "1.2.3.4:80",
         "[::]:80",
         "unix:/s",
@@ -334,6 +344,9 @@ mod tests {
          location / { root /$u; try_files $uri $uri/ @f; error_page 404 497 =200 /e?x; }
          location @f { return 301 https://$host$request_uri; } location ~* \\.(gif|jpg)$ { expires 30d; } } }
          \0 types { text/html html; image/gif gif; }",
+        "events {} http { quic_node_id 7; quic_qlog q 10.0.0.0/8; quic_versions 2 1; http3_max_resets 9 rate=1; server {
+         listen 443 quic reuseport; listen 443 ssl; listen [::]:443 quic; ssl_certificate c.pem; ssl_certificate_key k.pem;
+         quic_preferred_address 192.0.2.1:443 [2001:db8::1]:443; quic_retry 9; http3_stream_buffer_size 1k; return 200 $http3; } }",
         "events {} http { server { listen 8000-8003; listen unix:/s backlog=9; location = /s { stub_status; }
          location ^~ /a/ { alias /b/; autoindex on; location /a/c { limit_rate 10k; } } } server { listen 8001
          so_keepalive=1m::3; return 444; } open_file_cache max=9 inactive=1s; add_header A \"b c\" always; }",

@@ -29,10 +29,6 @@ struct Line {
     udp: bool,
     /// `backlog=`, whatever its value.
     has_backlog: bool,
-    /// `quic`.
-    quic: bool,
-    /// The first parameter that excludes `quic`, as nginx names it.
-    excludes_quic: Option<&'static str>,
 }
 
 impl Line {
@@ -41,6 +37,7 @@ impl Line {
             options: ListenOptions {
                 ssl: false,
                 http2: false,
+                quic: false,
                 proxy_protocol: false,
                 backlog: DEFAULT_BACKLOG,
                 rcvbuf_bytes: None,
@@ -57,13 +54,11 @@ impl Line {
             bind: false,
             udp: false,
             has_backlog: false,
-            quic: false,
-            excludes_quic: None,
         }
     }
 
-    /// The first parameter that excludes `udp`, in nginx's order.
-    fn excludes_udp(&self) -> Option<&'static str> {
+    /// The first parameter that excludes datagrams, in nginx's order.
+    fn excludes_datagrams(&self) -> Option<&'static str> {
         let options = &self.options;
         let given = [
             ("fastopen", options.fastopen.is_some()),
@@ -71,6 +66,7 @@ impl Line {
             ("deferred", options.deferred),
             ("multipath", options.multipath),
             ("ssl", options.ssl),
+            ("http2", options.http2),
             ("so_keepalive", options.so_keepalive.is_some()),
             ("proxy_protocol", options.proxy_protocol),
         ];
@@ -98,18 +94,15 @@ pub(crate) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     for (index, option) in c.args().skip(1) {
         line_option(b, c, index, option, &mut line)?;
     }
-    if line.quic {
-        if let Some(name) = line.excludes_quic {
-            let what = format!("\"{name}\" parameter is incompatible with \"quic\"");
-            return Err(Fault::new(format!("\"listen\" directive {what}")));
-        }
+    let addresses = match (line.udp, line.options.quic) {
+        (true, _) => for_datagrams(&line, "udp", addresses)?,
+        (_, true) => for_datagrams(&line, "quic", addresses)?,
+        (false, false) => addresses,
+    };
+    if line.options.quic && !b.options.serves_quic {
         b.warn("HTTP/3 is not supported yet, \"listen ... quic\" is ignored");
         return Ok(());
     }
-    let addresses = match line.udp {
-        true => for_datagrams(&line, addresses)?,
-        false => addresses,
-    };
     let server = b.server_index();
     if b.kind() == ServerKind::Mail {
         note_protocol(b, &addresses);
@@ -132,20 +125,25 @@ fn note_protocol(b: &mut Build<'_>, addresses: &[ListenAddress]) {
     *protocol = protocol.or(found);
 }
 
-/// The addresses of a line with `udp`.
-fn for_datagrams(line: &Line, addresses: Vec<ListenAddress>) -> Result<Vec<ListenAddress>, Fault> {
-    if let Some(name) = line.excludes_udp() {
-        let what = format!("\"{name}\" parameter is incompatible with \"udp\"");
+/// The addresses of a line with a `parameter` that makes them those of datagrams.
+fn for_datagrams(
+    line: &Line,
+    parameter: &str,
+    addresses: Vec<ListenAddress>,
+) -> Result<Vec<ListenAddress>, Fault> {
+    if let Some(name) = line.excludes_datagrams() {
+        let what = format!("\"{name}\" parameter is incompatible with \"{parameter}\"");
         return Err(Fault::new(format!("\"listen\" directive {what}")));
     }
     let addresses = addresses.into_iter().map(|address| match address.inet() {
         Some(inet) => Ok(ListenAddress::Udp(inet)),
-        None => Err(
-            Fault::at(1, "\"listen unix:... udp\" is not supported").help(
+        None => {
+            let message = format!("\"listen unix:... {parameter}\" is not supported");
+            Err(Fault::at(1, message).help(format!(
                 "datagrams are received on addresses with a port; a Unix socket for connections is \
-                 written without \"udp\"",
-            ),
-        ),
+                 written without \"{parameter}\""
+            )))
+        }
     });
     addresses.collect()
 }
@@ -319,39 +317,22 @@ fn line_option(
             ));
         }
         b"default" => line.default_server = true,
-        b"ssl" => {
-            line.options.ssl = true;
-            line.excludes_quic = Some("ssl");
-        }
+        b"ssl" => line.options.ssl = true,
         b"http2" => {
             b.warn(
                 "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive \
                  instead",
             );
             line.options.http2 = true;
-            line.excludes_quic = Some("http2");
         }
-        b"proxy_protocol" => {
-            line.options.proxy_protocol = true;
-            line.excludes_quic = Some("proxy_protocol");
-        }
-        b"quic" => line.quic = true,
+        b"proxy_protocol" => line.options.proxy_protocol = true,
+        b"quic" => line.options.quic = true,
         _ if option.starts_with(b"accept_filter=") => b.warn(format!(
             "accept filters \"{}\" are not supported on this platform, ignored",
             shown(option)
         )),
         _ => {
             socket_option(c, index, option, line, &invalid)?;
-            let name = option.split(|byte| *byte == b'=').next();
-            let excluding = [
-                "fastopen",
-                "backlog",
-                "deferred",
-                "so_keepalive",
-                "multipath",
-            ];
-            let found = excluding.into_iter().find(|it| name == Some(it.as_bytes()));
-            line.excludes_quic = line.excludes_quic.or(found);
             line.options_given = true;
             line.bind = true;
         }

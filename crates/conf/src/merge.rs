@@ -10,6 +10,7 @@ mod health;
 mod locations;
 mod mail;
 mod passes;
+mod quic;
 mod restricting;
 mod servers;
 mod status;
@@ -286,25 +287,25 @@ fn undefined_variables(b: &Build<'_>) -> Vec<Fault> {
 /// `ssl on` of files for nginx before 1.25.1: as there, the default server of an address decides
 /// for all of its connections.
 fn enable_ssl(b: &mut Build<'_>, level: &HttpLevel) {
-    let of_http = |address: &&mut Address| address.kind == ServerKind::Http;
+    let of_http =
+        |address: &&mut Address| address.kind == ServerKind::Http && !address.options.quic;
     for address in b.http.addresses.iter_mut().filter(of_http) {
         let server = &b.http.servers[address.default_server].server;
         address.options.ssl |= server.ssl.or(level.server.ssl).unwrap_or(false);
     }
 }
 
-/// Every address with `ssl` needs a certificate, or refuses handshakes.
+/// Every address with `ssl` or `quic` needs a certificate, or refuses handshakes.
 fn check_tls(b: &Build<'_>, kind: ServerKind, servers: &[Server]) -> Result<(), Fault> {
-    let missing = |server: &Server| {
-        let message = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
-        Err(Fault::earlier(&server.origin, message))
-    };
-    for address in b
-        .http
-        .addresses
-        .iter()
-        .filter(|address| address.kind == kind && address.options.ssl)
-    {
+    let uses_tls =
+        |address: &&Address| address.kind == kind && (address.options.ssl || address.options.quic);
+    for address in b.http.addresses.iter().filter(uses_tls) {
+        let parameter = if address.options.quic { "quic" } else { "ssl" };
+        let missing = |server: &Server| {
+            let what = format!("the \"listen ... {parameter}\" directive");
+            let message = format!("no \"ssl_certificate\" is defined for {what}");
+            Err(Fault::earlier(&server.origin, message))
+        };
         let default = &servers[address.default_server];
         match &default.tls {
             None => return missing(default),
@@ -317,6 +318,12 @@ fn check_tls(b: &Build<'_>, kind: ServerKind, servers: &[Server]) -> Result<(), 
                 if let Some(bare) = bare {
                     return missing(&servers[*bare]);
                 }
+            }
+            Some(tls) if address.options.quic && !tls.protocols.tls_1_3 => {
+                // RFC 9001 section 4.2.
+                let message = "\"ssl_protocols\" must enable TLSv1.3 for the \"listen ... quic\" \
+                               directive";
+                return Err(Fault::earlier(&default.origin, message));
             }
             Some(_) => {}
         }
@@ -460,6 +467,8 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 key_process: tls.key_process.unwrap_or_default(),
                 upstreams: std::mem::take(&mut b.upstreams),
                 http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),
+                quic_node_id: b.http.quic_node_id,
+                quic_max_handshakes: b.http.quic_max_handshakes.filter(|most| *most > 0),
                 compression_memory_bytes: b.http.compression_memory_bytes.unwrap_or(512 << 20),
                 dyups_bytes: b.http.dyups_bytes.unwrap_or(2 << 20),
             })

@@ -511,11 +511,6 @@ impl<'a> Parser<'a> {
             }
             Support::Later(check, missing) => {
                 self.check_only(call, check)?;
-                // What is switched off is off already.
-                if matches!(check, directives::Check::Flag) && call.on_off() == Ok(false) {
-                    self.build.met.works(row);
-                    return Ok(());
-                }
                 self.build.has_no_effect(call, missing);
                 Ok(())
             }

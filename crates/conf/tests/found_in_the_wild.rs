@@ -56,7 +56,7 @@ fn quic_beside_ssl_is_ignored_with_a_warning() {
         about[0].contains("\"listen ... quic\" is ignored"),
         "{about:?}"
     );
-    assert_eq!(about.len(), 3, "{about:?}");
+    assert_eq!(about.len(), 1, "{about:?}");
     for (other, name) in [
         ("ssl", "ssl"),
         ("http2", "http2"),

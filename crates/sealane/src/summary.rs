@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(of("pid x; events {}"), ["sealane: all 2 directives work"]);
         assert_eq!(
             of(
-                "lock_file x;\nevents {}\nhttp { http3 on; quic_retry on; server { listen 80; http3 on; } }"
+                "lock_file x;\nevents {}\nhttp { read_ahead 1m; directio 4k; server { listen 80; read_ahead 0; } }"
             ),
             [
                 "sealane: 4 directives work, 4 are without effect; 1 default differs from nginx's",

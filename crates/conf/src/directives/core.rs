@@ -297,7 +297,7 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         Check::Flag,
-        "HTTP/3 is not supported yet.",
+        "Datagrams reach the worker thread of their connection without it.",
     ),
     Row::unsupported(
         "ssl_engine",

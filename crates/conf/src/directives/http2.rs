@@ -4,7 +4,6 @@ use super::Check::{Number, Size};
 use super::{Arity, HS, HSL, HTTP, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
-use crate::draft::Http2Draft;
 use crate::model::{FrameAllowance, Http2Limits};
 use crate::values;
 
@@ -19,7 +18,7 @@ const INITIAL_WINDOW_BYTES: u64 = (1 << 16) - 1;
 /// What an ordinary request's header fields fit in.
 const MIN_HEADER_BLOCK_BYTES: u64 = 4 << 10;
 
-const METERED: Arity = Arity::Between(1, 2);
+pub(super) const METERED: Arity = Arity::Between(1, 2);
 const DEFAULT: Http2Limits = Http2Limits::DEFAULT;
 
 pub(super) const MODULE: Module = Module {
@@ -92,7 +91,7 @@ const ROWS: &[Row] = &[
         "4m",
         "Maximum receive window of a stream; it grows with the measured round-trip time while the \
          body is read. Never below `http2_body_preread_size`.",
-        |b, c| window(b, c, |http2| &mut http2.max_stream_window),
+        |b, c| window(c, &mut b.server().http2.max_stream_window),
     )
     .own(),
     Row::new(
@@ -102,7 +101,7 @@ const ROWS: &[Row] = &[
         "16m",
         "Maximum receive window of a connection, which limits the memory for one client's uploads. \
          Never below `http2_max_stream_window`.",
-        |b, c| window(b, c, |http2| &mut http2.max_connection_window),
+        |b, c| window(c, &mut b.server().http2.max_connection_window),
     )
     .own(),
     Row::new(
@@ -112,7 +111,7 @@ const ROWS: &[Row] = &[
         "400 rate=33",
         "Requests that fail because of the client: cancelled before the response (rapid reset), \
          refused, or ended by a protocol error. Each complete response replenishes one.",
-        |b, c| allowance(b, c, DEFAULT.resets, |http2| &mut http2.resets),
+        |b, c| allowance(c, &mut b.server().http2.resets, DEFAULT.resets),
     )
     .own(),
     Row::new(
@@ -121,7 +120,7 @@ const ROWS: &[Row] = &[
         METERED,
         "100 rate=5",
         "SETTINGS frames; a well-behaved client sends one or two.",
-        |b, c| allowance(b, c, DEFAULT.settings, |http2| &mut http2.settings),
+        |b, c| allowance(c, &mut b.server().http2.settings, DEFAULT.settings),
     )
     .own(),
     Row::new(
@@ -130,7 +129,7 @@ const ROWS: &[Row] = &[
         METERED,
         "500 rate=50",
         "PING frames. Requests and bodies replenish the allowance.",
-        |b, c| allowance(b, c, DEFAULT.pings, |http2| &mut http2.pings),
+        |b, c| allowance(c, &mut b.server().http2.pings, DEFAULT.pings),
     )
     .own(),
     Row::new(
@@ -140,7 +139,7 @@ const ROWS: &[Row] = &[
         "200 rate=20",
         "Frames without effect: empty frames that end nothing, frames of closed streams, and \
          unknown frames.",
-        |b, c| allowance(b, c, DEFAULT.empty_frames, |http2| &mut http2.empty_frames),
+        |b, c| allowance(c, &mut b.server().http2.empty_frames, DEFAULT.empty_frames),
     )
     .own(),
     Row::new(
@@ -150,9 +149,11 @@ const ROWS: &[Row] = &[
         "1000 rate=50",
         "PRIORITY and PRIORITY_UPDATE frames. Each request replenishes two.",
         |b, c| {
-            allowance(b, c, DEFAULT.priority_frames, |http2| {
-                &mut http2.priority_frames
-            })
+            allowance(
+                c,
+                &mut b.server().http2.priority_frames,
+                DEFAULT.priority_frames,
+            )
         },
     )
     .own(),
@@ -163,9 +164,11 @@ const ROWS: &[Row] = &[
         "2000 rate=200",
         "WINDOW_UPDATE frames. Each frame of a response body replenishes four.",
         |b, c| {
-            allowance(b, c, DEFAULT.window_updates, |http2| {
-                &mut http2.window_updates
-            })
+            allowance(
+                c,
+                &mut b.server().http2.window_updates,
+                DEFAULT.window_updates,
+            )
         },
     )
     .own(),
@@ -177,9 +180,11 @@ const ROWS: &[Row] = &[
         "Requests whose header fields exceed `large_client_header_buffers` after decompression \
          (HPACK bombs). Each gets 431 or 414 and uses no memory beyond the limits.",
         |b, c| {
-            allowance(b, c, DEFAULT.oversized_heads, |http2| {
-                &mut http2.oversized_heads
-            })
+            allowance(
+                c,
+                &mut b.server().http2.oversized_heads,
+                DEFAULT.oversized_heads,
+            )
         },
     )
     .own(),
@@ -189,7 +194,7 @@ const ROWS: &[Row] = &[
         ONE,
         "32",
         "CONTINUATION frames in the header of one request.",
-        |b, c| at_least(b, c, 1, |http2| &mut http2.continuations),
+        |b, c| at_least(c, &mut b.server().http2.continuations, 1),
     )
     .own(),
     Row::new(
@@ -199,7 +204,7 @@ const ROWS: &[Row] = &[
         "64k",
         "Compressed size of one request's header fields, unless `large_client_header_buffers` \
          allows more.",
-        header_block_size,
+        |b, c| header_block_size(c, &mut b.server().http2.header_block_size),
     )
     .own(),
     Row::new(
@@ -209,7 +214,7 @@ const ROWS: &[Row] = &[
         "1000",
         "Acknowledgements, resets and window updates that are queued because the client does not \
          read.",
-        |b, c| at_least(b, c, 16, |http2| &mut http2.unread_replies),
+        |b, c| at_least(c, &mut b.server().http2.unread_replies, 16),
     )
     .own(),
     Row::meaningless(
@@ -274,13 +279,7 @@ fn recv_buffer_size(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 /// A number of frames, not below `least`, which every client needs.
-fn at_least(
-    b: &mut Build<'_>,
-    c: &Call<'_>,
-    least: u64,
-    slot: fn(&mut Http2Draft) -> &mut Option<u64>,
-) -> Result<(), Fault> {
-    let slot = slot(&mut b.server().http2);
+fn at_least(c: &Call<'_>, slot: &mut Option<u64>, least: u64) -> Result<(), Fault> {
     c.number(slot)?;
     match slot {
         Some(number) if *number < least => {
@@ -291,13 +290,11 @@ fn at_least(
 }
 
 /// `number [rate=number]`; without a rate the default one holds.
-fn allowance(
-    b: &mut Build<'_>,
+pub(super) fn allowance(
     c: &Call<'_>,
+    slot: &mut Option<FrameAllowance>,
     default: FrameAllowance,
-    slot: fn(&mut Http2Draft) -> &mut Option<FrameAllowance>,
 ) -> Result<(), Fault> {
-    let slot = slot(&mut b.server().http2);
     c.once(slot)?;
     let number = |text: &[u8]| values::number(text).and_then(|number| u32::try_from(number).ok());
     let burst = number(c.arg(1)).filter(|burst| *burst > 0);
@@ -313,8 +310,8 @@ fn allowance(
     Ok(())
 }
 
-fn header_block_size(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let slot = &mut b.server().http2.header_block_size;
+/// The compressed header fields of one request.
+pub(super) fn header_block_size(c: &Call<'_>, slot: &mut Option<u64>) -> Result<(), Fault> {
     c.size(slot)?;
     match slot {
         Some(size) if *size < MIN_HEADER_BLOCK_BYTES => {
@@ -326,12 +323,7 @@ fn header_block_size(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 /// A flow-control window that may grow to this many bytes.
-fn window(
-    b: &mut Build<'_>,
-    c: &Call<'_>,
-    slot: fn(&mut Http2Draft) -> &mut Option<u64>,
-) -> Result<(), Fault> {
-    let slot = slot(&mut b.server().http2);
+pub(super) fn window(c: &Call<'_>, slot: &mut Option<u64>) -> Result<(), Fault> {
     c.size(slot)?;
     let allowed = INITIAL_WINDOW_BYTES..=MAX_WINDOW_BYTES;
     match slot {

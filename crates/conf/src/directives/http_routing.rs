@@ -39,9 +39,10 @@ const ROWS: &[Row] = &[
         Arity::AtLeast(1),
         "*:80",
         "Address that the server listens on: `port`, `address:port`, `[ipv6]:port`, a range of \
-         ports, or `unix:path`. Parameters: `default_server`, `ssl`, `http2`, `proxy_protocol`, \
-         `backlog=`, `rcvbuf=`, `sndbuf=`, `deferred`, `reuseport`, `bind`, `ipv6only=`, \
-         `so_keepalive=`, `fastopen=`, `multipath`. Without root privileges, the default port is 8000. If some \
+         ports, or `unix:path`. Parameters: `default_server`, `ssl`, `http2`, `quic`, \
+         `proxy_protocol`, `backlog=`, `rcvbuf=`, `sndbuf=`, `deferred`, `reuseport`, `bind`, \
+         `ipv6only=`, `so_keepalive=`, `fastopen=`, `multipath`. With `quic` it is another \
+         address than without: servers listen on both. Without root privileges, the default port is 8000. If some \
          server listens on `*:port`, `address:port` gets its own socket only with a socket option \
          or `bind`.",
         listen::listen,

@@ -34,12 +34,12 @@ mod headers;
 mod headers_more;
 mod health;
 mod http2;
+mod http3;
 mod http_core;
 mod http_limits;
 mod http_output;
 mod http_routing;
 mod key_devices;
-mod later;
 mod limits;
 mod live_upstreams;
 mod log;
@@ -59,6 +59,7 @@ mod proxying;
 mod proxying_cache;
 mod proxying_store;
 mod proxying_tls;
+mod quic;
 mod real_ip;
 mod referer;
 mod req_status;
@@ -345,7 +346,8 @@ pub const MODULES: &[&Module] = &[
     &acme::MODULE,
     &ssl_handshakes::MODULE,
     &http2::MODULE,
-    &later::HTTP3,
+    &http3::MODULE,
+    &quic::MODULE,
     &gunzip::MODULE,
     &addition::MODULE,
     &trim::MODULE,

@@ -140,8 +140,8 @@ fn defaults_in_the_table_are_the_real_ones() {
 #[test]
 fn what_has_no_effect_yet_is_warned_about_once() {
     let config = read(
-        "events {} http { http3_hq on; server { http3_hq on; quic_gso on; }
-         server { http3_hq off; quic_gso on; http3 on; } server { http3 on; } }",
+        "events {} http { directio 4k; server { directio 4k; read_ahead 1m; }
+         server { directio off; read_ahead 1m; directio_alignment 4k; } server { read_ahead 0; } }",
     );
     let mut subjects: Vec<_> = config
         .warnings
@@ -149,9 +149,9 @@ fn what_has_no_effect_yet_is_warned_about_once() {
         .filter_map(|warning| warning.message.split('"').nth(1))
         .collect();
     subjects.retain(|subject| !subject.is_empty());
-    assert_eq!(subjects, ["http3_hq", "quic_gso", "http3"]);
+    assert_eq!(subjects, ["directio", "read_ahead", "directio_alignment"]);
     let quiet =
-        read("events {} http { gzip off; http3 off; http2 on; ssl_early_data off; directio off; }");
+        read("events {} http { gzip off; http3 on; http2 on; ssl_early_data off; directio off; }");
     assert_eq!(quiet.warnings, []);
 }
 

@@ -119,6 +119,8 @@ pub(super) fn server(
         merge_slashes: draft.merge_slashes.unwrap_or(true),
         client_body_early_read: draft.client_body_early_read.unwrap_or_default(),
         http2,
+        http3: draft.http3.finish(),
+        quic: draft.quic.finish(),
         acme_certificate,
         stream: stream.map(Arc::new),
         mail: mail.map(Arc::new),
@@ -174,6 +176,8 @@ impl ServerDraft {
             connection_pool_bytes max_headers
             ignore_invalid_headers underscores_in_headers merge_slashes client_body_early_read);
         self.http2.inherit(&outer.http2);
+        self.http3.inherit(&outer.http3);
+        self.quic.inherit(&outer.quic);
         self.tls.inherit(&outer.tls);
         self.stream.inherit(&outer.stream);
         self.mail.inherit(&outer.mail);
@@ -183,7 +187,7 @@ impl ServerDraft {
 impl Http2Draft {
     fn inherit(&mut self, outer: &Http2Draft) {
         inherit!(self, outer;
-            enabled max_concurrent_streams body_preread_size max_stream_window
+            enabled extended_connect max_concurrent_streams body_preread_size max_stream_window
             max_connection_window resets settings pings empty_frames priority_frames
             window_updates oversized_heads continuations header_block_size unread_replies);
     }

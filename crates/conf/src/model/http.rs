@@ -2,9 +2,9 @@
 
 use super::{
     AcmeCertificate, AcmeDns, CachePath, Charsets, ContentHandler, GeoIp2, HandshakeLimits, Http2,
-    KeyProcessSetting, LimitZone, List, LocationConf, Locations, MailServer, Pass,
-    ProxyHttpVersion, ReqStatusZone, ResponseMatch, Script, ServerKind, StreamServer, Template,
-    Tls, TraceExporter, TrafficZone, Upstream, UserVariable, VerifyClient, locations_of,
+    Http3, KeyProcessSetting, LimitZone, List, LocationConf, Locations, MailServer, Pass,
+    ProxyHttpVersion, QuicSettings, ReqStatusZone, ResponseMatch, Script, ServerKind, StreamServer,
+    Template, Tls, TraceExporter, TrafficZone, Upstream, UserVariable, VerifyClient, locations_of,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -52,6 +52,11 @@ pub struct Http {
     /// `http2_recv_buffer_size`: the buffer a worker reads HTTP/2 frames into;
     /// default 256k.
     pub http2_recv_buffer_bytes: u64,
+    /// `quic_node_id`: what every connection id of this machine contains, for load balancers.
+    pub quic_node_id: Option<u16>,
+    /// `quic_max_handshakes`: handshakes of QUIC at a time, for each worker thread; `None` for half
+    /// of `worker_connections`.
+    pub quic_max_handshakes: Option<u32>,
     /// `compression_memory`: how much all compressors of the worker process may use at a time;
     /// default 512m.
     pub compression_memory_bytes: u64,
@@ -149,7 +154,8 @@ pub struct Listener {
 pub enum ListenAddress {
     /// IPv4 or IPv6.
     Inet(SocketAddr),
-    /// The same with `udp`: for datagrams, so that it is another one than that for connections.
+    /// The same with `udp` or `quic`: for datagrams, so that it is another one than that for
+    /// connections.
     Udp(SocketAddr),
     /// `unix:PATH`.
     Unix(PathBuf),
@@ -163,6 +169,8 @@ pub struct ListenOptions {
     /// `http2`: HTTP/2 for every server of the address, whatever its
     /// [`Http2::enabled`].
     pub http2: bool,
+    /// `quic`: QUIC, by which `http` has all of its datagrams.
+    pub quic: bool,
     /// `proxy_protocol`: a PROXY protocol header comes first on every connection.
     pub proxy_protocol: bool,
     /// `backlog=`; default 511.
@@ -238,6 +246,10 @@ pub struct Server {
     pub client_body_early_read: List<Template>,
     /// `http2` and its limits.
     pub http2: Http2,
+    /// `http3` and its limits.
+    pub http3: Http3,
+    /// `quic_*`: those of the default server of an address count.
+    pub quic: QuicSettings,
     /// `acme_certificate`.
     pub acme_certificate: Option<Arc<AcmeCertificate>>,
     /// What it does in `stream`; `None` for other servers.

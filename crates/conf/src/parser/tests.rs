@@ -230,14 +230,14 @@ fn named_captures_are_numbered_across_the_configuration() {
 
 #[test]
 fn warnings_stand_with_the_error() {
-    let mut loader = MemoryLoader::new().with(MAIN_FILE, "events {} http { http3 on;\nfoo; }");
+    let mut loader = MemoryLoader::new().with(MAIN_FILE, "events {} http { read_ahead 1m;\nfoo; }");
     let failure = parse(&options(), &mut loader).expect_err("foo is unknown");
     assert_eq!(failure.warnings.len(), 1);
     assert_eq!(
         failure.warnings[0].to_string(),
-        "sealane: [warn] the \"http3\" directive has no effect yet: only HTTP/1.1 \
-         and HTTP/2 are supported in /etc/nginx/nginx.conf:1\n\
-         \x20   events {} http { http3 on;\n\
+        "sealane: [warn] the \"read_ahead\" directive has no effect yet: the kernel's default \
+         read-ahead applies in /etc/nginx/nginx.conf:1\n\
+         \x20   events {} http { read_ahead 1m;\n\
          \x20                    ^"
     );
 }

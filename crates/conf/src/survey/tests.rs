@@ -224,7 +224,7 @@ fn what_is_no_configuration_ends_the_reading() {
 fn directives_are_counted_by_what_they_do() {
     let survey = read(
         "pcre_jit on; lock_file x; events { }
-         http { http3 on; http3_hq off; http2_max_requests 5; server { listen 80; } server { http3 on; listen 81; } }",
+         http { read_ahead 1m; directio off; http2_max_requests 5; server { listen 80; } server { read_ahead 0; listen 81; } }",
     );
     let met = survey.met;
     let idle: Vec<_> = met
@@ -237,7 +237,7 @@ fn directives_are_counted_by_what_they_do() {
         [
             ("pcre_jit", IdleReason::Meaningless, 1),
             ("lock_file", IdleReason::Meaningless, 1),
-            ("http3", IdleReason::Later, 2),
+            ("read_ahead", IdleReason::Later, 2),
             ("http2_max_requests", IdleReason::Obsolete, 1),
         ]
     );

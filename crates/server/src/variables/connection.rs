@@ -23,7 +23,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             let name = if exchange.is_tls() { "h2" } else { "h2c" };
             text(if is_http2 { name } else { "" }, out)
         }
-        Builtin::Http3 => true,
+        Builtin::Http3 | Builtin::Quic => true, // no connection is one of QUIC
         Builtin::Https => text(if exchange.is_tls() { "on" } else { "" }, out),
         Builtin::RemoteAddr => peer_ip(exchange.client_address(), out),
         Builtin::RealipRemoteAddr => peer_ip(facts.peer, out),

@@ -89,6 +89,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         B::Scheme
         | B::Http2
         | B::Http3
+        | B::Quic
         | B::Https
         | B::RemoteAddr
         | B::BinaryRemoteAddr
