@@ -46,6 +46,7 @@ fn message(bytes: &[u8], to: SocketAddr) -> MessageToSend<'_> {
         segment_bytes: usize::MAX,
         to: Some(to),
         from: None,
+        ecn: Ecn::NotEct,
     }
 }
 
