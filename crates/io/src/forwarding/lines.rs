@@ -9,7 +9,7 @@
 
 use super::Forwarded;
 use crate::buffers;
-use crate::runtime::{Direction, Registration, Watch};
+use crate::runtime::{self, Direction, Registration, Watch};
 use sealane_sys::socket::{self, Ecn};
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -29,6 +29,9 @@ const MAX_HEAD_BYTES: usize = 2 + 2 * MAX_ADDRESS_BYTES;
 const MAX_DATAGRAM_BYTES: usize = 65_535;
 /// Room for a message and one byte, which tells that it was longer.
 const BUFFER_BYTES: usize = MAX_HEAD_BYTES + MAX_DATAGRAM_BYTES + 1;
+
+/// Messages that are taken before other tasks of the thread have their turn.
+const MESSAGES_PER_POLL: usize = 64;
 
 /// The end that sends; all threads may.
 #[derive(Debug)]
@@ -90,49 +93,64 @@ impl ForwardLineReceiver {
         })
     }
 
-    /// Hands the next datagram to `take`. `None` when the other process has closed its end.
+    /// Hands the datagrams that have come to `take`, a bounded number of them. Returns how many they
+    /// were; 0 when the other process has closed its end.
     ///
     /// # Errors
     /// The errno of receiving; the line is of no use any more.
-    pub fn poll_receive<R>(
+    pub fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        take: impl FnOnce(Forwarded<&mut [u8]>) -> R,
-    ) -> Poll<io::Result<Option<R>>> {
+        mut take: impl FnMut(Forwarded<&mut [u8]>),
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_ready(cx))?;
         let mut buffer = buffers::large();
         buffer.resize(BUFFER_BYTES, 0);
-        let received = self.poll_message(cx, &mut buffer);
-        let taken = received.map_ok(|length| {
-            let datagram = length.and_then(|length| parse(&mut buffer[..length]));
-            datagram.map(take)
-        });
+        let received = self.poll_messages(cx, &mut buffer, &mut take);
         buffers::give_back(buffer);
-        taken
+        received
     }
 
-    /// Receives a well-formed message; returns its length.
-    fn poll_message(
+    fn poll_messages(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut [u8],
-    ) -> Poll<io::Result<Option<usize>>> {
-        loop {
-            let ready = self
-                .registration
-                .poll_ready(self.fd.as_fd(), Direction::Input, cx);
-            ready!(ready)?;
+        take: &mut impl FnMut(Forwarded<&mut [u8]>),
+    ) -> Poll<io::Result<usize>> {
+        let mut taken = 0;
+        for _ in 0..MESSAGES_PER_POLL {
             match socket::recv_slice(self.fd.as_fd(), buffer) {
-                Ok(0) => return Poll::Ready(Ok(None)),
-                Ok(length) if length < BUFFER_BYTES && parse(&mut buffer[..length]).is_some() => {
-                    return Poll::Ready(Ok(Some(length)));
-                }
-                Ok(_) => self.malformed = self.malformed.saturating_add(1),
+                Ok(0) if taken == 0 => return Poll::Ready(Ok(0)),
+                Ok(0) => break,
+                Ok(length) => match buffer.get_mut(..length).and_then(parse) {
+                    Some(datagram) if length < BUFFER_BYTES => {
+                        take(datagram);
+                        taken += 1;
+                    }
+                    _ => self.malformed = self.malformed.saturating_add(1),
+                },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.registration.clear_stale(Direction::Input);
+                    if taken > 0 {
+                        break;
+                    }
+                    ready!(self.poll_ready(cx))?;
                 }
+                Err(_) if taken > 0 => break, // it comes again
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+        if taken == 0 {
+            // All were malformed.
+            runtime::defer(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.registration
+            .poll_ready(self.fd.as_fd(), Direction::Input, cx)
     }
 
     /// Messages that were dropped because they are none of this format.

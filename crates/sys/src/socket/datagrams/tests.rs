@@ -1,3 +1,5 @@
+mod packets;
+
 use super::*;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
