@@ -2,8 +2,9 @@
 
 use crate::runtime::{Direction, Registration, Watch};
 use sealane_sys::socket::{
-    self, BATCH_MESSAGES, MAX_SEGMENTED_BYTES, MAX_SEGMENTS, MessageToSend, ReceivedBatch,
+    self, BATCH_MESSAGES, Ecn, MAX_SEGMENTED_BYTES, MAX_SEGMENTS, MessageToSend, ReceivedBatch,
 };
+pub use send_batch::{Refused, SendBatch, Transmit};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -11,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
+mod send_batch;
 #[cfg(test)]
 mod tests;
 
@@ -99,6 +101,19 @@ impl DatagramSocket {
         Ok(socket)
     }
 
+    /// The same for packets of QUIC: the socket reports ECN as well (RFC 9000 section 13.4), and
+    /// nobody cuts packets into fragments (section 14).
+    ///
+    /// # Errors
+    /// As [`DatagramSocket::bound`].
+    pub fn bound_for_quic(fd: OwnedFd, address: SocketAddr) -> io::Result<DatagramSocket> {
+        socket::report_ecn(fd.as_fd(), address.is_ipv4())?;
+        socket::forbid_fragments(fd.as_fd(), address.is_ipv4())?;
+        let socket = DatagramSocket::bound(fd, address)?;
+        socket.cuts.set(socket::cuts_datagrams(socket.as_fd()));
+        Ok(socket)
+    }
+
     /// A socket to prepare, and to connect then.
     ///
     /// # Errors
@@ -151,7 +166,8 @@ impl DatagramSocket {
         }
     }
 
-    /// Receives what has arrived, at most `max` messages or one batch, and hands it to `take`.
+    /// Receives what has arrived, at most `max` messages or one batch, and hands it to `take`. The
+    /// batch is memory that all sockets of the thread use.
     ///
     /// # Errors
     /// On a connected socket, what became of a datagram that was sent (`ECONNREFUSED`). The socket
@@ -160,7 +176,7 @@ impl DatagramSocket {
         &self,
         cx: &mut Context<'_>,
         max: usize,
-        take: impl FnOnce(&ReceivedBatch) -> R,
+        take: impl FnOnce(&mut ReceivedBatch) -> R,
     ) -> Poll<io::Result<R>> {
         BATCH.with_borrow_mut(|batch| {
             let batch = batch.get_or_insert_with(|| Box::new(ReceivedBatch::new()));
@@ -236,11 +252,17 @@ impl DatagramSocket {
             segment_bytes: run.segment_bytes,
             to: path.to,
             from: path.from,
+            ecn: Ecn::NotEct,
         }));
         let taken = socket::send_datagrams(self.as_fd(), &messages)?;
+        Ok(DatagramSocket::count(&messages[..taken]))
+    }
+
+    /// How many datagrams these are.
+    fn count(messages: &[MessageToSend<'_>]) -> usize {
         let count =
             |message: &MessageToSend<'_>| Run::count_of(message.bytes, message.segment_bytes);
-        Ok(messages[..taken].iter().map(count).sum())
+        messages.iter().map(count).sum()
     }
 
     fn poll_ready(&self, cx: &mut Context<'_>, direction: Direction) -> Poll<io::Result<()>> {
@@ -259,6 +281,6 @@ impl AsFd for DatagramSocket {
 fn is_uncut(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE)
+        Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE | libc::ENOPROTOOPT | libc::EOPNOTSUPP)
     )
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `runtime.rs`, `runtime/` | the event loop of a thread: tasks, readiness of sockets, timers |
 //! | `socket.rs`, `listener.rs` | a connected socket, a listening socket |
-//! | `datagram.rs` | a socket for datagrams, with a peer or without |
+//! | `datagram.rs`, `datagram/` | a socket for datagrams, with a peer or without |
+//! | `forwarding.rs`, `forwarding/` | datagrams for another thread, or another process |
 //! | `stream.rs`, `stream/` | the byte stream, plain or TLS, towards clients and origins alike |
 //! | `message.rs` | what is to be sent: a head, an output chain, a budget |
 //! | `chain.rs` | the output chain: memory and ranges of files |
@@ -22,6 +23,7 @@ pub mod chain;
 pub mod datagram;
 pub mod deadline;
 pub mod disk;
+pub mod forwarding;
 pub mod listener;
 pub mod message;
 pub mod open_file;

@@ -11,7 +11,7 @@ use sealane_stream::datagram::{
     DatagramListener, DatagramRelay, DatagramRelaySettings, ListenerSettings,
 };
 use sealane_sys::socket::{
-    BATCH_MESSAGES, MessageToSend, ReceivedBatch, join_datagrams, send_datagrams,
+    BATCH_MESSAGES, Ecn, MessageToSend, ReceivedBatch, join_datagrams, send_datagrams,
 };
 use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};
@@ -56,6 +56,7 @@ fn echo(socket: &UdpSocket) {
                 segment_bytes: message.segment_bytes,
                 to: message.source,
                 from: None,
+                ecn: Ecn::NotEct,
             };
             send_datagrams(socket.as_fd(), &[back]).expect("there is room");
         }
@@ -75,6 +76,7 @@ fn client(relay: SocketAddr, at_once: usize, rounds: usize) {
             segment_bytes: DATAGRAM_BYTES,
             to: Some(relay),
             from: None,
+            ecn: Ecn::NotEct,
         };
         send_datagrams(socket.as_fd(), &[message]).expect("there is room");
         for _ in 0..at_once {

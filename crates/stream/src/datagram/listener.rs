@@ -128,7 +128,7 @@ impl DatagramListener {
                 },
                 ..*settings
             };
-            let distribute = |batch: &ReceivedBatch| {
+            let distribute = |batch: &mut ReceivedBatch| {
                 for message in batch.messages() {
                     table.distribute(&message, &settings, begun);
                 }

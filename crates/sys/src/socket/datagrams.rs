@@ -1,11 +1,21 @@
 //! Datagrams (UDP), many in one call: recvmmsg(2), sendmmsg(2), and runs of equal datagrams that
 //! the kernel joins and cuts (`UDP_GRO`, `UDP_SEGMENT`).
 
+mod control;
+mod options;
+
+pub use control::Ecn;
+pub use options::{
+    cuts_datagrams, forbid_fragments, join_datagrams, largest_datagram, report_ecn,
+    report_local_address,
+};
+
 use super::inet_address;
-use crate::{CheckReturn, retry};
+use crate::retry;
+use control::{CONTROL_WORDS, Control, read_control, write_control};
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Messages that one call receives or sends.
@@ -16,54 +26,6 @@ pub const MESSAGE_BYTES: usize = 64 << 10;
 pub const MAX_SEGMENTS: usize = 64;
 /// Bytes of such a message: what IP and UDP leave of a packet.
 pub const MAX_SEGMENTED_BYTES: usize = 65_000;
-
-/// Room for the control messages of one message: addresses of the larger kind and a size. Aligned
-/// for `cmsghdr`.
-type Control = [u64; CONTROL_WORDS];
-
-// SAFETY: CMSG_SPACE only computes.
-const CONTROL_WORDS: usize = unsafe {
-    libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32)
-        + libc::CMSG_SPACE(size_of::<libc::c_int>() as u32)
-}
-.div_ceil(8) as usize;
-
-/// Has a socket report to which of the machine's addresses a datagram was sent (`IP_PKTINFO`,
-/// `IPV6_RECVPKTINFO`). One that is bound to a single address need not ask.
-///
-/// # Errors
-///
-/// The errno of `setsockopt`.
-pub fn report_local_address(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> {
-    match is_ipv4 {
-        true => set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
-        false => set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
-    }
-}
-
-/// `UDP_GRO`: the kernel may join datagrams of one sender and the same size.
-///
-/// # Errors
-///
-/// `ENOPROTOOPT` before Linux 5.0.
-pub fn join_datagrams(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    set_option(socket, libc::SOL_UDP, libc::UDP_GRO, on.into())
-}
-
-fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the kernel reads an integer of the length given; the descriptor is borrowed.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    }
-    .check()?;
-    Ok(())
-}
 
 /// Memory for what one call receives, and what it received last.
 pub struct ReceivedBatch {
@@ -80,6 +42,7 @@ struct Header {
     segment_bytes: Option<usize>,
     source: Option<SocketAddr>,
     local: Option<IpAddr>,
+    ecn: Ecn,
     is_truncated: bool,
 }
 
@@ -94,6 +57,9 @@ pub struct ReceivedMessages<'a> {
     pub source: Option<SocketAddr>,
     /// To which of the machine's addresses, if the socket reports it.
     pub local: Option<IpAddr>,
+    /// What the network says about congestion, if the socket reports it. The kernel joins no
+    /// datagrams that differ in this.
+    pub ecn: Ecn,
     /// It was longer than [`MESSAGE_BYTES`].
     pub is_truncated: bool,
 }
@@ -105,6 +71,30 @@ impl<'a> ReceivedMessages<'a> {
         empty
             .into_iter()
             .chain(self.bytes.chunks(self.segment_bytes))
+    }
+}
+
+/// The same for a reader that changes the bytes where they are: packets are decrypted in place.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReceivedMessagesMut<'a> {
+    /// As in [`ReceivedMessages`].
+    pub bytes: &'a mut [u8],
+    /// As in [`ReceivedMessages`].
+    pub segment_bytes: usize,
+    /// As in [`ReceivedMessages`].
+    pub source: Option<SocketAddr>,
+    /// As in [`ReceivedMessages`].
+    pub local: Option<IpAddr>,
+    /// As in [`ReceivedMessages`].
+    pub ecn: Ecn,
+    /// As in [`ReceivedMessages`].
+    pub is_truncated: bool,
+}
+
+impl<'a> ReceivedMessagesMut<'a> {
+    /// The datagrams that are not empty.
+    pub fn into_datagrams(self) -> impl Iterator<Item = &'a mut [u8]> + use<'a> {
+        self.bytes.chunks_mut(self.segment_bytes)
     }
 }
 
@@ -198,9 +188,26 @@ impl ReceivedBatch {
             .zip(chunks)
             .map(|(header, chunk)| ReceivedMessages {
                 bytes: &chunk[..header.bytes.min(MESSAGE_BYTES)],
-                segment_bytes: header.segment_bytes.unwrap_or(header.bytes).max(1),
+                segment_bytes: header.segment_bytes(),
                 source: header.source,
                 local: header.local,
+                ecn: header.ecn,
+                is_truncated: header.is_truncated,
+            })
+    }
+
+    /// The same to be changed in place.
+    pub fn messages_mut(&mut self) -> impl Iterator<Item = ReceivedMessagesMut<'_>> {
+        let chunks = self.bytes.chunks_exact_mut(MESSAGE_BYTES);
+        self.messages
+            .iter()
+            .zip(chunks)
+            .map(|(header, chunk)| ReceivedMessagesMut {
+                bytes: &mut chunk[..header.bytes.min(MESSAGE_BYTES)],
+                segment_bytes: header.segment_bytes(),
+                source: header.source,
+                local: header.local,
+                ecn: header.ecn,
                 is_truncated: header.is_truncated,
             })
     }
@@ -224,55 +231,24 @@ fn prepare(
 impl Header {
     /// What the kernel says about a message of that many bytes.
     fn of(message: &libc::msghdr, bytes: usize, name: &libc::sockaddr_storage) -> Header {
-        let (local, segment_bytes) = read_control(message);
+        let reported = read_control(message);
         Header {
             bytes,
-            segment_bytes,
+            segment_bytes: reported.segment_bytes,
             // A connected socket's message has no name.
             source: (message.msg_namelen > 0)
                 .then(|| inet_address(name))
                 .flatten(),
-            local,
+            local: reported.local,
+            ecn: reported.ecn,
             is_truncated: message.msg_flags & libc::MSG_TRUNC != 0,
         }
     }
-}
 
-/// To which address a message was sent, and the size of the datagrams that were joined.
-fn read_control(message: &libc::msghdr) -> (Option<IpAddr>, Option<usize>) {
-    let (mut local, mut segment_bytes) = (None, None);
-    // SAFETY: the kernel filled `msg_control` with well-formed headers and set `msg_controllen`;
-    // the CMSG macros stay within it. What is read has the type that level and type say, and need
-    // not be aligned.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(message);
-        while !header.is_null() {
-            let data = libc::CMSG_DATA(header);
-            match ((*header).cmsg_level, (*header).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    // The machine's own, even if the datagram went to all of a network. The kernel
-                    // does not know it for one that came before the socket was asked to tell.
-                    let own = match info.ipi_spec_dst.s_addr {
-                        0 => info.ipi_addr,
-                        _ => info.ipi_spec_dst,
-                    };
-                    local = Some(Ipv4Addr::from(u32::from_be(own.s_addr)).into());
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
-                    local = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
-                }
-                (libc::SOL_UDP, libc::UDP_GRO) => {
-                    let size = data.cast::<libc::c_int>().read_unaligned();
-                    segment_bytes = usize::try_from(size).ok().filter(|size| *size > 0);
-                }
-                _ => {}
-            }
-            header = libc::CMSG_NXTHDR(message, header);
-        }
+    /// The size of each datagram but the last; at least 1, so that it divides.
+    fn segment_bytes(&self) -> usize {
+        self.segment_bytes.unwrap_or(self.bytes).max(1)
     }
-    (local, segment_bytes)
 }
 
 /// A message to be sent: a datagram, or several for the same peer.
@@ -288,6 +264,8 @@ pub struct MessageToSend<'a> {
     pub to: Option<SocketAddr>,
     /// From which of the machine's addresses; `None` leaves it to the kernel.
     pub from: Option<IpAddr>,
+    /// What routers may say about congestion.
+    pub ecn: Ecn,
 }
 
 /// Sends messages, at most [`BATCH_MESSAGES`]; returns how many the kernel has taken, at least one.
@@ -296,7 +274,8 @@ pub struct MessageToSend<'a> {
 ///
 /// Those of the first message: `WouldBlock` when there is no room. What happened to datagrams sent
 /// before, such as `ECONNREFUSED`. `EINVAL`, `EIO` or `EMSGSIZE` where the network or the kernel
-/// does not cut messages.
+/// does not cut messages. `EMSGSIZE` for a datagram that the interface does not take in one piece
+/// (see [`forbid_fragments`]).
 pub fn send_datagrams(socket: BorrowedFd<'_>, messages: &[MessageToSend<'_>]) -> io::Result<usize> {
     if let [message] = messages {
         send_one(socket, message)?;
@@ -365,71 +344,6 @@ fn write_name(
         let name = name.insert(address.into());
         header.msg_name = name.as_ptr().cast_mut().cast();
         header.msg_namelen = name.len();
-    }
-}
-
-/// Adds what the message wants to its header.
-fn write_control(header: &mut libc::msghdr, control: &mut Control, message: &MessageToSend<'_>) {
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = size_of::<Control>() as _;
-    let mut written = 0;
-    // SAFETY: the control bytes are aligned for a header, zeroed, and have room for an address of
-    // the larger kind and a size, which is all that is written; `msg_controllen` covers all of it
-    // while the CMSG macros walk it.
-    unsafe {
-        let mut next = libc::CMSG_FIRSTHDR(header);
-        let mut write = |level, kind, value: *const u8, bytes: usize| {
-            (*next).cmsg_level = level;
-            (*next).cmsg_type = kind;
-            (*next).cmsg_len = libc::CMSG_LEN(bytes as u32) as _;
-            std::ptr::copy_nonoverlapping(value, libc::CMSG_DATA(next), bytes);
-            written += libc::CMSG_SPACE(bytes as u32) as usize;
-            next = libc::CMSG_NXTHDR(header, next);
-        };
-        match message.from {
-            Some(IpAddr::V4(address)) => {
-                let info = libc::in_pktinfo {
-                    ipi_ifindex: 0,
-                    ipi_spec_dst: libc::in_addr {
-                        s_addr: u32::from(address).to_be(),
-                    },
-                    ipi_addr: libc::in_addr { s_addr: 0 },
-                };
-                let value = (&raw const info).cast();
-                write(
-                    libc::IPPROTO_IP,
-                    libc::IP_PKTINFO,
-                    value,
-                    size_of_val(&info),
-                );
-            }
-            Some(IpAddr::V6(address)) => {
-                let info = libc::in6_pktinfo {
-                    ipi6_addr: libc::in6_addr {
-                        s6_addr: address.octets(),
-                    },
-                    ipi6_ifindex: 0,
-                };
-                let value = (&raw const info).cast();
-                write(
-                    libc::IPPROTO_IPV6,
-                    libc::IPV6_PKTINFO,
-                    value,
-                    size_of_val(&info),
-                );
-            }
-            None => {}
-        }
-        if message.segment_bytes < message.bytes.len() {
-            // A message is shorter than 64 KiB.
-            let size = u16::try_from(message.segment_bytes).unwrap_or(u16::MAX);
-            let value = (&raw const size).cast();
-            write(libc::SOL_UDP, libc::UDP_SEGMENT, value, size_of_val(&size));
-        }
-    }
-    header.msg_controllen = written as _;
-    if written == 0 {
-        header.msg_control = std::ptr::null_mut();
     }
 }
 

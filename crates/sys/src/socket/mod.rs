@@ -4,10 +4,12 @@ mod datagrams;
 mod fd_passing;
 mod inherit;
 mod listen;
+mod reuseport_steering;
 
 pub use datagrams::{
-    BATCH_MESSAGES, MAX_SEGMENTED_BYTES, MAX_SEGMENTS, MESSAGE_BYTES, MessageToSend, ReceivedBatch,
-    ReceivedMessages, join_datagrams, report_local_address, send_datagrams,
+    BATCH_MESSAGES, Ecn, MAX_SEGMENTED_BYTES, MAX_SEGMENTS, MESSAGE_BYTES, MessageToSend,
+    ReceivedBatch, ReceivedMessages, ReceivedMessagesMut, cuts_datagrams, forbid_fragments,
+    join_datagrams, largest_datagram, report_ecn, report_local_address, send_datagrams,
 };
 pub use fd_passing::{
     MAX_PASSED_FDS, ReceivedMessage, close_line, discard_fds, receive_at_once, receive_fds,
@@ -17,6 +19,9 @@ pub use inherit::{Inherited, inheritable, listening_address, take_inherited, tak
 pub use listen::{
     BindAddress, BindOptions, Keepalive, bind_beside, bind_group, is_stale_unix_socket,
     local_address, start_listening, take_back,
+};
+pub use reuseport_steering::{
+    CidFormat, MAX_SLOTS, SlotSteering, steer_by_position, stop_steering,
 };
 
 use crate::file::append;

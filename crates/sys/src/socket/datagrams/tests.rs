@@ -1,3 +1,5 @@
+mod packets;
+
 use super::*;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -46,6 +48,7 @@ fn message(bytes: &[u8], to: SocketAddr) -> MessageToSend<'_> {
         segment_bytes: usize::MAX,
         to: Some(to),
         from: None,
+        ecn: Ecn::NotEct,
     }
 }
 
