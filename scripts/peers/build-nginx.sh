@@ -42,7 +42,7 @@ modules=(
   --with-http_flv_module --with-http_gunzip_module --with-http_gzip_static_module
   --with-http_mp4_module --with-http_random_index_module --with-http_realip_module
   --with-http_secure_link_module --with-http_slice_module --with-http_ssl_module
-  --with-http_stub_status_module --with-http_sub_module --with-http_v2_module
+  --with-http_stub_status_module --with-http_sub_module --with-http_v2_module --with-http_v3_module
   --with-mail --with-mail_ssl_module
   --with-stream --with-stream_realip_module --with-stream_ssl_module
   --with-stream_ssl_preread_module --with-threads --with-file-aio --with-pcre-jit
