@@ -5,11 +5,14 @@ mod connection;
 mod crypto_stream;
 mod error;
 mod frame;
+#[doc(hidden)]
 pub mod fuzz;
 mod id;
 mod packet;
 mod parameters;
+mod ranges;
 mod reader;
+mod reassembly;
 mod recovery;
 mod reset;
 mod side;
@@ -20,9 +23,14 @@ mod token;
 mod varint;
 mod version;
 
+pub use connection::{
+    Accepted, Addresses, CloseReason, Connection, ConnectionSettings, Counters, Datagrams,
+    HandshakeFailure, IdSource, Outbox, Owner, Target,
+};
 pub use error::{Code, Error};
 pub use id::ConnectionId;
-pub use recovery::Algorithm;
+pub use recovery::{Algorithm, Codepoint};
+pub use reset::ResetToken;
 pub use side::Side;
 pub use space::Space;
 pub use streams::{Direction, Event, PeerLimits, Settings, StreamId};

@@ -140,6 +140,42 @@ pub struct NewConnectionId {
 }
 
 impl Frame<'_> {
+    /// Its type on the wire, without the bits of STREAM.
+    #[must_use]
+    pub const fn frame_type(&self) -> u64 {
+        match self {
+            Self::Padding(_) => types::PADDING,
+            Self::Ping => types::PING,
+            Self::Ack(_) => types::ACK,
+            Self::ResetStream { .. } => types::RESET_STREAM,
+            Self::StopSending { .. } => types::STOP_SENDING,
+            Self::Crypto { .. } => types::CRYPTO,
+            Self::NewToken(_) => types::NEW_TOKEN,
+            Self::Stream { .. } => types::STREAM,
+            Self::MaxData(_) => types::MAX_DATA,
+            Self::MaxStreamData { .. } => types::MAX_STREAM_DATA,
+            Self::MaxStreams {
+                bidirectional: true,
+                ..
+            } => types::MAX_STREAMS_BIDI,
+            Self::MaxStreams { .. } => types::MAX_STREAMS_UNI,
+            Self::DataBlocked(_) => types::DATA_BLOCKED,
+            Self::StreamDataBlocked { .. } => types::STREAM_DATA_BLOCKED,
+            Self::StreamsBlocked {
+                bidirectional: true,
+                ..
+            } => types::STREAMS_BLOCKED_BIDI,
+            Self::StreamsBlocked { .. } => types::STREAMS_BLOCKED_UNI,
+            Self::NewConnectionId(_) => types::NEW_CONNECTION_ID,
+            Self::RetireConnectionId(_) => types::RETIRE_CONNECTION_ID,
+            Self::PathChallenge(_) => types::PATH_CHALLENGE,
+            Self::PathResponse(_) => types::PATH_RESPONSE,
+            Self::ConnectionClose { .. } => types::CONNECTION_CLOSE,
+            Self::ApplicationClose { .. } => types::APPLICATION_CLOSE,
+            Self::HandshakeDone => types::HANDSHAKE_DONE,
+        }
+    }
+
     /// Whether a packet with it is to be acknowledged, RFC 9002 section 2.
     #[must_use]
     pub const fn is_ack_eliciting(&self) -> bool {

@@ -39,14 +39,11 @@ impl<'a> Retry<'a> {
         })
     }
 
-    /// The Retry Pseudo-Packet, which the tag is computed from. `original` is the destination of
-    /// the Initial packet that this answers.
+    /// All that comes before the tag: with the destination of the Initial packet that this answers,
+    /// what the tag is computed from (RFC 9001 section 5.8).
     #[must_use]
-    pub fn pseudo_packet(&self, original: &ConnectionId) -> Vec<u8> {
-        let mut out = Vec::with_capacity(1 + original.len() + self.without_tag.len());
-        put_id(&mut out, original);
-        out.extend_from_slice(self.without_tag);
-        out
+    pub const fn without_tag(&self) -> &'a [u8] {
+        self.without_tag
     }
 }
 
@@ -68,11 +65,9 @@ pub struct NewRetry<'a> {
 }
 
 impl NewRetry<'_> {
-    /// Appends the packet. `tag` computes the integrity tag of the Retry Pseudo-Packet it is given.
+    /// Appends the packet. `tag` computes the integrity tag of the packet without it.
     pub fn put(&self, out: &mut Vec<u8>, tag: impl FnOnce(&[u8]) -> [u8; TAG_LEN]) {
         let start = out.len();
-        put_id(out, self.original);
-        let packet_at = out.len();
         out.push(LONG | FIXED | LongType::Retry.bits(self.version) | self.unused & 0x0f);
         out.extend_from_slice(&self.version.to_wire().to_be_bytes());
         put_id(out, self.destination);
@@ -80,7 +75,6 @@ impl NewRetry<'_> {
         out.extend_from_slice(self.token);
         let tag = tag(&out[start..]);
         out.extend_from_slice(&tag);
-        out.drain(start..packet_at);
     }
 }
 

@@ -1,8 +1,10 @@
 //! Explicit congestion notification, RFC 9000 section 13.4.
 
+use crate::frame::EcnCounts;
+
 /// The ECN bits of an IP header, RFC 3168 section 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Codepoint {
+pub enum Codepoint {
     /// Not capable.
     NotEct,
     /// Capable, marked by the sender.
@@ -11,17 +13,6 @@ pub(crate) enum Codepoint {
     Ect1,
     /// Congestion experienced.
     Ce,
-}
-
-/// How many packets came with each mark, as in an ACK frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct EcnCounts {
-    /// With ECT(0).
-    pub(crate) ect0: u64,
-    /// With ECT(1).
-    pub(crate) ect1: u64,
-    /// With CE.
-    pub(crate) ce: u64,
 }
 
 /// So many packets are marked before the path has shown that it keeps marks: RFC 9000 appendix

@@ -1,31 +1,23 @@
 //! What a packet carried, as far as it matters when it is acknowledged or lost.
 
+use crate::Space;
+use crate::streams::Sent;
+
 /// Something that a packet carried. Recovery keeps it and does not look into it.
 ///
 /// Values are not kept: a limit that is sent again is sent with its newest value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A range of the TLS handshake of the packet's space.
-    Crypto { offset: u64, len: u16 },
-    /// A range of a stream.
-    Stream {
-        id: u64,
+    /// A range of the TLS handshake of a space.
+    Crypto {
+        space: Space,
         offset: u64,
         len: u16,
-        fin: bool,
     },
-    /// An ACK frame up to this packet number of the peer's.
-    Ack { largest: u64 },
-    /// MAX_DATA.
-    MaxData,
-    /// MAX_STREAM_DATA of a stream.
-    MaxStreamData(u64),
-    /// MAX_STREAMS.
-    MaxStreams { bidi: bool },
-    /// RESET_STREAM of a stream.
-    ResetStream(u64),
-    /// STOP_SENDING of a stream.
-    StopSending(u64),
+    /// A frame of a stream, or about all of them.
+    Streams(Sent),
+    /// An ACK frame for a space up to this packet number of the peer's.
+    Ack { space: Space, largest: u64 },
     /// NEW_CONNECTION_ID with this sequence number.
     NewConnectionId(u64),
     /// RETIRE_CONNECTION_ID with this sequence number.
@@ -38,12 +30,6 @@ pub(crate) enum Item {
     PathChallenge,
     /// PATH_RESPONSE. It is never sent again, RFC 9000 section 13.3.
     PathResponse,
-    /// DATA_BLOCKED.
-    DataBlocked,
-    /// STREAM_DATA_BLOCKED of a stream.
-    StreamDataBlocked(u64),
-    /// STREAMS_BLOCKED.
-    StreamsBlocked { bidi: bool },
     /// PING. It is never sent again.
     Ping,
 }

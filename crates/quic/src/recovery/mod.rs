@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub(crate) use ack::AckInfo;
 pub use congestion::Algorithm;
-pub(crate) use ecn::{Codepoint, EcnCounts};
+pub use ecn::Codepoint;
 pub(crate) use item::{Fate, Item};
 pub(crate) use mtu::BASE_DATAGRAM;
 pub(crate) use pacing::Allowance;
@@ -32,6 +32,7 @@ pub(crate) use received::{AckPolicy, Received};
 pub(crate) use rtt::Rtt;
 pub(crate) use sent::Packet;
 
+use crate::frame::EcnCounts;
 use crate::{Space, Time};
 use loss::Thresholds;
 use pto::Pto;

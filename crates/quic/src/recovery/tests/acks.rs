@@ -198,7 +198,10 @@ fn packets_of_nothing_but_ack_do_not_pile_up() {
             // As if this end never added PING.
             (packet.ack_eliciting, packet.in_flight) = (false, false);
         }
-        let ack = [Item::Ack { largest: index }];
+        let ack = [Item::Ack {
+            space: Space::Data,
+            largest: index,
+        }];
         sender
             .recovery
             .on_sent(&mut sender.path, Space::Data, &packet, &ack);
@@ -213,7 +216,11 @@ fn packets_of_nothing_but_ack_do_not_pile_up() {
 fn the_ack_of_an_ack_is_told() {
     let mut sender = sender();
     let packet = sender.packet(Space::Data);
-    let items = [Item::Ack { largest: 7 }, Item::MaxData];
+    let ack = Item::Ack {
+        space: Space::Data,
+        largest: 7,
+    };
+    let items = [ack, Item::HandshakeDone];
     sender
         .recovery
         .on_sent(&mut sender.path, Space::Data, &packet, &items);

@@ -274,7 +274,7 @@ impl Simulation {
                 ack.ranges.iter().cloned(),
                 self.now,
                 &mut |fate, item| match (fate, item) {
-                    (Fate::Acked, Item::Stream { offset, len, .. }) => {
+                    (Fate::Acked, Item::Crypto { offset, len, .. }) => {
                         add(acked, offset, offset + u64::from(len));
                     }
                     _ => again_if_lost(again, outcome, fate, item),
@@ -372,11 +372,10 @@ impl Simulation {
             mtu_probe,
         };
         let item = match chunk {
-            Some((offset, len)) => Item::Stream {
-                id: 0,
+            Some((offset, len)) => Item::Crypto {
+                space: Space::Data,
                 offset,
                 len,
-                fin: false,
             },
             None => Item::Ping,
         };
@@ -423,7 +422,7 @@ impl Simulation {
 }
 
 fn again_if_lost(again: &mut VecDeque<(u64, u16)>, outcome: &mut Outcome, fate: Fate, item: Item) {
-    if let Item::Stream { offset, len, .. } = item
+    if let Item::Crypto { offset, len, .. } = item
         && fate != Fate::Acked
     {
         again.push_back((offset, len));

@@ -1,0 +1,359 @@
+//! From what is to be sent to datagrams.
+
+use super::close::State;
+use super::packets::Open;
+use super::paths::OffPath;
+use super::{Connection, Owner};
+use crate::recovery::{Allowance, BASE_DATAGRAM, Codepoint, Item};
+use crate::{Side, Space, Time};
+use std::net::SocketAddr;
+
+/// Where datagrams are built. One for all connections of a thread.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// The datagrams.
+    pub bytes: Vec<u8>,
+    /// What the packets carry that are being built.
+    pub(super) items: Vec<Item>,
+}
+
+/// Datagrams that [`Connection::transmit`] has appended to an [`Outbox`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagrams {
+    /// Where they go.
+    pub to: SocketAddr,
+    /// The address of this end that they come from.
+    pub from: SocketAddr,
+    /// How they are marked.
+    pub mark: Codepoint,
+    /// Bytes of each but the last, which may be shorter.
+    pub segment_bytes: usize,
+}
+
+impl Connection {
+    /// Builds the next datagrams, at most `max_datagrams` of the same size, behind what is in the
+    /// outbox. `None` if nothing is to be sent now.
+    pub fn transmit(
+        &mut self,
+        now: Time,
+        outbox: &mut Outbox,
+        max_datagrams: usize,
+        owner: &mut impl Owner,
+    ) -> Option<Datagrams> {
+        match self.state {
+            State::Handshaking | State::Established => {}
+            State::Closing(_) => return self.transmit_close(now, outbox, owner),
+            State::Draining(_) | State::Closed(_) => return None,
+        }
+        if self.has_off_path(now)
+            && let Some(frame) = self.take_off_path(now, owner)
+        {
+            return self.transmit_off_path(now, outbox, &frame, owner);
+        }
+        let start = outbox.bytes.len();
+        let mark = match self.paths.current.path.marks_ecn() {
+            true => Codepoint::Ect0,
+            false => Codepoint::NotEct,
+        };
+        match self.initial.is_some() || self.handshake.is_some() {
+            true => self.build_coalesced(now, outbox, mark, owner),
+            false => self.build_data(now, outbox, mark, max_datagrams, owner),
+        }
+        .map(|segment_bytes| {
+            let bytes = outbox.bytes.len() - start;
+            self.note_sent(bytes, bytes.div_ceil(segment_bytes));
+            let addresses = self.paths.current.addresses;
+            Datagrams {
+                to: addresses.remote,
+                from: addresses.local,
+                mark,
+                segment_bytes,
+            }
+        })
+    }
+
+    fn note_sent(&mut self, bytes: usize, datagrams: usize) {
+        self.counters.bytes_sent += bytes as u64;
+        self.counters.datagrams_sent += datagrams as u64;
+        self.paths.current.path.on_datagram_sent(bytes);
+    }
+
+    /// Bytes of a datagram that may be sent, and what congestion control allows. `None` if the
+    /// peer's address has to be validated first.
+    fn room(&mut self, now: Time) -> Option<(usize, u64)> {
+        let path = &mut self.paths.current.path;
+        let size = path.datagram_size();
+        if path.amplification_credit() < size.into() {
+            return None;
+        }
+        let allowed = match self.recovery.allowance(path, now) {
+            Allowance::Bytes(bytes) => bytes,
+            Allowance::NotBefore(time) => {
+                self.paced_until = Some(time);
+                0
+            }
+            Allowance::Congested => 0,
+        };
+        Some((size.into(), allowed))
+    }
+
+    /// One datagram with packets of all levels that have something to send (RFC 9000 section 12.2).
+    fn build_coalesced(
+        &mut self,
+        now: Time,
+        outbox: &mut Outbox,
+        mark: Codepoint,
+        owner: &mut impl Owner,
+    ) -> Option<usize> {
+        let start = outbox.bytes.len();
+        outbox.items.clear();
+        let (size, allowed) = self.room(now)?;
+        let mut open: Option<Open> = None;
+        let (mut needs_padding, mut has_handshake) = (false, false);
+        for space in Space::ALL {
+            let is_probe = self.recovery.probes(space) > 0;
+            if is_probe {
+                self.take_probe(space);
+            }
+            let may_send = allowed >= size as u64 || is_probe;
+            // Another packet begins behind the room for the tag.
+            let before = open.as_ref().map(|open| open.reserve_tag(outbox));
+            let Some(next) = self.open_packet_for(space, start + size, mark, outbox, owner) else {
+                if let (Some(open), Some(end)) = (&open, before) {
+                    open.release_tag(end, outbox);
+                }
+                continue;
+            };
+            match self.fill(now, next, (may_send, is_probe), outbox, owner) {
+                Some(next) => {
+                    // RFC 9000 section 14.1.
+                    needs_padding |= space == Space::Initial
+                        && (self.side == Side::Client || next.elicits_ack);
+                    has_handshake |= space == Space::Handshake;
+                    let end = next.starts();
+                    if let Some(done) = open.replace(next) {
+                        self.close_packet(now, &done, end, outbox);
+                    }
+                }
+                None => {
+                    if let (Some(open), Some(end)) = (&open, before) {
+                        open.release_tag(end, outbox);
+                    }
+                }
+            }
+        }
+        let mut last = open?;
+        if needs_padding {
+            last.pad_to(start + usize::from(BASE_DATAGRAM), outbox);
+        }
+        self.close_last(now, last, outbox);
+        if self.side == Side::Client && has_handshake {
+            // RFC 9001 section 4.9.1.
+            self.discard_space(Space::Initial);
+        }
+        Some(outbox.bytes.len() - start)
+    }
+
+    /// Datagrams of one 1-RTT packet each.
+    fn build_data(
+        &mut self,
+        now: Time,
+        outbox: &mut Outbox,
+        mark: Codepoint,
+        max_datagrams: usize,
+        owner: &mut impl Owner,
+    ) -> Option<usize> {
+        let (size, mut allowed) = self.room(now)?;
+        if allowed >= size as u64
+            && let Some(bytes) = self.build_mtu_probe(now, outbox, mark, allowed, owner)
+        {
+            return Some(bytes);
+        }
+        self.keep_keys_fresh(now)?;
+        let batch_start = outbox.bytes.len();
+        let mut segment = 0;
+        for _ in 0..max_datagrams.max(1) {
+            let start = outbox.bytes.len();
+            outbox.items.clear();
+            let is_probe = self.recovery.probes(Space::Data) > 0;
+            let credit = self.paths.current.path.amplification_credit();
+            if credit < (start - batch_start + size) as u64 || self.marks_change(mark) {
+                break;
+            }
+            if is_probe {
+                self.take_probe(Space::Data);
+            }
+            let size = match is_probe {
+                // A path may have got narrower: what has to arrive goes in small datagrams.
+                true => size.min(BASE_DATAGRAM.into()),
+                false => size,
+            };
+            let may_send = allowed >= size as u64 || is_probe;
+            let Some(packet) = self.open_packet_for(Space::Data, start + size, mark, outbox, owner)
+            else {
+                break;
+            };
+            let Some(packet) = self.fill(now, packet, (may_send, is_probe), outbox, owner) else {
+                if may_send {
+                    self.paths.current.path.set_app_limited();
+                }
+                break;
+            };
+            let elicits_ack = packet.elicits_ack;
+            self.close_last(now, packet, outbox);
+            let len = outbox.bytes.len() - start;
+            if elicits_ack {
+                allowed = allowed.saturating_sub(len as u64);
+            }
+            if segment == 0 {
+                segment = len;
+            }
+            if len < segment || is_probe {
+                break;
+            }
+        }
+        (segment > 0).then_some(segment)
+    }
+
+    /// Whether the next packet would be marked otherwise than this one.
+    fn marks_change(&self, mark: Codepoint) -> bool {
+        self.paths.current.path.marks_ecn() != (mark == Codepoint::Ect0)
+    }
+
+    /// Updates keys in time; `None` if the connection has to end because it could not.
+    fn keep_keys_fresh(&mut self, now: Time) -> Option<()> {
+        let pto = self.pto();
+        let is_confirmed = self.is_confirmed;
+        let Some(keys) = &mut self.data.keys else {
+            return Some(());
+        };
+        if keys.is_worn() && is_confirmed && keys.may_update() {
+            keys.update(now, pto);
+            self.counters.key_updates += 1;
+        } else if keys.is_exhausted() {
+            let reason = "the keys could not be updated in time";
+            self.fail(now, crate::Error::new(crate::Code::AEAD_LIMIT_REACHED, reason));
+            return None;
+        }
+        Some(())
+    }
+
+    /// Updates the keys of 1-RTT packets now, if that is allowed. Returns whether it was.
+    pub fn update_keys(&mut self, now: Time) -> bool {
+        let pto = self.pto();
+        let is_confirmed = self.is_confirmed;
+        match &mut self.data.keys {
+            Some(keys) if is_confirmed && keys.may_update() => {
+                keys.update(now, pto);
+                self.counters.key_updates += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A datagram that finds out whether the path carries larger ones.
+    fn build_mtu_probe(
+        &mut self,
+        now: Time,
+        outbox: &mut Outbox,
+        mark: Codepoint,
+        allowed: u64,
+        owner: &mut impl Owner,
+    ) -> Option<usize> {
+        if !self.is_confirmed || !self.paths.current.path.is_validated() {
+            return None;
+        }
+        let size = self.paths.current.path.mtu_probe(now)?;
+        if allowed < size.into() {
+            return None;
+        }
+        let start = outbox.bytes.len();
+        outbox.items.clear();
+        let end = start + usize::from(size);
+        let mut packet = self.open_packet_for(Space::Data, end, mark, outbox, owner)?;
+        packet.put_ping(outbox);
+        packet.pad_to(end, outbox);
+        packet.is_mtu_probe = true;
+        self.close_last(now, packet, outbox);
+        Some(outbox.bytes.len() - start)
+    }
+
+    /// A datagram about another path, which carries nothing else.
+    fn transmit_off_path(
+        &mut self,
+        now: Time,
+        outbox: &mut Outbox,
+        off_path: &OffPath,
+        owner: &mut impl Owner,
+    ) -> Option<Datagrams> {
+        let start = outbox.bytes.len();
+        outbox.items.clear();
+        let end = start + off_path.most;
+        let mark = Codepoint::NotEct;
+        let mut packet =
+            self.open_packet_to(Space::Data, &off_path.id, end, mark, outbox, owner)?;
+        packet.put_path_frame(off_path.frame, outbox);
+        packet.pad_to(end, outbox);
+        packet.is_off_path = true;
+        self.close_last(now, packet, outbox);
+        let bytes = outbox.bytes.len() - start;
+        self.counters.bytes_sent += bytes as u64;
+        self.counters.datagrams_sent += 1;
+        Some(Datagrams {
+            to: off_path.addresses.remote,
+            from: off_path.addresses.local,
+            mark,
+            segment_bytes: bytes,
+        })
+    }
+
+    /// CONNECTION_CLOSE, in packets of all levels that the peer may be able to open
+    /// (RFC 9000 section 10.2.3).
+    fn transmit_close(
+        &mut self,
+        now: Time,
+        outbox: &mut Outbox,
+        owner: &mut impl Owner,
+    ) -> Option<Datagrams> {
+        if !self.has_close_to_send() {
+            return None;
+        }
+        let start = outbox.bytes.len();
+        outbox.items.clear();
+        let credit = self.paths.current.path.amplification_credit();
+        let size = credit.min(BASE_DATAGRAM.into()) as usize;
+        let reason = self.take_close()?;
+        let mut open: Option<Open> = None;
+        for space in Space::ALL {
+            let before = open.as_ref().map(|open| open.reserve_tag(outbox));
+            match self.open_close(space, start + size, &reason, outbox, owner) {
+                Some(next) => {
+                    let end = next.starts();
+                    if let Some(done) = open.replace(next) {
+                        self.close_packet(now, &done, end, outbox);
+                    }
+                }
+                None => {
+                    if let (Some(open), Some(end)) = (&open, before) {
+                        open.release_tag(end, outbox);
+                    }
+                }
+            }
+        }
+        let mut last = open?;
+        if self.initial.is_some() {
+            last.pad_to(start + size, outbox);
+        }
+        self.close_last(now, last, outbox);
+        let bytes = outbox.bytes.len() - start;
+        self.note_sent(bytes, 1);
+        let addresses = self.paths.current.addresses;
+        Some(Datagrams {
+            to: addresses.remote,
+            from: addresses.local,
+            mark: Codepoint::NotEct,
+            segment_bytes: bytes,
+        })
+    }
+}
