@@ -89,7 +89,7 @@ impl Recovery {
             sent.ack_range(path, smallest, largest, index == 0, &mut newly, tell)?;
             sent.take_lost(smallest, largest, |lost| {
                 thresholds.on_spurious(lost.behind);
-                path.on_spurious_loss(lost.event);
+                path.on_spurious_loss(&lost);
             });
         }
         if newly.any {

@@ -24,8 +24,7 @@ pub(crate) struct EcnCounts {
     pub(crate) ce: u64,
 }
 
-/// So many packets are marked before the path has shown that it keeps marks: RFC 9000 appendix
-/// A.4.
+/// So many packets are marked before the path has shown that it keeps marks, RFC 9000 appendix A.4.
 const TESTING_PACKETS: u8 = 10;
 
 /// Whether a path keeps ECN marks.
@@ -33,7 +32,7 @@ const TESTING_PACKETS: u8 = 10;
 enum State {
     /// The first packets are marked, this many more.
     Testing { left: u8 },
-    /// All test packets were sent, and none was acknowledged.
+    /// The test packets were sent, and none was acknowledged.
     Unknown,
     /// Marks arrive.
     Capable,
@@ -80,6 +79,13 @@ impl Ecn {
             if *left == 0 {
                 self.state = State::Unknown;
             }
+        }
+    }
+
+    /// Nothing has been acknowledged for a while: no more test packets.
+    pub(super) fn stop_testing(&mut self) {
+        if let State::Testing { .. } = self.state {
+            self.state = State::Unknown;
         }
     }
 

@@ -141,6 +141,7 @@ impl Recovery {
                 declared: now,
                 behind: largest_acked - number,
                 event,
+                path: entry.path,
             });
         }
         sent.settle();

@@ -102,8 +102,9 @@ pub(super) struct Lost {
     pub(super) declared: Time,
     /// How much larger the largest acknowledged number was.
     pub(super) behind: u64,
-    /// The congestion event that it belongs to.
+    /// The congestion event of its path that it belongs to.
     pub(super) event: u32,
+    pub(super) path: u8,
 }
 
 /// The packets of one space. Their numbers are their places in a queue.
@@ -329,7 +330,8 @@ impl SentPackets {
         {
             self.pop_front();
         }
-        if self.entries.is_empty() && self.entries.capacity() > KEPT_CAPACITY {
+        let capacity = self.entries.capacity().max(self.items.capacity());
+        if self.entries.is_empty() && capacity > KEPT_CAPACITY {
             self.entries = VecDeque::new();
             self.items = VecDeque::new();
             self.snapshots = VecDeque::new();
@@ -397,16 +399,12 @@ impl SentPackets {
 
     /// Takes lost packets of a range, which have arrived after all.
     pub(super) fn take_lost(&mut self, smallest: u64, largest: u64, mut found: impl FnMut(Lost)) {
-        if self.lost.back().is_none_or(|lost| lost.number < smallest) {
-            return;
+        // They are in the order of their numbers.
+        let start = self.lost.partition_point(|lost| lost.number < smallest);
+        let end = self.lost.partition_point(|lost| lost.number <= largest);
+        if start < end {
+            self.lost.drain(start..end).for_each(&mut found);
         }
-        self.lost.retain(|lost| {
-            let arrived = (smallest..=largest).contains(&lost.number);
-            if arrived {
-                found(*lost);
-            }
-            !arrived
-        });
     }
 
     /// Forgets lost packets that were declared lost before this time.

@@ -137,6 +137,21 @@ fn a_path_that_drops_marked_packets_is_found_rfc_9000_a_4() {
 }
 
 #[test]
+fn timeouts_in_a_row_end_the_test_of_marks_rfc_9000_a_4() {
+    let settings = Settings {
+        ecn: true,
+        ..plain(Algorithm::NewReno)
+    };
+    let mut sender = Sender::new(&settings);
+    sender.send(Space::Data);
+    for _ in 0..3 {
+        assert!(sender.path.marks_ecn());
+        sender.time_out();
+    }
+    assert!(!sender.path.marks_ecn());
+}
+
+#[test]
 fn a_mark_of_congestion_is_answered_like_a_loss_once_rfc_9002_7_1() {
     for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
         let settings = Settings {
@@ -346,6 +361,7 @@ fn an_idle_connection_has_little_memory() {
         let inline = size_of::<Recovery>() + size_of::<Path>() + size_of::<Received>();
         let ranges = received.ranges().len() * 16 * 4;
         let bytes = inline + heap(&recovery, &path) + ranges;
+        println!("{algorithm:?}: {bytes} ({inline} inline)");
         assert!(bytes <= 1536, "{algorithm:?}: {bytes} ({inline} inline)");
     }
 }
