@@ -3,6 +3,18 @@
 //! A connection has one [`Received`] for each packet number space, one [`Recovery`] for what it
 //! sent in all of them, and one [`Path`] for each address of the peer that is in use. Only one path
 //! is the current one, and it is handed to each call.
+//!
+//! To send, in this order: what [`Recovery::probes`] asks for, ACKs that [`Received::ack_needed`]
+//! asks for, and then as many bytes as [`Recovery::allowance`] says, an MTU probe if
+//! [`Path::mtu_probe`] has one among them. Before the peer's address is validated, every datagram
+//! is within [`Path::amplification_credit`]. Each packet takes its number from
+//! [`Recovery::packet_number`] and is told to [`Recovery::on_sent`] before the next one is made;
+//! each datagram is told to [`Path::on_datagram_sent`].
+//!
+//! What arrives: the datagram goes to [`Path::on_datagram_received`], each packet of it to
+//! [`Received::on_packet`] unless it is a duplicate, each ACK frame to [`Recovery::on_ack`], and
+//! each [`Item::Ack`] that is told as acked to [`Received::on_ack_acked`]. Afterwards, and after
+//! sending, [`Recovery::next_timeout`] and [`Received::ack_deadline`] say when to wake up.
 
 mod ack;
 mod congestion;

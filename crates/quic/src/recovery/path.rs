@@ -138,6 +138,12 @@ impl Path {
         self.credit = u64::MAX;
     }
 
+    /// Only the peer's port changed, as when a NAT forgets: what is known of the path stays, RFC
+    /// 9000 section 9.4, but the new address has to be validated.
+    pub(crate) fn on_port_changed(&mut self) {
+        self.credit = 0;
+    }
+
     /// Whether the peer's address is known to be its own.
     pub(crate) fn is_validated(&self) -> bool {
         self.credit == u64::MAX

@@ -22,7 +22,7 @@ const PING_AFTER: u8 = 32;
 const MAX_LOST_REMEMBERED: usize = 256;
 
 /// Above this, an empty queue gives its memory back.
-const KEPT_CAPACITY: usize = 16;
+const KEPT_CAPACITY: usize = 4;
 
 /// The first skipped number is below 2 to the power of this, so that a short connection has one,
 const FIRST_SKIP_BITS: u8 = 6;
