@@ -114,7 +114,7 @@ impl Recovery {
         self.space(space)?.largest_acked()
     }
 
-    /// A packet was sent on `path`. `items` are what it carried.
+    /// A packet was sent on `path`, which need not be the current one. `items` are what it carried.
     pub(crate) fn on_sent(
         &mut self,
         path: &mut Path,
@@ -193,6 +193,7 @@ impl Recovery {
             .map(|sent| sent.in_flight(tag))
             .sum();
         path.set_bytes_in_flight(in_flight);
+        self.thresholds = Thresholds::default();
         self.pto.reset_backoff();
     }
 
