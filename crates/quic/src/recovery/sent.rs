@@ -51,7 +51,7 @@ pub(crate) struct Packet {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum Status {
     Outstanding,
     /// Acknowledged, lost, or never in flight.
     Done,
@@ -67,7 +67,7 @@ pub(super) struct Entry {
     items: u16,
     pub(super) size: u16,
     pub(super) path: u8,
-    pub(super) state: State,
+    pub(super) status: Status,
     flags: u8,
 }
 
@@ -171,7 +171,7 @@ impl SentPackets {
             items: 0,
             size: 0,
             path: 0,
-            state: State::Skipped,
+            status: Status::Skipped,
             flags: 0,
         });
     }
@@ -208,7 +208,7 @@ impl SentPackets {
             items: u16::try_from(items.len()).expect("a packet has less than 65,536 bytes"),
             size: packet.size,
             path,
-            state: State::Outstanding,
+            status: Status::Outstanding,
             flags: flags.iter().map(|&(set, flag)| u8::from(set) * flag).sum(),
         };
         self.items.extend(items);
@@ -307,7 +307,7 @@ impl SentPackets {
         tell: &mut impl FnMut(Fate, Item),
     ) -> Entry {
         let entry = &mut self.entries[place];
-        entry.state = State::Done;
+        entry.status = Status::Done;
         let entry = *entry;
         self.eliciting -= u32::from(entry.is_ack_eliciting());
         self.tell_items(&entry, fate, tell);
@@ -326,7 +326,7 @@ impl SentPackets {
         while self
             .entries
             .front()
-            .is_some_and(|entry| entry.state != State::Outstanding)
+            .is_some_and(|entry| entry.status != Status::Outstanding)
         {
             self.pop_front();
         }
@@ -354,7 +354,7 @@ impl SentPackets {
     pub(super) fn in_flight(&self, path: u8) -> u64 {
         self.entries
             .iter()
-            .filter(|e| e.state == State::Outstanding && e.path == path && e.is_in_flight())
+            .filter(|e| e.status == Status::Outstanding && e.path == path && e.is_in_flight())
             .map(|e| u64::from(e.size))
             .sum()
     }
@@ -362,7 +362,7 @@ impl SentPackets {
     /// Tells all outstanding items as lost and forgets their packets.
     pub(super) fn restart(&mut self, tell: &mut impl FnMut(Fate, Item)) {
         for place in 0..self.entries.len() {
-            if self.entries[place].state == State::Outstanding {
+            if self.entries[place].status == Status::Outstanding {
                 self.finish(place, Fate::Lost, tell);
             }
         }
@@ -373,8 +373,9 @@ impl SentPackets {
     /// Tells the items of the oldest packet that no probe has carried again yet, or else of the
     /// oldest. Returns whether there is one.
     pub(super) fn probe(&mut self, tell: &mut impl FnMut(Fate, Item)) -> bool {
-        let candidate =
-            |e: &Entry| e.state == State::Outstanding && e.is_ack_eliciting() && !e.is_mtu_probe();
+        let candidate = |e: &Entry| {
+            e.status == Status::Outstanding && e.is_ack_eliciting() && !e.is_mtu_probe()
+        };
         let place = self
             .entries
             .iter()

@@ -12,7 +12,7 @@ use crate::recovery::{AckInfo, Algorithm, EcnCounts, Fate, Item, Packet, Path, S
 use crate::{Space, Time};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Action {
     Send {
         space: u8,
         size: u16,
@@ -36,20 +36,20 @@ enum Step {
     Ask,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         10 => (0..3_u8, 20..1500_u16, 0..4_u8, any::<bool>(), prop::bool::weighted(0.05)).prop_map(
-            |(space, size, items, silent, probe)| Step::Send { space, size, items, silent, probe }
+            |(space, size, items, silent, probe)| Action::Send { space, size, items, silent, probe }
         ),
         6 => (0..3_u8, prop::collection::vec((0..8_u8, 0..8_u8), 1..4), any::<u64>(), 0..3_u64)
-            .prop_map(|(space, back, delay, ce)| Step::Ack { space, back, delay, ce }),
-        4 => prop_oneof![0..50_000_u32, any::<u32>()].prop_map(Step::Wait),
-        2 => Just(Step::Timeout),
-        1 => (0..3_u8).prop_map(Step::Probe),
-        1 => prop::bool::weighted(0.5).prop_map(Step::Discard),
-        1 => Just(Step::Restart),
-        1 => Just(Step::Switch),
-        3 => Just(Step::Ask),
+            .prop_map(|(space, back, delay, ce)| Action::Ack { space, back, delay, ce }),
+        4 => prop_oneof![0..50_000_u32, any::<u32>()].prop_map(Action::Wait),
+        2 => Just(Action::Timeout),
+        1 => (0..3_u8).prop_map(Action::Probe),
+        1 => prop::bool::weighted(0.5).prop_map(Action::Discard),
+        1 => Just(Action::Restart),
+        1 => Just(Action::Switch),
+        3 => Just(Action::Ask),
     ]
 }
 
@@ -122,18 +122,18 @@ impl Run {
         self.sender.recovery.space(space).is_none()
     }
 
-    fn take(&mut self, step: &Step) {
+    fn take(&mut self, action: &Action) {
         let Self {
             sender,
             items,
             other,
             ..
         } = self;
-        match *step {
-            Step::Send { .. } => self.send(step),
-            Step::Ack { .. } => self.ack(step),
-            Step::Wait(micros) => sender.wait(Duration::from_micros(micros.into())),
-            Step::Timeout => {
+        match *action {
+            Action::Send { .. } => self.send(action),
+            Action::Ack { .. } => self.ack(action),
+            Action::Wait(micros) => sender.wait(Duration::from_micros(micros.into())),
+            Action::Timeout => {
                 if let Some(time) = sender.timeout() {
                     sender.now = sender.now.max(time);
                 }
@@ -142,13 +142,13 @@ impl Run {
                     .recovery
                     .on_timeout(path, now, &mut |fate, item| items.tell(fate, item));
             }
-            Step::Probe(space) => {
+            Action::Probe(space) => {
                 let space = Space::ALL[usize::from(space)];
                 sender
                     .recovery
                     .take_probe_items(space, &mut |fate, item| items.tell(fate, item));
             }
-            Step::Discard(initial) => {
+            Action::Discard(initial) => {
                 let space = if initial {
                     Space::Initial
                 } else {
@@ -157,18 +157,18 @@ impl Run {
                 sender.recovery.discard_space(&mut sender.path, space);
                 items.outstanding.retain(|_, of| *of != space);
             }
-            Step::Restart => {
+            Action::Restart => {
                 sender
                     .recovery
                     .restart_space(&mut sender.path, Space::Data, &mut |fate, item| {
                         items.tell(fate, item)
                     })
             }
-            Step::Switch => {
+            Action::Switch => {
                 std::mem::swap(&mut sender.path, other);
                 sender.recovery.switch_path(&mut sender.path);
             }
-            Step::Ask => {
+            Action::Ask => {
                 sender.recovery.allowance(&mut sender.path, sender.now);
                 sender.path.set_app_limited();
                 sender.recovery.on_handshake_confirmed();
@@ -176,14 +176,14 @@ impl Run {
         }
     }
 
-    fn send(&mut self, step: &Step) {
-        let &Step::Send {
+    fn send(&mut self, action: &Action) {
+        let &Action::Send {
             space,
             size,
             items,
             silent,
             probe,
-        } = step
+        } = action
         else {
             return;
         };
@@ -205,13 +205,13 @@ impl Run {
             .on_sent(&mut self.sender.path, space, &packet, &items);
     }
 
-    fn ack(&mut self, step: &Step) {
-        let Step::Ack {
+    fn ack(&mut self, action: &Action) {
+        let Action::Ack {
             space,
             back,
             delay,
             ce,
-        } = step
+        } = action
         else {
             return;
         };
@@ -269,11 +269,11 @@ proptest! {
     fn any_course(
         algorithm in algorithm(),
         is_client in any::<bool>(),
-        steps in prop::collection::vec(step(), 0..150),
+        actions in prop::collection::vec(action(), 0..150),
     ) {
         let mut run = Run::new(algorithm, is_client);
-        for step in &steps {
-            run.take(step);
+        for action in &actions {
+            run.take(action);
             run.check();
         }
         // What is left is told when everything starts anew.
@@ -291,16 +291,16 @@ proptest! {
     #[test]
     fn no_timer_storms(
         algorithm in algorithm(),
-        steps in prop::collection::vec(step(), 0..60),
+        actions in prop::collection::vec(action(), 0..60),
     ) {
         let mut run = Run::new(algorithm, false);
-        for step in &steps {
-            run.take(step);
+        for action in &actions {
+            run.take(action);
         }
         let start = run.sender.now;
         let mut timeouts = 0;
         while let Some(time) = run.sender.timeout() && timeouts < 40 {
-            run.take(&Step::Timeout);
+            run.take(&Action::Timeout);
             let next = run.sender.timeout();
             prop_assert!(next.is_none_or(|next| next > run.sender.now), "{time:?} {next:?}");
             timeouts += 1;
