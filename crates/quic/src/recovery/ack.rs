@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{Code, Error, Space, Time};
 
 use super::congestion::Acked;
-use super::sent::{SentPackets, State};
+use super::sent::{SentPackets, Status};
 use super::{BASE_DATAGRAM, EcnCounts, Fate, Item, Path, Recovery};
 
 /// Lost packets may arrive so many probe timeouts later and count.
@@ -89,7 +89,7 @@ impl Recovery {
             sent.ack_range(path, smallest, largest, index == 0, &mut newly, tell)?;
             sent.take_lost(smallest, largest, |lost| {
                 thresholds.on_spurious(lost.behind);
-                path.on_spurious_loss(lost.event);
+                path.on_spurious_loss(&lost);
             });
         }
         if newly.any {
@@ -162,10 +162,10 @@ impl SentPackets {
         let places = self.places(smallest, largest);
         let last = places.end;
         for place in places {
-            match self.get(place).map(|entry| entry.state) {
-                Some(State::Outstanding) => {}
-                Some(State::Skipped) => return Err(not_sent()),
-                Some(State::Done) | None => continue,
+            match self.get(place).map(|entry| entry.status) {
+                Some(Status::Outstanding) => {}
+                Some(Status::Skipped) => return Err(not_sent()),
+                Some(Status::Done) | None => continue,
             }
             let entry = self.finish(place, Fate::Acked, tell);
             newly.any = true;

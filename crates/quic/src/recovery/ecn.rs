@@ -21,10 +21,10 @@ const TESTING_PACKETS: u8 = 10;
 
 /// Whether a path keeps ECN marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Validation {
     /// The first packets are marked, this many more.
     Testing { left: u8 },
-    /// All test packets were sent, and none was acknowledged.
+    /// The test packets were sent, and none was acknowledged.
     Unknown,
     /// Marks arrive.
     Capable,
@@ -35,7 +35,7 @@ enum State {
 /// The validation of ECN on a path, RFC 9000 section 13.4.2.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ecn {
-    state: State,
+    validation: Validation,
     /// Marked packets that were declared lost while testing.
     lost: u8,
 }
@@ -43,12 +43,12 @@ pub(super) struct Ecn {
 impl Ecn {
     pub(super) fn new(enabled: bool) -> Self {
         Self {
-            state: if enabled {
-                State::Testing {
+            validation: if enabled {
+                Validation::Testing {
                     left: TESTING_PACKETS,
                 }
             } else {
-                State::Failed
+                Validation::Failed
             },
             lost: 0,
         }
@@ -56,30 +56,43 @@ impl Ecn {
 
     /// Whether the next packet gets ECT(0).
     pub(super) fn marks(&self) -> bool {
-        matches!(self.state, State::Testing { .. } | State::Capable)
+        matches!(
+            self.validation,
+            Validation::Testing { .. } | Validation::Capable
+        )
     }
 
     /// Whether marks arrive.
     pub(super) fn is_capable(&self) -> bool {
-        self.state == State::Capable
+        self.validation == Validation::Capable
     }
 
     /// A marked packet was sent.
     pub(super) fn on_sent(&mut self) {
-        if let State::Testing { left } = &mut self.state {
+        if let Validation::Testing { left } = &mut self.validation {
             *left = left.saturating_sub(1);
             if *left == 0 {
-                self.state = State::Unknown;
+                self.validation = Validation::Unknown;
             }
+        }
+    }
+
+    /// Nothing has been acknowledged for a while: no more test packets.
+    pub(super) fn stop_testing(&mut self) {
+        if let Validation::Testing { .. } = self.validation {
+            self.validation = Validation::Unknown;
         }
     }
 
     /// A marked packet was lost. When all test packets are lost, the path may drop marked ones.
     pub(super) fn on_lost(&mut self) {
-        if matches!(self.state, State::Testing { .. } | State::Unknown) {
+        if matches!(
+            self.validation,
+            Validation::Testing { .. } | Validation::Unknown
+        ) {
             self.lost = self.lost.saturating_add(1);
             if self.lost >= TESTING_PACKETS {
-                self.state = State::Failed;
+                self.validation = Validation::Failed;
             }
         }
     }
@@ -96,24 +109,24 @@ impl Ecn {
         newly_acked: u64,
         sent: u64,
     ) -> u64 {
-        if self.state == State::Failed {
+        if self.validation == Validation::Failed {
             return 0;
         }
         let Some(counts) = counts else {
             if newly_acked > 0 {
-                self.state = State::Failed;
+                self.validation = Validation::Failed;
             }
             return 0;
         };
         match increase(before, counts, sent) {
             Some((ect0, ce)) if ect0.saturating_add(ce) >= newly_acked => {
                 if newly_acked > 0 {
-                    self.state = State::Capable;
+                    self.validation = Validation::Capable;
                 }
                 ce
             }
             _ => {
-                self.state = State::Failed;
+                self.validation = Validation::Failed;
                 0
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{Space, Time};
 
 use super::rtt::GRANULARITY;
-use super::sent::{Entry, Lost, State};
+use super::sent::{Entry, Lost, Status};
 use super::{BASE_DATAGRAM, Fate, Item, Path, Recovery, Rtt};
 
 /// kPacketThreshold: a packet is lost when one was acknowledged that was sent so many later.
@@ -109,10 +109,10 @@ impl Recovery {
             let Some(entry) = sent.get(place).copied() else {
                 break;
             };
-            match entry.state {
-                State::Outstanding => {}
-                State::Skipped => continue,
-                State::Done => {
+            match entry.status {
+                Status::Outstanding => {}
+                Status::Skipped => continue,
+                Status::Done => {
                     found.run_start = None;
                     continue;
                 }
@@ -141,6 +141,7 @@ impl Recovery {
                 declared: now,
                 behind: largest_acked - number,
                 event,
+                path: entry.path,
             });
         }
         sent.settle();

@@ -3,6 +3,18 @@
 //! A connection has one [`Received`] for each packet number space, one [`Recovery`] for what it
 //! sent in all of them, and one [`Path`] for each address of the peer that is in use. Only one path
 //! is the current one, and it is handed to each call.
+//!
+//! To send, in this order: what [`Recovery::probes`] asks for, ACKs that [`Received::ack_needed`]
+//! asks for, and then as many bytes as [`Recovery::allowance`] says, an MTU probe if
+//! [`Path::mtu_probe`] has one among them. Before the peer's address is validated, every datagram
+//! is within [`Path::amplification_credit`]. Each packet takes its number from
+//! [`Recovery::packet_number`] and is told to [`Recovery::on_sent`] before the next one is made;
+//! each datagram is told to [`Path::on_datagram_sent`].
+//!
+//! What arrives: the datagram goes to [`Path::on_datagram_received`], each packet of it to
+//! [`Received::on_packet`] unless it is a duplicate, each ACK frame to [`Recovery::on_ack`], and
+//! each [`Item::Ack`] that is told as acked to [`Received::on_ack_acked`]. Afterwards, and after
+//! sending, [`Recovery::next_timeout`] and [`Received::ack_deadline`] say when to wake up.
 
 mod ack;
 mod congestion;
@@ -103,7 +115,7 @@ impl Recovery {
         self.space(space)?.largest_acked()
     }
 
-    /// A packet was sent on `path`. `items` are what it carried.
+    /// A packet was sent on `path`, which need not be the current one. `items` are what it carried.
     pub(crate) fn on_sent(
         &mut self,
         path: &mut Path,
@@ -182,6 +194,7 @@ impl Recovery {
             .map(|sent| sent.in_flight(tag))
             .sum();
         path.set_bytes_in_flight(in_flight);
+        self.thresholds = Thresholds::default();
         self.pto.reset_backoff();
     }
 

@@ -7,7 +7,7 @@ use super::ecn::Ecn;
 use super::loss::Found;
 use super::mtu::Mtu;
 use super::pacing::{self, Pacer};
-use super::sent::Entry;
+use super::sent::{Entry, Lost};
 use super::{Allowance, Packet, Rtt, Settings};
 
 /// Before the peer's address is validated, so many times what it sent may be sent to it, RFC 9000
@@ -138,6 +138,12 @@ impl Path {
         self.credit = u64::MAX;
     }
 
+    /// Only the peer's port changed, as when a NAT forgets: what is known of the path stays, RFC
+    /// 9000 section 9.4, but the new address has to be validated.
+    pub(crate) fn on_port_changed(&mut self) {
+        self.credit = 0;
+    }
+
     /// Whether the peer's address is known to be its own.
     pub(crate) fn is_validated(&self) -> bool {
         self.credit == u64::MAX
@@ -241,8 +247,8 @@ impl Path {
 
     /// A packet arrived that was declared lost. When that is so of all of a congestion event, it
     /// was none.
-    pub(super) fn on_spurious_loss(&mut self, event: u32) {
-        if event == self.event && self.event_lost > 0 {
+    pub(super) fn on_spurious_loss(&mut self, lost: &Lost) {
+        if lost.path == self.tag && lost.event == self.event && self.event_lost > 0 {
             self.event_lost -= 1;
             if self.event_lost == 0 {
                 self.congestion.undo_event();
@@ -295,8 +301,9 @@ impl Path {
         self.congestion.set_datagram_size(self.mtu.current());
     }
 
-    /// Large datagrams do not arrive any more.
-    pub(super) fn fall_back_to_base(&mut self, now: Time) {
+    /// Nothing arrives any more: neither size nor marks of datagrams may be the reason.
+    pub(super) fn on_timeouts(&mut self, now: Time) {
+        self.ecn.stop_testing();
         if self.mtu.fall_back(now) {
             self.update_datagram_size();
         }

@@ -12,11 +12,15 @@ const MAX_BACKOFF: u8 = 16;
 /// The longest timeout: far above any idle timeout in use.
 const MAX_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// Transport parameters with more are not valid, RFC 9000 section 18.2.
+const MAX_ACK_DELAY: Duration = Duration::from_millis(1 << 14);
+
 /// Probes for one timeout, RFC 9002 section 6.2.4: two, so that one may be lost.
 const PROBES: u8 = 2;
 
-/// After so many timeouts in a row, large datagrams may be what does not arrive.
-const TIMEOUTS_BEFORE_BASE_SIZE: u8 = 3;
+/// After so many timeouts in a row, large or marked datagrams may be what does not arrive, RFC
+/// 8899 section 4.3 and RFC 9000 appendix A.4.
+const TIMEOUTS_BEFORE_FALLBACK: u8 = 3;
 
 /// Probe timeouts of a connection.
 #[derive(Debug)]
@@ -100,7 +104,7 @@ impl Pto {
 impl Recovery {
     /// The transport parameter max_ack_delay of the peer. 25 ms before it is known.
     pub(crate) fn set_peer_max_ack_delay(&mut self, delay: Duration) {
-        self.pto.max_ack_delay = delay;
+        self.pto.max_ack_delay = delay.min(MAX_ACK_DELAY);
     }
 
     /// Keys for Handshake packets are there: a client probes with them.
@@ -134,11 +138,11 @@ impl Recovery {
         now: Time,
         tell: &mut impl FnMut(Fate, Item),
     ) {
-        if let Some((time, space)) = self.loss_time() {
-            if time <= now {
-                self.detect_lost(path, space, false, now, tell);
+        while let Some((time, space)) = self.loss_time() {
+            if time > now {
+                return;
             }
-            return;
+            self.detect_lost(path, space, false, now, tell);
         }
         let Some((time, space)) = self.pto_time(path) else {
             return;
@@ -148,8 +152,8 @@ impl Recovery {
         }
         self.pto.base = now;
         self.pto.count = self.pto.count.saturating_add(1);
-        if self.pto.count == TIMEOUTS_BEFORE_BASE_SIZE {
-            path.fall_back_to_base(now);
+        if self.pto.count == TIMEOUTS_BEFORE_FALLBACK {
+            path.on_timeouts(now);
         }
         if self.has_eliciting(space) {
             self.pto.probes[space.index()] = PROBES;

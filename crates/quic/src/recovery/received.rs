@@ -12,6 +12,9 @@ use super::{Codepoint, EcnCounts};
 /// some 200 bytes.
 pub(crate) const MAX_ACK_RANGES: usize = 64;
 
+/// Memory for so many ranges is kept when there are few.
+const KEPT_RANGES: usize = 4;
+
 /// Every second packet that elicits an ACK gets one at once, RFC 9000 section 13.2.2.
 const ELICITING_BEFORE_ACK: u8 = 2;
 
@@ -238,6 +241,9 @@ impl Received {
         if old > 0 {
             self.floor = self.ranges[old - 1].last + 1;
             self.ranges.drain(..old);
+            if self.ranges.len() <= KEPT_RANGES {
+                self.ranges.shrink_to(KEPT_RANGES);
+            }
         }
     }
 }

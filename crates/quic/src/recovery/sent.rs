@@ -22,7 +22,7 @@ const PING_AFTER: u8 = 32;
 const MAX_LOST_REMEMBERED: usize = 256;
 
 /// Above this, an empty queue gives its memory back.
-const KEPT_CAPACITY: usize = 16;
+const KEPT_CAPACITY: usize = 4;
 
 /// The first skipped number is below 2 to the power of this, so that a short connection has one,
 const FIRST_SKIP_BITS: u8 = 6;
@@ -51,7 +51,7 @@ pub(crate) struct Packet {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum Status {
     Outstanding,
     /// Acknowledged, lost, or never in flight.
     Done,
@@ -67,7 +67,7 @@ pub(super) struct Entry {
     items: u16,
     pub(super) size: u16,
     pub(super) path: u8,
-    pub(super) state: State,
+    pub(super) status: Status,
     flags: u8,
 }
 
@@ -102,8 +102,9 @@ pub(super) struct Lost {
     pub(super) declared: Time,
     /// How much larger the largest acknowledged number was.
     pub(super) behind: u64,
-    /// The congestion event that it belongs to.
+    /// The congestion event of its path that it belongs to.
     pub(super) event: u32,
+    pub(super) path: u8,
 }
 
 /// The packets of one space. Their numbers are their places in a queue.
@@ -170,7 +171,7 @@ impl SentPackets {
             items: 0,
             size: 0,
             path: 0,
-            state: State::Skipped,
+            status: Status::Skipped,
             flags: 0,
         });
     }
@@ -207,7 +208,7 @@ impl SentPackets {
             items: u16::try_from(items.len()).expect("a packet has less than 65,536 bytes"),
             size: packet.size,
             path,
-            state: State::Outstanding,
+            status: Status::Outstanding,
             flags: flags.iter().map(|&(set, flag)| u8::from(set) * flag).sum(),
         };
         self.items.extend(items);
@@ -306,7 +307,7 @@ impl SentPackets {
         tell: &mut impl FnMut(Fate, Item),
     ) -> Entry {
         let entry = &mut self.entries[place];
-        entry.state = State::Done;
+        entry.status = Status::Done;
         let entry = *entry;
         self.eliciting -= u32::from(entry.is_ack_eliciting());
         self.tell_items(&entry, fate, tell);
@@ -325,11 +326,12 @@ impl SentPackets {
         while self
             .entries
             .front()
-            .is_some_and(|entry| entry.state != State::Outstanding)
+            .is_some_and(|entry| entry.status != Status::Outstanding)
         {
             self.pop_front();
         }
-        if self.entries.is_empty() && self.entries.capacity() > KEPT_CAPACITY {
+        let capacity = self.entries.capacity().max(self.items.capacity());
+        if self.entries.is_empty() && capacity > KEPT_CAPACITY {
             self.entries = VecDeque::new();
             self.items = VecDeque::new();
             self.snapshots = VecDeque::new();
@@ -352,7 +354,7 @@ impl SentPackets {
     pub(super) fn in_flight(&self, path: u8) -> u64 {
         self.entries
             .iter()
-            .filter(|e| e.state == State::Outstanding && e.path == path && e.is_in_flight())
+            .filter(|e| e.status == Status::Outstanding && e.path == path && e.is_in_flight())
             .map(|e| u64::from(e.size))
             .sum()
     }
@@ -360,7 +362,7 @@ impl SentPackets {
     /// Tells all outstanding items as lost and forgets their packets.
     pub(super) fn restart(&mut self, tell: &mut impl FnMut(Fate, Item)) {
         for place in 0..self.entries.len() {
-            if self.entries[place].state == State::Outstanding {
+            if self.entries[place].status == Status::Outstanding {
                 self.finish(place, Fate::Lost, tell);
             }
         }
@@ -371,8 +373,9 @@ impl SentPackets {
     /// Tells the items of the oldest packet that no probe has carried again yet, or else of the
     /// oldest. Returns whether there is one.
     pub(super) fn probe(&mut self, tell: &mut impl FnMut(Fate, Item)) -> bool {
-        let candidate =
-            |e: &Entry| e.state == State::Outstanding && e.is_ack_eliciting() && !e.is_mtu_probe();
+        let candidate = |e: &Entry| {
+            e.status == Status::Outstanding && e.is_ack_eliciting() && !e.is_mtu_probe()
+        };
         let place = self
             .entries
             .iter()
@@ -397,16 +400,12 @@ impl SentPackets {
 
     /// Takes lost packets of a range, which have arrived after all.
     pub(super) fn take_lost(&mut self, smallest: u64, largest: u64, mut found: impl FnMut(Lost)) {
-        if self.lost.back().is_none_or(|lost| lost.number < smallest) {
-            return;
+        // They are in the order of their numbers.
+        let start = self.lost.partition_point(|lost| lost.number < smallest);
+        let end = self.lost.partition_point(|lost| lost.number <= largest);
+        if start < end {
+            self.lost.drain(start..end).for_each(&mut found);
         }
-        self.lost.retain(|lost| {
-            let arrived = (smallest..=largest).contains(&lost.number);
-            if arrived {
-                found(*lost);
-            }
-            !arrived
-        });
     }
 
     /// Forgets lost packets that were declared lost before this time.

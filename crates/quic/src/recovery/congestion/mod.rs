@@ -64,7 +64,7 @@ pub(super) struct Acked {
 
 /// The state of an algorithm.
 #[derive(Debug)]
-enum State {
+enum Variant {
     NewReno(NewReno),
     Cubic(Box<Cubic>),
     Bbr(Box<Bbr>),
@@ -75,44 +75,44 @@ enum State {
 pub(super) struct Controller {
     /// When the last congestion event began: packets sent before belong to it.
     event_start: Option<Time>,
-    state: State,
+    variant: Variant,
 }
 
 impl Controller {
     pub(super) fn new(algorithm: Algorithm, datagram: u16, now: Time) -> Self {
-        let state = match algorithm {
-            Algorithm::NewReno => State::NewReno(NewReno::new(datagram)),
-            Algorithm::Cubic => State::Cubic(Box::new(Cubic::new(datagram))),
-            Algorithm::Bbr => State::Bbr(Box::new(Bbr::new(datagram, now))),
+        let variant = match algorithm {
+            Algorithm::NewReno => Variant::NewReno(NewReno::new(datagram)),
+            Algorithm::Cubic => Variant::Cubic(Box::new(Cubic::new(datagram))),
+            Algorithm::Bbr => Variant::Bbr(Box::new(Bbr::new(datagram, now))),
         };
         Self {
             event_start: None,
-            state,
+            variant,
         }
     }
 
     /// Bytes of the heap.
     #[cfg(test)]
     pub(super) fn heap(&self) -> usize {
-        match &self.state {
-            State::NewReno(_) => 0,
-            State::Cubic(_) => size_of::<Cubic>(),
-            State::Bbr(_) => size_of::<Bbr>(),
+        match &self.variant {
+            Variant::NewReno(_) => 0,
+            Variant::Cubic(_) => size_of::<Cubic>(),
+            Variant::Bbr(_) => size_of::<Bbr>(),
         }
     }
 
     /// How many bytes may be in flight.
     pub(super) fn window(&self) -> u64 {
-        match &self.state {
-            State::NewReno(newreno) => newreno.window(),
-            State::Cubic(cubic) => cubic.window(),
-            State::Bbr(bbr) => bbr.window(),
+        match &self.variant {
+            Variant::NewReno(newreno) => newreno.window(),
+            Variant::Cubic(cubic) => cubic.window(),
+            Variant::Bbr(bbr) => bbr.window(),
         }
     }
 
     /// How fast to send, in bytes a second.
     pub(super) fn pacing_rate(&self, rtt: &Rtt) -> u64 {
-        if let State::Bbr(bbr) = &self.state {
+        if let Variant::Bbr(bbr) = &self.variant {
             return bbr.pacing_rate();
         }
         let micros = rtt.smoothed().max(Duration::from_micros(1)).as_micros() as u64;
@@ -132,26 +132,26 @@ impl Controller {
     /// A congestion event: a packet was lost or marked that was sent after the last one.
     pub(super) fn start_event(&mut self, now: Time) {
         self.event_start = Some(now);
-        match &mut self.state {
-            State::NewReno(newreno) => newreno.reduce(),
-            State::Cubic(cubic) => cubic.reduce(),
-            State::Bbr(bbr) => bbr.save(),
+        match &mut self.variant {
+            Variant::NewReno(newreno) => newreno.reduce(),
+            Variant::Cubic(cubic) => cubic.reduce(),
+            Variant::Bbr(bbr) => bbr.save(),
         }
     }
 
     /// The last congestion event was none: all of its packets have arrived.
     pub(super) fn undo_event(&mut self) {
-        match &mut self.state {
-            State::NewReno(newreno) => newreno.undo(),
-            State::Cubic(cubic) => cubic.undo(),
-            State::Bbr(bbr) => bbr.undo(),
+        match &mut self.variant {
+            Variant::NewReno(newreno) => newreno.undo(),
+            Variant::Cubic(cubic) => cubic.undo(),
+            Variant::Bbr(bbr) => bbr.undo(),
         }
     }
 
     /// A packet is sent while `in_flight` bytes are in flight.
     pub(super) fn on_sent(&mut self, now: Time, size: u16, in_flight: u64) -> Option<Snapshot> {
-        match &mut self.state {
-            State::Bbr(bbr) => Some(bbr.on_sent(now, size, in_flight)),
+        match &mut self.variant {
+            Variant::Bbr(bbr) => Some(bbr.on_sent(now, size, in_flight)),
             _ => None,
         }
     }
@@ -164,57 +164,57 @@ impl Controller {
         snapshot: &Snapshot,
         now: Time,
     ) {
-        if let State::Bbr(bbr) = &mut self.state {
+        if let Variant::Bbr(bbr) = &mut self.variant {
             bbr.on_packet_acked(size, sent, snapshot, now);
         }
     }
 
     /// One lost packet.
     pub(super) fn on_packet_lost(&mut self, size: u16, snapshot: &Snapshot) {
-        if let State::Bbr(bbr) = &mut self.state {
+        if let Variant::Bbr(bbr) = &mut self.variant {
             bbr.on_packet_lost(size, snapshot);
         }
     }
 
     /// All of an ACK frame, after what it showed to be lost.
     pub(super) fn on_acked(&mut self, acked: &Acked, rtt: &Rtt) {
-        match &mut self.state {
-            State::NewReno(newreno) => newreno.on_acked(acked),
-            State::Cubic(cubic) => cubic.on_acked(acked, rtt),
-            State::Bbr(bbr) => bbr.on_acked(acked, rtt),
+        match &mut self.variant {
+            Variant::NewReno(newreno) => newreno.on_acked(acked),
+            Variant::Cubic(cubic) => cubic.on_acked(acked, rtt),
+            Variant::Bbr(bbr) => bbr.on_acked(acked, rtt),
         }
     }
 
     /// Persistent congestion, RFC 9002 section 7.6.
     pub(super) fn collapse(&mut self) {
         self.event_start = None;
-        match &mut self.state {
-            State::NewReno(newreno) => newreno.collapse(),
-            State::Cubic(cubic) => cubic.collapse(),
-            State::Bbr(bbr) => bbr.collapse(),
+        match &mut self.variant {
+            Variant::NewReno(newreno) => newreno.collapse(),
+            Variant::Cubic(cubic) => cubic.collapse(),
+            Variant::Bbr(bbr) => bbr.collapse(),
         }
     }
 
     /// So many packets met congestion.
     pub(super) fn on_congestion_experienced(&mut self, packets: u64) {
-        if let State::Bbr(bbr) = &mut self.state {
+        if let Variant::Bbr(bbr) = &mut self.variant {
             bbr.on_congestion_experienced(packets);
         }
     }
 
     /// There is nothing to send though it would be allowed.
     pub(super) fn on_app_limited(&mut self, in_flight: u64) {
-        if let State::Bbr(bbr) = &mut self.state {
+        if let Variant::Bbr(bbr) = &mut self.variant {
             bbr.on_app_limited(in_flight);
         }
     }
 
     /// Datagrams have another size from now on.
     pub(super) fn set_datagram_size(&mut self, datagram: u16) {
-        match &mut self.state {
-            State::NewReno(newreno) => newreno.set_datagram_size(datagram),
-            State::Cubic(cubic) => cubic.set_datagram_size(datagram),
-            State::Bbr(bbr) => bbr.set_datagram_size(datagram),
+        match &mut self.variant {
+            Variant::NewReno(newreno) => newreno.set_datagram_size(datagram),
+            Variant::Cubic(cubic) => cubic.set_datagram_size(datagram),
+            Variant::Bbr(bbr) => bbr.set_datagram_size(datagram),
         }
     }
 }

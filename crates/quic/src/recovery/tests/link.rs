@@ -96,6 +96,8 @@ pub(super) struct Outcome {
 
 pub(super) struct Simulation {
     link: Link,
+    /// Links that it becomes, and when.
+    later: VecDeque<(Time, Link)>,
     random: Random,
     now: Time,
     events: BinaryHeap<Reverse<(Time, u64)>>,
@@ -143,6 +145,7 @@ impl Simulation {
         path.set_mtu_ceiling(1452);
         Self {
             link,
+            later: VecDeque::new(),
             random: Random(seed),
             now,
             events: BinaryHeap::new(),
@@ -160,6 +163,12 @@ impl Simulation {
             arrived: BTreeMap::new(),
             outcome: Outcome::default(),
         }
+    }
+
+    /// So long after the start, the link is another one.
+    pub(super) fn then(mut self, after: Duration, link: Link) -> Self {
+        self.later.push_back((self.now + after, link));
+        self
     }
 
     /// Sends everything and returns how it went.
@@ -206,6 +215,12 @@ impl Simulation {
             .min()
             .expect("something always happens next");
         self.now = self.now.max(next);
+        if let Some(&(time, link)) = self.later.front()
+            && time <= self.now
+        {
+            self.later.pop_front();
+            self.link = link;
+        }
         if event.is_some_and(|time| time <= self.now) {
             let Reverse((_, id)) = self.events.pop().expect("there is one");
             match self.payloads.remove(&id).expect("each has one") {

@@ -28,6 +28,9 @@ fn three_times_what_came_may_be_sent_rfc_9000_8_1() {
     path.set_validated();
     path.on_datagram_sent(5000);
     assert_eq!(path.amplification_credit(), u64::MAX);
+    path.on_port_changed();
+    path.on_datagram_received(100);
+    assert_eq!(path.amplification_credit(), 300);
 }
 
 #[test]
@@ -133,6 +136,21 @@ fn a_path_that_drops_marked_packets_is_found_rfc_9000_a_4() {
     sender.ack(&[last..=last]);
     assert_eq!(sender.numbers(Fate::Lost), marked);
     sender.send(Space::Data);
+    assert!(!sender.path.marks_ecn());
+}
+
+#[test]
+fn timeouts_in_a_row_end_the_test_of_marks_rfc_9000_a_4() {
+    let settings = Settings {
+        ecn: true,
+        ..plain(Algorithm::NewReno)
+    };
+    let mut sender = Sender::new(&settings);
+    sender.send(Space::Data);
+    for _ in 0..3 {
+        assert!(sender.path.marks_ecn());
+        sender.time_out();
+    }
     assert!(!sender.path.marks_ecn());
 }
 

@@ -112,7 +112,7 @@ impl Sender {
             .expect("packets that were sent");
     }
 
-    pub(super) fn timeout(&mut self) -> Option<Time> {
+    pub(super) fn timeout(&self) -> Option<Time> {
         self.recovery.next_timeout(&self.path)
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::link::{Link, Outcome, Simulation};
-use crate::recovery::{Algorithm, Settings};
+use crate::recovery::{Algorithm, BASE_DATAGRAM, Settings};
 
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::Cubic, Algorithm::Bbr, Algorithm::NewReno];
 
@@ -15,9 +15,7 @@ fn settings(algorithm: Algorithm) -> Settings {
 }
 
 fn run(algorithm: Algorithm, link: Link, total: u64) -> Outcome {
-    let outcome = Simulation::new(&settings(algorithm), link, total, 1).run();
-    println!("{algorithm:?}: {outcome:?}");
-    outcome
+    Simulation::new(&settings(algorithm), link, total, 1).run()
 }
 
 /// Percent of the link that a transfer used.
@@ -145,5 +143,51 @@ fn a_slow_link_works() {
     for algorithm in ALGORITHMS {
         let outcome = run(algorithm, link, 500_000);
         assert!(used(&outcome, &link, 500_000) >= 60, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_transfer_survives_when_the_path_carries_less_rfc_8899_4_3() {
+    for algorithm in ALGORITHMS {
+        let narrow = Link {
+            mtu: 1300,
+            ..Link::GOOD
+        };
+        let (_, path, _) = Simulation::new(&settings(algorithm), Link::GOOD, 20_000_000, 1)
+            .then(Duration::from_millis(500), narrow)
+            .run_to_end();
+        assert_eq!(path.datagram_size(), BASE_DATAGRAM);
+    }
+}
+
+#[test]
+fn a_transfer_survives_an_interruption() {
+    for algorithm in ALGORITHMS {
+        let cut = Link {
+            loss: 1000,
+            ..Link::GOOD
+        };
+        // The queue is cut too: it takes a probe timeout to get going again.
+        let outcome = Simulation::new(&settings(algorithm), Link::GOOD, 20_000_000, 1)
+            .then(Duration::from_millis(500), cut)
+            .then(Duration::from_millis(3000), Link::GOOD)
+            .run();
+        assert!(outcome.took < Duration::from_secs(8), "{outcome:?}");
+        assert!((3..30).contains(&outcome.timeouts), "{outcome:?}");
+    }
+}
+
+#[test]
+fn when_the_link_gets_faster_the_transfer_does() {
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        let slow = Link {
+            rate: Link::GOOD.rate / 10,
+            ..Link::GOOD
+        };
+        let outcome = Simulation::new(&settings(algorithm), slow, 100_000_000, 1)
+            .then(Duration::from_secs(4), Link::GOOD)
+            .run();
+        // At best 4 s for 5 MB, and 7.6 s for the rest.
+        assert!(outcome.took < Duration::from_secs(17), "{outcome:?}");
     }
 }

@@ -42,6 +42,8 @@ const MIN_RTT_AGE: Duration = Duration::from_secs(10);
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 /// ProbeRTTDuration.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
+/// The least rate in bytes a second: an estimate that has fallen to nothing could not recover.
+const MIN_RATE: u64 = 5_000;
 /// The largest batch that the window makes room for.
 const MAX_SEND_QUANTUM: u64 = 65_536;
 
@@ -355,7 +357,7 @@ impl Bbr {
         }
         let bw = u128::from(self.bw);
         let rate = bw * u128::from(gain) * u128::from(PACING_PERCENT) / 10_000;
-        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX).max(MIN_RATE);
         if self.full.is_reached() || rate > self.pacing_rate {
             self.pacing_rate = rate;
         }
