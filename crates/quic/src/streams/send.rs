@@ -82,6 +82,11 @@ impl SendPart {
         self.sent
     }
 
+    #[cfg(test)]
+    pub(super) fn gaps(&self) -> usize {
+        self.gaps.as_ref().map_or(0, |gaps| gaps.acked.len())
+    }
+
     fn is_reset(&self) -> bool {
         matches!(self.end, End::Reset | End::ResetAcked)
     }
