@@ -171,5 +171,4 @@ impl CryptoStream {
 }
 
 #[cfg(test)]
-#[path = "crypto_stream/tests.rs"]
 mod tests;

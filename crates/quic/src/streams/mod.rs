@@ -103,6 +103,17 @@ impl Pending {
     }
 }
 
+/// Where the limits of the peer are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limits {
+    /// They are not known.
+    Unknown,
+    /// They were remembered for 0-RTT.
+    Remembered,
+    /// The peer has told them.
+    Told,
+}
+
 /// The streams of one connection.
 pub(crate) struct Streams {
     side: Side,
@@ -128,8 +139,8 @@ pub(crate) struct Streams {
     /// DATA_BLOCKED was sent for one less than this.
     data_blocked: u64,
     peer: PeerLimits,
-    /// `peer` is what was remembered for 0-RTT.
-    remembered: bool,
+    /// Where `peer` is from.
+    limits: Limits,
 }
 
 /// Limits.
@@ -161,7 +172,7 @@ impl Streams {
             max_data: 0,
             data_blocked: 0,
             peer: PeerLimits::default(),
-            remembered: false,
+            limits: Limits::Unknown,
             settings: settings.clone(),
         }
     }
@@ -169,7 +180,7 @@ impl Streams {
     /// The limits that were remembered with a session, for 0-RTT.
     pub(crate) fn remember_peer_limits(&mut self, limits: &PeerLimits) {
         self.apply_peer_limits(limits);
-        self.remembered = true;
+        self.limits = Limits::Remembered;
     }
 
     /// The limits in the peer's transport parameters. If 0-RTT was rejected,
@@ -179,11 +190,11 @@ impl Streams {
     ///
     /// PROTOCOL_VIOLATION if one is lower than what was remembered, RFC 9000 section 7.4.1.
     pub(crate) fn set_peer_limits(&mut self, limits: &PeerLimits) -> Result<(), Error> {
-        if self.remembered && !limits.reach(&self.peer) {
+        if self.limits == Limits::Remembered && !limits.reach(&self.peer) {
             let reason = "limits are lower than those that 0-RTT was sent with";
             return Err(Error::new(Code::PROTOCOL_VIOLATION, reason));
         }
-        self.remembered = false;
+        self.limits = Limits::Told;
         self.apply_peer_limits(limits);
         Ok(())
     }
@@ -207,7 +218,7 @@ impl Streams {
     /// [`Streams::set_peer_limits`] tells next. What was in the packets of 0-RTT is neither lost
     /// nor acknowledged any more.
     pub(crate) fn restart_sending(&mut self) {
-        self.remembered = false;
+        self.limits = Limits::Unknown;
         self.sent = 0;
         self.max_data = 0;
         self.data_blocked = 0;
@@ -250,7 +261,7 @@ impl Streams {
     /// what it may have open, or at once if it waits.
     fn grant_streams(&mut self, direction: Direction, waits: bool) {
         let theirs = &mut self.theirs[direction.index()];
-        let max = theirs.opened - theirs.live + theirs.cap;
+        let max = (theirs.opened - theirs.live + theirs.cap).min(MAX_STREAMS);
         let due = if waits { 1 } else { theirs.cap.div_ceil(2) };
         if max > theirs.max && max - theirs.max >= due {
             theirs.max = max;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::recv::Intake;
 use super::schedule::MAX_URGENCY;
 use super::table::Notes;
-use super::{Direction, Event, Pending, Sink, StreamId, Streams, pop};
+use super::{Direction, Event, Limits, Pending, Sink, StreamId, Streams, pop};
 use crate::{Time, varint};
 
 impl Streams {
@@ -14,7 +14,7 @@ impl Streams {
     pub(crate) fn open(&mut self, direction: Direction) -> Option<StreamId> {
         let ours = &mut self.ours[direction.index()];
         if ours.opened >= ours.max {
-            if ours.blocked != ours.max + 1 {
+            if self.limits != Limits::Unknown && ours.blocked != ours.max + 1 {
                 ours.blocked = ours.max + 1;
                 let bit = Pending::STREAMS_BLOCKED[direction.index()];
                 self.pending.set(bit);
@@ -121,8 +121,9 @@ impl Streams {
         }
     }
 
-    /// So many bytes that the owner had taken are consumed: as many more may be sent to us. Also of
-    /// streams that are over. `rtt` is the smoothed round-trip time.
+    /// So many bytes that the owner had taken are consumed: as many more may be sent to us. The
+    /// owner tells of all that it has taken sooner or later, also of streams that are over or were
+    /// reset: the window of the connection is shared. `rtt` is the smoothed round-trip time.
     pub(crate) fn consumed(&mut self, id: StreamId, bytes: u64, now: Time, rtt: Duration) {
         let ceiling = self.settings.max_window;
         let pace = (now, rtt);

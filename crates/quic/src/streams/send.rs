@@ -82,6 +82,11 @@ impl SendPart {
         self.sent
     }
 
+    #[cfg(test)]
+    pub(super) fn gaps(&self) -> usize {
+        self.gaps.as_ref().map_or(0, |gaps| gaps.acked.len())
+    }
+
     fn is_reset(&self) -> bool {
         matches!(self.end, End::Reset | End::ResetAcked)
     }
@@ -185,15 +190,15 @@ impl SendPart {
         self.max = 0;
         self.slot = NOT_READY;
         self.gaps = None;
-        match self.end {
-            End::Sent | End::Lost => self.end = End::Written,
-            End::Reset => {}
-            _ => self.blocked_or_code = NEVER,
+        if !self.is_reset() {
+            self.blocked_or_code = NEVER;
+        }
+        if matches!(self.end, End::Sent | End::Lost) {
+            self.end = End::Written;
         }
     }
 
-    /// A frame with what was never sent, of at most `credit` bytes. Returns offset and length, and
-    /// whether it takes all of the room.
+    /// A frame with at most `credit` bytes of what was never sent.
     pub(super) fn new_frame(&mut self, id: StreamId, credit: u64, room: usize) -> Option<Frame> {
         let frame = self.frame(id, self.sent, self.new_bytes().min(credit), room)?;
         self.sent += u64::from(frame.len);
@@ -226,7 +231,8 @@ impl SendPart {
         })
     }
 
-    /// Returns whether the owner has something to learn.
+    /// These bytes have arrived, and the end if `fin`. Returns whether the owner has something to
+    /// learn.
     pub(super) fn on_acked(&mut self, offset: u64, len: u16, fin: bool) -> bool {
         if self.is_reset() {
             return false;

@@ -212,6 +212,8 @@ fn acknowledgements_with_many_gaps_are_bounded_and_lose_nothing() {
     for (_, frame) in odd {
         streams.on_acked(frame.sent());
     }
+    let send = streams.table.get(id).unwrap().send.as_ref();
+    assert!(send.unwrap().gaps() <= 1_024);
     for (_, frame) in even {
         streams.on_lost(frame.sent());
     }

@@ -263,6 +263,7 @@ fn limits_do_not_shrink_after_0_rtt_rfc_9000_section_7_4_1() {
 fn all_is_sent_again_when_0_rtt_is_rejected() {
     let mut streams = Streams::new(Side::Client, &settings());
     assert_eq!(streams.open(BIDI), None);
+    assert!(!streams.has_pending(), "there is no limit to be blocked by");
     streams.remember_peer_limits(&limits_of(&settings()));
     let ids: Vec<_> = (0..3).map(|_| streams.open(BIDI).unwrap()).collect();
     for id in &ids {

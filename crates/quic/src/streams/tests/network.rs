@@ -1,6 +1,6 @@
 //! Two ends and a network that loses, reorders and duplicates.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 
@@ -16,6 +16,8 @@ struct End {
     got: HashMap<StreamId, (u64, bool)>,
     /// What was written of each stream, up to where it was acknowledged, and whether that is all.
     written: HashMap<StreamId, (u64, u64, bool)>,
+    /// Streams of which a part was given up by either end.
+    given_up: HashSet<StreamId>,
     opened: u64,
     closed: u64,
     in_flight: Vec<Packet>,
@@ -28,6 +30,7 @@ impl End {
             streams: end(side),
             got: HashMap::new(),
             written: HashMap::new(),
+            given_up: HashSet::new(),
             opened: 0,
             closed: 0,
             in_flight: Vec::new(),
@@ -43,7 +46,22 @@ impl End {
         *written += more;
         *ended = fin;
         let up_to = *written;
-        assert!(self.streams.write_up_to(id, up_to, fin));
+        let is_sent = self.streams.write_up_to(id, up_to, fin);
+        // Otherwise the event that tells is on its way.
+        let send = self.streams.table.get(id).and_then(|e| e.send.as_ref());
+        assert!(is_sent || send.is_none_or(|send| send.reset_code().is_some()));
+    }
+
+    fn reset(&mut self, id: StreamId) {
+        self.streams.reset(id, 1);
+        self.written.entry(id).or_default().2 = true;
+        self.given_up.insert(id);
+    }
+
+    fn stop(&mut self, id: StreamId) {
+        self.streams.stop_sending(id, 2);
+        self.got.entry(id).or_default().1 = true;
+        self.given_up.insert(id);
     }
 
     /// Takes one frame from the streams, and its bytes from the owner, which must still have them.
@@ -104,7 +122,12 @@ impl End {
                 streams.on_streams_blocked(direction, value).unwrap();
             }
             Outgoing::DataBlocked { .. } => {}
-            Outgoing::ResetStream { .. } | Outgoing::StopSending { .. } => unreachable!(),
+            Outgoing::ResetStream {
+                id,
+                code,
+                final_size,
+            } => streams.on_reset_stream(id, code, final_size).unwrap(),
+            Outgoing::StopSending { id, code } => streams.on_stop_sending(id, code).unwrap(),
         }
         self.consume(taken);
     }
@@ -150,7 +173,15 @@ impl End {
                     self.closed += 1;
                 }
                 Event::Available { .. } => {}
-                event => panic!("{event:?}"),
+                Event::Reset { id, code } => {
+                    // By itself, or as we had asked.
+                    assert!(code == 1 || code == 2);
+                    self.stop(id);
+                }
+                Event::Stopped { id, code } => {
+                    assert_eq!(code, 2);
+                    self.reset(id);
+                }
             }
         }
         let done: Vec<_> = self
@@ -196,6 +227,12 @@ enum Step {
         incremental: bool,
     },
     Events,
+    Reset {
+        stream: u8,
+    },
+    Stop {
+        stream: u8,
+    },
 }
 
 fn step() -> impl Strategy<Value = (bool, Step)> {
@@ -212,6 +249,8 @@ fn step() -> impl Strategy<Value = (bool, Step)> {
             Step::Priority { stream, urgency, incremental }
         }),
         2 => Just(Step::Events),
+        1 => any::<u8>().prop_map(|stream| Step::Reset { stream }),
+        1 => any::<u8>().prop_map(|stream| Step::Stop { stream }),
     ];
     (any::<bool>(), step)
 }
@@ -221,8 +260,15 @@ fn apply(from: &mut End, to: &mut End, step: Step) {
         0 => None,
         len => Some(usize::from(which) % len),
     };
-    let chosen =
-        |end: &End, stream: u8| request(u64::from(stream) % end.streams.ours[0].opened.max(1));
+    let chosen = |end: &End, stream: u8| {
+        request(
+            u64::from(stream)
+                % end.streams.ours[0]
+                    .opened
+                    .max(end.streams.theirs[0].opened)
+                    .max(1),
+        )
+    };
     match step {
         Step::Open if from.streams.side.is_client() => {
             from.streams.open(BIDI);
@@ -270,6 +316,16 @@ fn apply(from: &mut End, to: &mut End, step: Step) {
             from.streams.set_priority(id, urgency, incremental);
         }
         Step::Events => from.handle_events(700),
+        Step::Reset { stream } | Step::Stop { stream } => {
+            let stop = matches!(step, Step::Stop { .. });
+            let id = chosen(from, stream);
+            let entry = from.streams.table.get(id);
+            match stop {
+                true if entry.is_some_and(|entry| entry.recv.is_some()) => from.stop(id),
+                false if entry.is_some_and(|entry| entry.send.is_some()) => from.reset(id),
+                _ => {}
+            }
+        }
     }
     check(from);
 }
@@ -334,8 +390,13 @@ proptest! {
             prop_assert!(from.streams.is_idle() && !from.streams.has_pending());
             prop_assert_eq!(from.streams.heap_bytes(), 0);
             for (id, (written, _, _)) in &from.written {
-                prop_assert_eq!(to.got[id], (*written, true));
+                if !from.given_up.contains(id) && !to.given_up.contains(id) {
+                    prop_assert_eq!(to.got[id], (*written, true));
+                }
             }
+            // Nothing of the windows is lost, whatever was given up.
+            let credit = from.streams.max_data - from.streams.sent;
+            prop_assert!(credit >= settings().max_data / 2, "{credit}");
         }
     }
 }

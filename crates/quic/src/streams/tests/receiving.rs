@@ -212,6 +212,27 @@ fn stop_sending_is_sent_until_the_peer_is_done_rfc_9000_section_3_5() {
 }
 
 #[test]
+fn the_window_of_the_connection_opens_for_what_nobody_reads() {
+    let mut streams = server();
+    for index in 0..4 {
+        let id = request(index);
+        arrives(&mut streams, id, 0..500, false).unwrap();
+        streams.stop_sending(id, 5);
+    }
+    frames(&mut streams, 100);
+    arrives(&mut streams, request(0), 1_500..2_000, false).unwrap();
+    arrives(&mut streams, request(0), 500..1_500, false).unwrap();
+    arrives(&mut streams, request(1), 500..500, true).unwrap();
+    assert_eq!(frames(&mut streams, 100), []);
+    streams.on_reset_stream(request(2), 5, 1_999).unwrap();
+    assert_eq!(frames(&mut streams, 100), []);
+    // 2,000 + 500 + 1,999 + 501 are half of the window.
+    arrives(&mut streams, request(3), 500..501, false).unwrap();
+    let max = Outgoing::MaxData { value: 15_000 };
+    assert_eq!(frames(&mut streams, 100), [max]);
+}
+
+#[test]
 fn a_stream_whose_size_is_known_is_not_stopped() {
     let mut streams = server();
     let id = request(0);

@@ -189,6 +189,34 @@ fn what_is_lost_goes_before_new_data_rfc_9000_section_13_3() {
 }
 
 #[test]
+fn what_arrived_is_not_sent_again() {
+    let mut streams = unlimited(1);
+    let id = request(0);
+    streams.write_up_to(id, 1_000, false);
+    let range = |offset, len| Sent::Stream {
+        id,
+        offset,
+        len,
+        fin: false,
+    };
+    streams.next_frame(1_200).unwrap();
+    for arrived in [range(0, 100), range(300, 100), range(600, 200)] {
+        streams.on_acked(arrived);
+    }
+    streams.on_lost(range(0, 1_000));
+    let missing = [
+        (0, 100, 200, false),
+        (0, 400, 200, false),
+        (0, 800, 200, false),
+    ];
+    assert_eq!(all_data(&mut streams, 1_200), missing);
+    streams.on_lost(range(350, 500));
+    streams.on_acked(range(400, 150));
+    let missing = [(0, 550, 50, false), (0, 800, 50, false)];
+    assert_eq!(all_data(&mut streams, 1_200), missing);
+}
+
+#[test]
 fn a_lost_end_is_sent_again() {
     let mut streams = unlimited(1);
     let id = request(0);
