@@ -30,8 +30,7 @@ pub fn packets(data: &[u8]) {
             }
             Packet::Retry(retry) => {
                 assert!(retry.token.len() < datagram.len());
-                let pseudo = retry.pseudo_packet(&retry.source);
-                assert_eq!(pseudo[0] as usize, retry.source.len());
+                assert!(retry.without_tag().ends_with(retry.token));
                 retry.destination.to_vec()
             }
             Packet::VersionNegotiation(packet) => {

@@ -129,7 +129,6 @@ struct Beginning {
 }
 
 /// A packet number space of the handshake.
-#[derive(Debug)]
 struct HandshakeSpace {
     received: Received,
     crypto: CryptoStream,
@@ -149,7 +148,6 @@ impl HandshakeSpace {
 }
 
 /// The packet number space of 0-RTT and 1-RTT packets.
-#[derive(Debug)]
 struct DataSpace {
     received: Received,
     /// Session tickets, and nothing once they have arrived.

@@ -54,10 +54,8 @@ pub struct NewRetry<'a> {
     pub version: Version,
     /// Destination connection id: the source of the Initial packet.
     pub destination: &'a ConnectionId,
-    /// Source connection id, which must be another than `original`.
+    /// Source connection id, which must be another than the destination of the Initial packet.
     pub source: &'a ConnectionId,
-    /// Destination of the Initial packet.
-    pub original: &'a ConnectionId,
     /// What the client is to send back, not empty.
     pub token: &'a [u8],
     /// Goes into four bits that mean nothing.
