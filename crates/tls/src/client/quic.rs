@@ -27,6 +27,12 @@ impl Connection {
         self.tls.connection_mut()
     }
 
+    /// The same as a client.
+    #[cfg(test)]
+    pub(crate) fn library_client(&mut self) -> &mut awslc::ClientConnection {
+        &mut self.tls
+    }
+
     /// Reads what came after the handshake.
     pub(crate) fn process_quic_data(&mut self) -> Result<(), Error> {
         self.library().process_quic_data()?;

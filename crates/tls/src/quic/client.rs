@@ -140,6 +140,12 @@ impl ClientConnection {
         self.tls.take_session()
     }
 
+    /// The library's connection, for what settings have no words for.
+    #[cfg(test)]
+    pub(crate) fn library_client(&mut self) -> &mut sealane_awslc::ClientConnection {
+        self.tls.library_client()
+    }
+
     fn check(&self) -> Result<(), Failure> {
         match &self.failure {
             Some(failure) => Err((**failure).clone()),
