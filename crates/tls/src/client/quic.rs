@@ -2,6 +2,7 @@
 //! it.
 
 use sealane_awslc as awslc;
+use sealane_awslc::QuicLevel;
 
 use super::connection::Connection;
 use super::error::Error;
@@ -38,6 +39,11 @@ impl Connection {
         self.library().process_quic_data()?;
         self.keep_session();
         Ok(())
+    }
+
+    /// The most bytes that are taken at a time.
+    pub(crate) fn max_crypto_bytes(&self, level: QuicLevel) -> usize {
+        self.tls.connection().quic_max_flight_bytes(level)
     }
 
     /// The transport parameters of the server.

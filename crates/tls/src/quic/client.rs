@@ -69,6 +69,12 @@ impl ClientConnection {
         provided.map_err(|error| self.fail(error.into()))
     }
 
+    /// See [`ServerConnection::max_crypto_bytes`](super::ServerConnection::max_crypto_bytes): the
+    /// server's certificates come at [`Level::Handshake`].
+    pub fn max_crypto_bytes(&self, level: Level) -> usize {
+        self.tls.max_crypto_bytes(level)
+    }
+
     /// Goes on with the handshake or, once that is over, with the tickets that follow it.
     ///
     /// Early data may be sent as soon as there is a [`Event::WriteSecret`] for it. If

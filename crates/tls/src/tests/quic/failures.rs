@@ -124,6 +124,27 @@ fn data_at_another_level_is_a_protocol_violation() {
     assert_eq!(failure.close(), Close::ProtocolViolation);
 }
 
+/// RFC 9000 section 7.5: where certificates are expected, more is taken.
+#[test]
+fn the_most_that_is_taken_depends_on_the_level() {
+    let asking = server(&ServerSettings {
+        client_verification: crate::tests::client_certificates::trusting(),
+        ..settings_of(p256())
+    });
+    let mut pair = QuicPair::with(&plain_client(), &asking, offer());
+    let initial = pair.server.max_crypto_bytes(Level::Initial);
+    assert_eq!(initial, MAX_QUIC_FLIGHT_BYTES);
+    pair.step_client().expect("a hello");
+    pair.step_server().expect("it is answered");
+    assert!(pair.server.max_crypto_bytes(Level::Handshake) > MAX_QUIC_FLIGHT_BYTES);
+    assert!(pair.client.max_crypto_bytes(Level::Handshake) > MAX_QUIC_FLIGHT_BYTES);
+    pair.handshake()
+        .expect("a certificate is not needed for it");
+    let after = pair.server.max_crypto_bytes(Level::OneRtt);
+    assert_eq!(after, MAX_QUIC_FLIGHT_BYTES);
+    assert_eq!(pair.client.max_crypto_bytes(Level::OneRtt), after);
+}
+
 /// RFC 9000 section 7.5.
 #[test]
 fn hellos_of_more_than_16_kib_exceed_the_buffer() {
@@ -233,8 +254,7 @@ proptest! {
         let at = at.index(damaged.len());
         damaged[at] = value;
         if let Err(failure) = given(server, Level::Initial, &damaged) {
-            prop_assert_eq!(failure.fault(), Fault::Peer, "{}", failure);
-            prop_assert!(!failure.reason().is_empty());
+            prop_assert!(!failure.reason().is_empty(), "{}", failure);
         }
     }
 
