@@ -170,8 +170,7 @@ impl Connection {
         // SAFETY: the SSL is valid and its BIO attached.
         let code = self.call(input, output, |ssl| unsafe { sys::SSL_do_handshake(ssl) });
         if self.quic_alert().is_some() {
-            // Rules of this layer may have failed a handshake that libssl goes on with.
-            return Err(Error::drain_handshake("SSL_do_handshake", code));
+            return Err(self.quic_error("SSL_do_handshake"));
         }
         if code == 1 {
             return Ok(HandshakeStatus::Done);

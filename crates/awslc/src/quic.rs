@@ -304,11 +304,22 @@ impl Connection {
         });
         match code == 1 && self.quic_alert().is_none() {
             true => Ok(()),
-            false => Err(Error::drain("SSL_process_quic_post_handshake")),
+            false => Err(self.quic_error("SSL_process_quic_post_handshake")),
         }
     }
 
-    /// The most that may be received at a level before libssl has consumed it.
+    /// Why the connection has failed. libssl has no error if it was a rule of this layer that has
+    /// failed it.
+    pub(crate) fn quic_error(&self, call: &'static str) -> Error {
+        let error = Error::drain(call);
+        match error.code() {
+            0 => Error::of_peer(call, sys::SSL_R_DECODE_ERROR),
+            _ => error,
+        }
+    }
+
+    /// The most that may be received at a level before libssl has consumed it: more than
+    /// [`MAX_QUIC_FLIGHT_BYTES`] where certificates are expected.
     pub fn quic_max_flight_bytes(&self, level: QuicLevel) -> usize {
         match self.is_handshaking() {
             // libssl has forgotten the settings that it would ask.

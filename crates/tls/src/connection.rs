@@ -72,7 +72,7 @@ pub struct Connection {
     ktls: Sealing,
     /// In place once our own code seals the records instead of libssl.
     writer: Option<Box<RecordWriter>>,
-    /// Present over QUIC.
+    /// Present over QUIC, until the handshake is over.
     quic: Option<Box<QuicHandshake>>,
 }
 

@@ -2,6 +2,7 @@
 //! it.
 
 use sealane_awslc as awslc;
+use sealane_awslc::QuicLevel;
 
 use super::connection::Connection;
 use super::error::Error;
@@ -27,11 +28,22 @@ impl Connection {
         self.tls.connection_mut()
     }
 
+    /// The same as a client.
+    #[cfg(test)]
+    pub(crate) fn library_client(&mut self) -> &mut awslc::ClientConnection {
+        &mut self.tls
+    }
+
     /// Reads what came after the handshake.
     pub(crate) fn process_quic_data(&mut self) -> Result<(), Error> {
         self.library().process_quic_data()?;
         self.keep_session();
         Ok(())
+    }
+
+    /// The most bytes that are taken at a time.
+    pub(crate) fn max_crypto_bytes(&self, level: QuicLevel) -> usize {
+        self.tls.connection().quic_max_flight_bytes(level)
     }
 
     /// The transport parameters of the server.

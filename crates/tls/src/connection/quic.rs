@@ -14,7 +14,7 @@ use crate::identities::Identities;
 use crate::offload::Load;
 use crate::quic::Version;
 
-/// What is kept for libssl until it starts, and for the caller.
+/// What is kept until the handshake is over, for libssl and for the caller.
 #[derive(Default)]
 pub(super) struct QuicHandshake {
     pub(super) version: Version,
@@ -126,11 +126,8 @@ impl Connection {
         if self.is_awaiting_parameters() {
             return QuicProgress::Chosen;
         }
-        if self.is_established()
-            && let Some(quic) = &mut self.quic
-        {
-            // What is left says only that this is QUIC.
-            **quic = QuicHandshake::default();
+        if self.is_established() {
+            self.quic = None;
         }
         QuicProgress::Status(status)
     }
@@ -152,6 +149,14 @@ impl Connection {
         }
     }
 
+    /// The same, to be asked.
+    pub(crate) fn quic_library_ref(&self) -> Option<&awslc::Connection> {
+        match &self.state {
+            ConnectionState::Running(tls) => Some(tls),
+            _ => None,
+        }
+    }
+
     /// The next event; those of a handshake that waits for something come later.
     pub(crate) fn quic_event(&mut self) -> Option<QuicEvent> {
         self.quic_library()?.take_quic_event()
@@ -159,22 +164,20 @@ impl Connection {
 
     /// The alert that libssl has failed the connection with.
     pub(crate) fn quic_alert(&self) -> Option<u8> {
-        match &self.state {
-            ConnectionState::Running(tls) => tls.quic_alert(),
-            _ => None,
-        }
+        self.quic_library_ref()?.quic_alert()
     }
 
     /// The transport parameters of the client, once its hello is there.
     pub(crate) fn quic_peer_parameters(&self) -> Option<&[u8]> {
-        match &self.state {
-            ConnectionState::Running(tls) => tls.peer_transport_parameters(),
-            _ => self.quic.as_ref()?.peer_parameters.as_deref(),
+        match self.quic_library_ref() {
+            Some(tls) => tls.peer_transport_parameters(),
+            None => self.quic.as_ref()?.peer_parameters.as_deref(),
         }
     }
 
     /// Whether early data was accepted.
     pub(crate) fn is_early_data_accepted(&self) -> bool {
-        matches!(&self.state, ConnectionState::Running(tls) if tls.is_early_data_accepted())
+        let library = self.quic_library_ref();
+        library.is_some_and(awslc::Connection::is_early_data_accepted)
     }
 }

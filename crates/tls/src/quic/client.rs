@@ -69,6 +69,12 @@ impl ClientConnection {
         provided.map_err(|error| self.fail(error.into()))
     }
 
+    /// See [`ServerConnection::max_crypto_bytes`](super::ServerConnection::max_crypto_bytes): the
+    /// server's certificates come at [`Level::Handshake`].
+    pub fn max_crypto_bytes(&self, level: Level) -> usize {
+        self.tls.max_crypto_bytes(level)
+    }
+
     /// Goes on with the handshake or, once that is over, with the tickets that follow it.
     ///
     /// Early data may be sent as soon as there is a [`Event::WriteSecret`] for it. If
@@ -138,6 +144,12 @@ impl ClientConnection {
     /// The last session from the server, once. They come after the handshake.
     pub fn take_session(&mut self) -> Option<Session> {
         self.tls.take_session()
+    }
+
+    /// The library's connection, for what settings have no words for.
+    #[cfg(test)]
+    pub(crate) fn library_client(&mut self) -> &mut sealane_awslc::ClientConnection {
+        self.tls.library_client()
     }
 
     fn check(&self) -> Result<(), Failure> {

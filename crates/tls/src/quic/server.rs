@@ -130,6 +130,16 @@ impl ServerConnection {
         Ok(())
     }
 
+    /// The most bytes at this level that are worth keeping while earlier ones are missing: no more
+    /// is taken at a time. [`MAX_QUIC_FLIGHT_BYTES`], or more where the client's certificates are
+    /// expected.
+    pub fn max_crypto_bytes(&self, level: Level) -> usize {
+        let library = self.tls.quic_library_ref();
+        library.map_or(MAX_QUIC_FLIGHT_BYTES, |tls| {
+            tls.quic_max_flight_bytes(level)
+        })
+    }
+
     /// Goes on with the handshake or, once that is over, with what came after it. `load` decides,
     /// with `ssl_async`, whether the handshake leaves for the handshake threads.
     ///

@@ -40,13 +40,13 @@ fn root(name: &str) -> Issuer {
 }
 
 /// A root, an intermediate below it, and a client below that.
-struct People {
-    root: Issuer,
+pub(super) struct People {
+    pub(super) root: Issuer,
     intermediate: Issuer,
-    client: Made,
+    pub(super) client: Made,
 }
 
-fn people() -> &'static People {
+pub(super) fn people() -> &'static People {
     static PEOPLE: OnceLock<People> = OnceLock::new();
     PEOPLE.get_or_init(|| {
         let root = root("root");
@@ -115,7 +115,7 @@ fn lists(revoked: bool) -> Option<PemFile> {
     ))
 }
 
-fn trusting() -> ClientVerification {
+pub(super) fn trusting() -> ClientVerification {
     ClientVerification {
         mode: VerifyClient::On,
         named: file(people().root.pem()),

@@ -13,7 +13,7 @@ use crate::{
 const REQUEST: &[u8] = b"GET /early HTTP/1.1\r\n\r\n";
 
 /// A register that began long ago.
-fn register() -> Arc<ReplayRegister> {
+pub(super) fn register() -> Arc<ReplayRegister> {
     let register = ReplayRegister::new(10_000, unix_time_s() - 2 * WINDOW_S);
     Arc::new(register.expect("memory"))
 }
@@ -29,7 +29,7 @@ fn early_settings() -> ServerSettings {
 }
 
 /// Builds settings that may warn that other nodes are not asked.
-fn build(settings: &ServerSettings) -> Arc<ServerTls> {
+pub(super) fn build(settings: &ServerSettings) -> Arc<ServerTls> {
     let (server, warnings) = ServerTls::build(settings).expect("valid settings");
     let alone = settings.shared_sessions.is_none() && !settings.ticket_keys.is_empty();
     assert_eq!(warnings.len(), usize::from(alone), "{warnings:?}");

@@ -26,7 +26,7 @@ fn block(label: &str, der: &[u8]) -> String {
 }
 
 /// A key, and the file that has it.
-fn key_file(label: &str) -> (NewEchKey, EchKeyFile) {
+pub(super) fn key_file(label: &str) -> (NewEchKey, EchKeyFile) {
     let key = new_ech_key("public.test").expect("a valid name");
     let text = block("PRIVATE KEY", key.pkcs8.expose()) + &block("ECHCONFIG", &key.config_list);
     let file = EchKeyFile {

@@ -10,6 +10,7 @@ mod large_hellos;
 mod moving;
 mod offer;
 mod offload;
+mod quic;
 mod record_writer;
 mod resumption;
 mod robustness;

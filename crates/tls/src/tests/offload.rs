@@ -10,15 +10,18 @@ use crate::accelerator::{Accelerator, AcceleratorChoice, Job};
 use crate::offload::{AsyncMode, HandshakeSettings, HandshakeState};
 
 /// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-fn pool(threads: usize) -> Arc<HandshakeState> {
+pub(super) fn pool(threads: usize) -> Arc<HandshakeState> {
     let state = HandshakeState::new();
     state.start(threads).expect("threads are to be had");
     state
 }
 
-fn asynchronous(mut settings: ServerSettings, state: &Arc<HandshakeState>) -> ServerSettings {
+pub(super) fn asynchronous(
+    mut settings: ServerSettings,
+    state: &Arc<HandshakeState>,
+) -> ServerSettings {
     settings.handshakes = HandshakeSettings {
         mode: AsyncMode::On,
         accelerator: AcceleratorChoice::Cpu,
@@ -40,10 +43,10 @@ fn with_accelerator(
 
 /// Keeps jobs until the test has decided about them.
 #[derive(Debug)]
-struct Holding(Mutex<Sender<Job>>);
+pub(super) struct Holding(Mutex<Sender<Job>>);
 
 impl Holding {
-    fn new() -> (Self, Receiver<Job>) {
+    pub(super) fn new() -> (Self, Receiver<Job>) {
         let (sender, receiver) = channel();
         (Self(Mutex::new(sender)), receiver)
     }

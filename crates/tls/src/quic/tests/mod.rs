@@ -1,1 +1,4 @@
+//! The protection of packets here; whole handshakes in `crate::tests::quic`.
 
+mod appendix;
+mod packets;
