@@ -58,6 +58,8 @@ pub mod uri;
 pub mod uwsgi;
 
 pub mod decimal;
+mod message;
+mod meter;
 mod span;
 #[cfg(test)]
 mod tests;

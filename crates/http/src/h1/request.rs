@@ -77,6 +77,8 @@ pub enum Version {
     Http11,
     /// HTTP/2.
     Http2,
+    /// HTTP/3.
+    Http3,
 }
 
 impl Version {
@@ -87,6 +89,7 @@ impl Version {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
             Version::Http2 => "HTTP/2.0",
+            Version::Http3 => "HTTP/3.0",
         }
     }
 }
@@ -99,7 +102,7 @@ pub enum Framing {
     None,
     /// `Content-Length` bytes.
     Length(u64),
-    /// Chunks. In HTTP/2, a body of unknown length that its stream ends.
+    /// Chunks. In HTTP/2 and HTTP/3, a body of unknown length that its stream ends.
     Chunked,
 }
 

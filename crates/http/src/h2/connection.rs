@@ -8,11 +8,11 @@ use super::flow::{DEFAULT_WINDOW, ReceiveWindow, RoundTrip, SendWindow};
 use super::frame::{self, HEADER_BYTES, MAX_STREAM_ID, PREFACE};
 use super::hpack;
 use super::limits::{Counters, Meters};
-use super::priority::Priority;
 use super::receive::{HeaderBlock, IncomingData};
 use super::schedule::Schedule;
 use super::settings::{PeerSettings, Settings};
 use super::streams::{Half, Stream, StreamRef, Streams};
+use crate::message::Priority;
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

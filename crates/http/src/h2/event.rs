@@ -1,11 +1,9 @@
 //! Events that a connection reports to its owner.
 
-use smallvec::SmallVec;
-
 use super::error::{ErrorCode, StreamFault};
 use super::streams::StreamRef;
-use crate::Span;
-use crate::h1::{RawHeader, ReceivedResponse, RequestError, RequestHead};
+use crate::h1::RequestError;
+use crate::message::{Request, Response, Trailers};
 
 /// The result of [`Connection::receive`](super::Connection::receive).
 #[derive(Debug)]
@@ -119,46 +117,6 @@ pub enum Event<'i> {
     },
     /// The answer to [`ping`](super::Connection::ping).
     Pong,
-}
-
-/// A request head.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
-    /// The text that the head's positions refer to, written like an HTTP/1 head. From
-    /// `head.request_line.start` on it reads `GET /path HTTP/2.0`, `host: authority` and the other
-    /// fields as sent, names in lower case. Anything before that has no meaning.
-    pub text: Vec<u8>,
-    /// The head. Its `framing` is [`Framing::Chunked`](crate::h1::Framing::Chunked) if a body of
-    /// unknown length follows.
-    pub head: RequestHead,
-}
-
-/// A response head.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Response {
-    /// The text that the head's positions refer to: `HTTP/2.0 200` and the fields.
-    pub text: Vec<u8>,
-    /// The head. Bodies end with their stream.
-    pub head: ReceivedResponse,
-}
-
-/// Trailers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trailers {
-    /// The text that the positions refer to: one line for each field.
-    pub text: Vec<u8>,
-    /// The fields in the order sent.
-    pub fields: SmallVec<[RawHeader; 4]>,
-}
-
-impl Trailers {
-    /// Names and values.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let of = |span: Span| span.of(&self.text);
-        self.fields
-            .iter()
-            .map(move |field| (of(field.name), of(field.value)))
-    }
 }
 
 /// Permission to send DATA.

@@ -3,19 +3,16 @@
 
 use super::connection::{Connection, Phase, Role};
 use super::error::{Fault, Flood, StreamFault};
-use super::event::{Event, Request, Trailers};
+use super::event::Event;
 use super::frame::{self, FrameHeader, flag};
-use super::hpack::{Decoded, FieldLimits, FieldSink};
-use super::priority::Priority;
 use super::receive::HeaderBlock;
-use super::request::{NoSink, RequestSink, TrailerSink};
-use super::response::ResponseSink;
 use super::streams::{Half, StreamRef};
-use crate::h1::{Framing, RequestError, RequestHead};
+use crate::h1::{Framing, RequestError, RequestHead, Version};
 use crate::headers::KnownHeader;
-
-/// Pseudo-headers of a request, which `max_headers` does not count.
-const PSEUDO_FIELDS: usize = 4;
+use crate::message::{
+    Decoded, FieldLimits, FieldSink, NoSink, Priority, Request, RequestSink, ResponseSink,
+    TrailerSink, Trailers,
+};
 
 /// Initial room for the first head. Later heads get what the last one took, plus some more.
 const FIRST_HEAD_BYTES: usize = 512;
@@ -250,7 +247,11 @@ impl Connection {
         &mut self,
         block: &Block<'_>,
     ) -> Result<(Request, Option<RequestError>), Fault> {
-        let mut sink = RequestSink::new(self.settings.head, self.settings.extended_connect);
+        let mut sink = RequestSink::new(
+            Version::Http2,
+            self.settings.head,
+            self.settings.extended_connect,
+        );
         let (text, exceeded) = self.decode(block, &mut sink)?;
         let (mut request, error) = sink.finish(text, exceeded, block.end_stream);
         request.head.head_bytes = block.bytes.len();
@@ -292,7 +293,7 @@ impl Connection {
         block: &Block<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Event<'i>, Fault> {
-        let mut sink = ResponseSink::new();
+        let mut sink = ResponseSink::new(Version::Http2);
         let (text, exceeded) = self.decode(block, &mut sink)?;
         let end = block.end_stream;
         let response = match sink.finish(text, exceeded) {
@@ -367,15 +368,7 @@ impl Connection {
         block: &Block<'_>,
         sink: &mut impl FieldSink,
     ) -> Result<(Vec<u8>, bool), Fault> {
-        let head = &self.settings.head;
-        let limits = FieldLimits {
-            max_field_bytes: head.large_buffer_bytes,
-            max_block_bytes: head
-                .large_buffer_bytes
-                .saturating_mul(head.large_buffer_count),
-            // One more, so that it is refused as a header too many.
-            max_fields: head.max_headers.saturating_add(PSEUDO_FIELDS + 1),
-        };
+        let limits = FieldLimits::of_heads(&self.settings.head);
         let room = (self.head_bytes + SPARE_HEAD_BYTES).max(FIRST_HEAD_BYTES);
         let mut text = Vec::with_capacity(room);
         let decoded = self

@@ -64,24 +64,20 @@
 //! | `settings` | settings of both sides | 6.5 |
 //! | `flow` | windows and their growth | 5.2, 6.9 |
 //! | `streams` | where streams are kept | 5.1 |
-//! | `schedule`, `priority` | whose turn it is | RFC 9218 |
-//! | `fields`, `request`, `response` | what heads may hold | 8.2, 8.3 |
+//! | `schedule` | whose turn it is | RFC 9218 |
+//! | `message` beside this module | what heads may hold, priorities | 8.2, 8.3 |
 //! | `limits` | floods | 10.5 |
 //! | [`hpack`] | header compression | RFC 7541 |
 
 mod connection;
 mod error;
 mod event;
-mod fields;
 mod flow;
 mod frame;
 mod heads;
 pub mod hpack;
 mod limits;
-mod priority;
 mod receive;
-mod request;
-mod response;
 mod schedule;
 mod send;
 mod settings;
@@ -92,10 +88,11 @@ mod tests;
 
 pub use connection::{Connection, Role};
 pub use error::{ErrorCode, Fault, Flood, StreamFault};
-pub use event::{Event, Grant, OpenError, Received, Request, Response, SendError, Trailers};
+pub use event::{Event, Grant, OpenError, Received, SendError};
 pub use frame::{DEFAULT_MAX_FRAME_BYTES, HEADER_BYTES, PREFACE};
-pub use limits::{Allowance, Counters, Limits};
-pub use priority::Priority;
-pub use send::{RequestTarget, Scheme};
+pub use limits::{Counters, Limits};
 pub use settings::Settings;
 pub use streams::StreamRef;
+
+pub use crate::message::{Priority, Request, RequestTarget, Response, Scheme, Trailers};
+pub use crate::meter::Allowance;

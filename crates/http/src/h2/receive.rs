@@ -9,8 +9,8 @@ use super::connection::{
 use super::error::{ErrorCode, Fault, Flood, StreamFault};
 use super::event::{Event, Received};
 use super::frame::{self, FrameHeader, FrameType, HEADER_BYTES, MAX_STREAM_ID, PREFACE, flag};
-use super::priority::Priority;
 use super::streams::{Half, Stream, StreamRef};
+use crate::message::Priority;
 
 /// A DATA frame whose payload is still arriving.
 #[derive(Clone, Copy, Debug)]

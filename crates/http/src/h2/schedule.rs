@@ -19,8 +19,8 @@
 //! handed to the kernel. All operations take constant time, except the search for a position in
 //! order, which starts at the end where the newest identifier belongs.
 
-use super::priority::URGENCIES;
 use super::streams::{Lane, NONE, Stream, StreamRef, Streams};
+use crate::message::URGENCIES;
 
 /// How much a stream sends before it counts as bulk.
 pub(super) const FRESH_BYTES: u32 = 64 * 1024;

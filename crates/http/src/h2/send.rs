@@ -4,15 +4,13 @@
 use super::connection::{Connection, MEASURE_PING, Phase, Role};
 use super::error::ErrorCode;
 use super::event::{Grant, OpenError, SendError};
-use super::fields::is_about_connection;
 use super::frame::{self, FrameHeader, FrameType, HEADER_BYTES, MAX_STREAM_ID, flag};
-use super::hpack::{BlockEncoder, Indexing};
-use super::priority::Priority;
+use super::hpack::BlockEncoder;
 use super::streams::{Half, Lane, StreamRef};
 use crate::StatusCode;
 use crate::h1::ResponseHead;
-use crate::headers::{Field, FieldValue, KnownHeader};
-use crate::outgoing::{Authority, InvalidRequest, MethodName, Target};
+use crate::headers::Field;
+use crate::message::{Priority, RequestTarget, push_fields, push_request, push_response_fields};
 
 /// Streams with smaller windows are given a larger one as soon as the body is read, whatever its
 /// length: a client may be waiting for it.
@@ -21,58 +19,6 @@ const SMALL_WINDOW: u32 = 32 * 1024;
 /// How many streams a client opens before the server's limit is known: RFC 9113 section 6.5.2
 /// recommends that servers allow at least this many.
 const STREAMS_BEFORE_SETTINGS: u32 = 100;
-
-/// The pseudo-headers of a request that a client sends (RFC 9113 section 8.3.1).
-#[derive(Clone, Copy, Debug)]
-pub struct RequestTarget<'a> {
-    /// `:method`.
-    pub method: MethodName<'a>,
-    /// `:scheme`.
-    pub scheme: Scheme,
-    /// `:authority`; empty to send none, so that a `host` field counts.
-    pub authority: Authority<'a>,
-    /// `:path`.
-    pub path: Target<'a>,
-}
-
-impl<'a> RequestTarget<'a> {
-    /// Checks these texts and makes pseudo-headers of them.
-    ///
-    /// # Errors
-    /// [`InvalidRequest`] when one of them must not be sent.
-    pub fn new(
-        method: &'a [u8],
-        scheme: Scheme,
-        authority: &'a [u8],
-        path: &'a [u8],
-    ) -> Result<RequestTarget<'a>, InvalidRequest> {
-        Ok(RequestTarget {
-            method: MethodName::new(method)?,
-            scheme,
-            authority: Authority::new(authority)?,
-            path: Target::new(path)?,
-        })
-    }
-}
-
-/// The scheme of a request that a client sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// `http`.
-    Http,
-    /// `https`.
-    Https,
-}
-
-impl Scheme {
-    /// As it is sent.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        }
-    }
-}
 
 impl Connection {
     /// Sends a response head; with `end` there is no body.
@@ -209,24 +155,10 @@ impl Connection {
         self.meters.empty_frames.credit(2);
         self.meters.pings.credit(1);
         let stream = self.insert_stream(id);
-        let method = target.method.as_bytes();
-        let authority = target.authority.as_bytes();
-        self.streams.at(stream.slot() as u32).is_head_request = method == b"HEAD";
+        let is_head_request = target.method.as_bytes() == b"HEAD";
+        self.streams.at(stream.slot() as u32).is_head_request = is_head_request;
         let start = begin_block(out);
-        let mut block = self.encoder.block(out);
-        block.field(b":method", method, Indexing::Auto);
-        let scheme = target.scheme.name().as_bytes();
-        block.field(b":scheme", scheme, Indexing::Auto);
-        if !authority.is_empty() {
-            block.field(b":authority", authority, Indexing::Auto);
-        }
-        block.field(b":path", target.path.as_bytes(), Indexing::Auto);
-        for field in fields {
-            let is_host = field.name.as_bytes().eq_ignore_ascii_case(b"host");
-            if !is_host || authority.is_empty() {
-                push_field(&mut block, field);
-            }
-        }
+        push_request(&mut self.encoder.block(out), target, fields);
         self.end_head(stream, start, end, out);
         Ok(stream)
     }
@@ -543,69 +475,5 @@ fn end_block(out: &mut Vec<u8>, start: usize, stream: u32, flags: u8, max_frame_
         };
         out.extend_from_slice(&header(FrameType::Continuation, flags, part.len()));
         out.extend_from_slice(part);
-    }
-}
-
-/// Adds fields, except those that HTTP/2 does not have.
-fn push_fields<'f>(block: &mut BlockEncoder<'_>, fields: impl IntoIterator<Item = Field<'f>>) {
-    for field in fields {
-        push_field(block, field);
-    }
-}
-
-fn push_field(block: &mut BlockEncoder<'_>, field: Field<'_>) {
-    let name = field.name.as_bytes();
-    let value = field.value.trimmed().as_bytes();
-    match KnownHeader::from_name(name) {
-        Some(known) if is_about_connection(known) => {}
-        Some(KnownHeader::Te) => {
-            if mentions_trailers(value) {
-                block.known(KnownHeader::Te, b"trailers", Indexing::Auto);
-            }
-        }
-        Some(known) => block.known(known, value, Indexing::Auto),
-        None => block.field(name, value, Indexing::Auto),
-    }
-}
-
-fn mentions_trailers(value: &[u8]) -> bool {
-    value
-        .split(|&byte| byte == b',')
-        .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
-}
-
-/// The fields that an HTTP/1 response derives from its head, in nginx's order.
-fn push_response_fields<'a>(block: &mut BlockEncoder<'_>, head: &ResponseHead<'a>) {
-    let mut known = |name, value: &[u8]| block.known(name, value, Indexing::Auto);
-    let text = |value: FieldValue<'a>| value.trimmed().as_bytes();
-    if let Some(server) = head.server {
-        known(KnownHeader::Server, text(server));
-    }
-    if let Some(date) = head.date {
-        known(KnownHeader::Date, text(date));
-    }
-    if let Some(content_type) = head.content_type {
-        match head.charset {
-            None => known(KnownHeader::ContentType, text(content_type)),
-            Some(charset) => {
-                let mut value = smallvec::SmallVec::<[u8; 128]>::from_slice(text(content_type));
-                value.extend_from_slice(b"; charset=");
-                value.extend_from_slice(text(charset));
-                known(KnownHeader::ContentType, &value);
-            }
-        }
-    }
-    if let Some(length) = head.content_length {
-        let mut digits = itoa::Buffer::new();
-        known(KnownHeader::ContentLength, digits.format(length).as_bytes());
-    }
-    if let Some(last_modified) = head.last_modified {
-        known(KnownHeader::LastModified, text(last_modified));
-    }
-    if let Some(location) = head.location {
-        known(KnownHeader::Location, text(location));
-    }
-    if head.vary_accept_encoding {
-        known(KnownHeader::Vary, b"Accept-Encoding");
     }
 }

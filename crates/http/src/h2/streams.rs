@@ -2,7 +2,7 @@
 //! each stream.
 
 use super::flow::{ReceiveWindow, SendWindow};
-use super::priority::Priority;
+use crate::message::Priority;
 
 /// The application's reference to a stream.
 ///

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{ENTRY_OVERHEAD_BYTES, MAX_TABLE_BYTES};
+use crate::message::{LINE_END, SEPARATOR};
 
 /// Entries as lines `name: value\r\n`, consecutive in one buffer, so that each is one slice to
 /// copy.
@@ -31,9 +32,7 @@ pub(super) struct Entry<N> {
     pub(super) note: N,
 }
 
-/// `: ` and the line end.
-pub(super) const SEPARATOR: &[u8; 2] = b": ";
-pub(super) const LINE_END: &[u8; 2] = b"\r\n";
+/// Of `: ` and the line end.
 const PUNCTUATION_BYTES: u32 = 4;
 
 /// Below this the buffer is not worth shrinking.

@@ -9,6 +9,7 @@ use self::names::{Name, Policy};
 use self::search_table::{Found, SearchTable};
 use super::{DEFAULT_TABLE_BYTES, huffman, integer, static_table};
 use crate::headers::KnownHeader;
+use crate::message::FieldWriter;
 
 /// The largest table that an encoder keeps: lengths and ages in it are 16 bits. A larger offer from
 /// the peer brings nothing, as the repeated headers of one server fit into a quarter of it.
@@ -112,6 +113,17 @@ impl Encoder {
 pub struct BlockEncoder<'a> {
     encoder: &'a mut Encoder,
     out: &'a mut Vec<u8>,
+}
+
+impl FieldWriter for BlockEncoder<'_> {
+    #[inline]
+    fn known(&mut self, name: KnownHeader, value: &[u8]) {
+        BlockEncoder::known(self, name, value, Indexing::Auto);
+    }
+
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        BlockEncoder::field(self, name, value, Indexing::Auto);
+    }
 }
 
 impl BlockEncoder<'_> {

@@ -27,9 +27,11 @@ mod tests;
 
 use std::fmt;
 
-pub use decoder::{Decoded, Decoder, Field, FieldLimits, FieldSink, Note, Origin};
+pub use decoder::Decoder;
 pub use encoder::{BlockEncoder, Encoder, Indexing};
 pub use static_table::{STATIC_ENTRIES, static_field};
+
+pub use crate::message::{Decoded, Field, FieldLimits, FieldSink, Note, Origin};
 
 /// Initial size of a dynamic table, in bytes as RFC 7541 section 4.1 counts them: the default of
 /// SETTINGS_HEADER_TABLE_SIZE (RFC 9113 section 6.5.2).

@@ -13,7 +13,7 @@ pub struct Priority {
 }
 
 /// Number of urgencies.
-pub(super) const URGENCIES: usize = 8;
+pub(crate) const URGENCIES: usize = 8;
 
 impl Default for Priority {
     /// Urgency 3, not incremental.

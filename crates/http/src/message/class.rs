@@ -5,15 +5,16 @@
 
 use memchr::memchr3;
 
-use super::hpack::{Field, Note, Origin, STATIC_ENTRIES, static_field};
+use super::field::{Field, Note, Origin};
 use crate::Span;
 use crate::h1::RawHeader;
+use crate::h2::hpack::{STATIC_ENTRIES, static_field};
 use crate::headers::KnownHeader;
 
 /// The meaning of a name in a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A field like any other.
     Plain = 1,
     /// `:method`.
@@ -69,7 +70,7 @@ impl Kind {
         Kind::Invalid,
     ];
 
-    pub(super) fn is_pseudo(self) -> bool {
+    pub(crate) fn is_pseudo(self) -> bool {
         matches!(
             self,
             Kind::Method
@@ -85,11 +86,11 @@ impl Kind {
 
 /// What is known of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Class {
-    pub(super) kind: Kind,
-    pub(super) known: Option<KnownHeader>,
+pub(crate) struct Class {
+    pub(crate) kind: Kind,
+    pub(crate) known: Option<KnownHeader>,
     /// The value has no NUL, CR or LF and no white space around it (section 8.2.1).
-    pub(super) value_is_valid: bool,
+    pub(crate) value_is_valid: bool,
 }
 
 const VALUE_IS_VALID: Note = 1 << 15;
@@ -97,7 +98,7 @@ const KIND_SHIFT: u32 = 8;
 
 impl Class {
     /// The class of a decoded field; computes whatever is not noted.
-    pub(super) fn of(head: &[u8], field: &Field) -> Class {
+    pub(crate) fn of(head: &[u8], field: &Field) -> Class {
         match field.origin {
             Origin::Static(index) => STATIC[usize::from(index)],
             Origin::Dynamic(note) => Class::from_note(note).unwrap_or_else(|| {
@@ -139,7 +140,7 @@ impl Class {
     }
 
     /// The note to keep with the entry; never zero, which means nothing is known.
-    pub(super) fn note(self) -> Note {
+    pub(crate) fn note(self) -> Note {
         let known = self.known.map_or(0, |known| known as u16 + 1);
         let valid = if self.value_is_valid {
             VALUE_IS_VALID
@@ -161,7 +162,7 @@ impl Class {
 }
 
 /// The positions of a field, for a list of headers.
-pub(super) fn raw_header(field: &Field, known: Option<KnownHeader>) -> RawHeader {
+pub(crate) fn raw_header(field: &Field, known: Option<KnownHeader>) -> RawHeader {
     let value_start = field.value_start();
     RawHeader {
         name: Span::new(field.line_start, field.line_start + field.name_bytes),
@@ -193,7 +194,7 @@ const fn kind_of_known(known: KnownHeader) -> Kind {
 
 /// Whether a field of this name is specific to an HTTP/1 connection and must not be sent in HTTP/2
 /// (RFC 9113 section 8.2.2).
-pub(super) const fn is_about_connection(known: KnownHeader) -> bool {
+pub(crate) const fn is_about_connection(known: KnownHeader) -> bool {
     matches!(kind_of_known(known), Kind::Connection) || matches!(known, KnownHeader::Http2Settings)
 }
 

@@ -1,24 +1,23 @@
 //! Response heads, for the client (RFC 9113 section 8.3.2).
 
-use super::event::Response;
-use super::fields::{Class, Kind, raw_header};
-use super::hpack::{Field, FieldSink, Note};
+use super::Response;
+use super::class::{Class, Kind, raw_header};
+use super::field::{Field, FieldSink, Note};
 use crate::h1::{ReceivedResponse, Version};
 use crate::{Span, StatusCode, decimal};
 
 /// Builds a response from the fields as they are decoded.
-pub(super) struct ResponseSink {
+pub(crate) struct ResponseSink {
+    version: Version,
     head: ReceivedResponse,
     status_value: Option<Span>,
     malformed: Option<&'static str>,
 }
 
-/// The replacement for the line of `:status`; both have the same length.
-const STATUS_LINE: &[u8] = b"HTTP/2.0 ";
-
 impl ResponseSink {
-    pub(super) fn new() -> ResponseSink {
+    pub(crate) fn new(version: Version) -> ResponseSink {
         ResponseSink {
+            version,
             head: ReceivedResponse::default(),
             status_value: None,
             malformed: None,
@@ -37,14 +36,17 @@ impl ResponseSink {
             Some(code @ 100..) if is_first => {
                 self.head.status = StatusCode(code as u16);
                 self.status_value = Some(raw_header(field, None).value);
-                text[..STATUS_LINE.len()].copy_from_slice(STATUS_LINE);
+                // `:status: ` becomes `HTTP/2.0 ` or `HTTP/3.0 `, which is as long.
+                let name = self.version.name().as_bytes();
+                text[..name.len()].copy_from_slice(name);
+                text[name.len()] = b' ';
             }
             _ => self.malformed("upstream sent invalid, duplicate or late :status header"),
         }
     }
 
     /// The head, or the error in it.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         mut self,
         mut text: Vec<u8>,
         exceeded: bool,
@@ -63,7 +65,7 @@ impl ResponseSink {
             return Err("upstream sent status 101");
         }
         text.extend_from_slice(b"\r\n");
-        self.head.version = Version::Http2;
+        self.head.version = self.version;
         self.head.head_bytes = text.len();
         self.head.keep_alive = true;
         Ok(Response {

@@ -1,15 +1,13 @@
 //! Request heads: turns the fields of a header block into the head that the rest of the server uses
-//! (RFC 9113 section 8.3.1).
+//! (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1).
 //!
 //! A request that the server refuses is answered as in HTTP/1, with the same [`RequestError`]. So
 //! is one that RFC 9113 calls malformed, before its stream is reset (section 8.1.1): clients and
 //! operators then see which request it was, and why.
 
-use smallvec::SmallVec;
-
-use super::event::{Request, Trailers};
-use super::fields::{Class, Kind, raw_header};
-use super::hpack::{Field, FieldSink, Note};
+use super::Request;
+use super::class::{Class, Kind, raw_header};
+use super::field::{Field, FieldSink, LINE_END, Note};
 use crate::h1::{self, Framing, RawHeader, RequestError, RequestHead, Version};
 use crate::headers::KnownHeader;
 use crate::uri::{TargetForm, parse_authority, split_target};
@@ -19,7 +17,8 @@ use crate::{Method, Span, decimal};
 type Pseudo = Option<Span>;
 
 /// Builds a request from the fields as they are decoded.
-pub(super) struct RequestSink {
+pub(crate) struct RequestSink {
+    version: Version,
     limits: h1::Limits,
     head: RequestHead,
     method: Pseudo,
@@ -43,8 +42,9 @@ pub(super) struct RequestSink {
 const HOST_NAME: &[u8] = b"host";
 
 impl RequestSink {
-    pub(super) fn new(limits: h1::Limits, extended_connect: bool) -> RequestSink {
+    pub(crate) fn new(version: Version, limits: h1::Limits, extended_connect: bool) -> RequestSink {
         RequestSink {
+            version,
             limits,
             head: RequestHead::default(),
             method: None,
@@ -258,7 +258,7 @@ impl RequestSink {
     /// All fields have been seen. `exceeded` means that some were skipped for their size or number;
     /// `end` means that no body follows. With an error, the request is to be answered with its
     /// status.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         mut self,
         mut text: Vec<u8>,
         exceeded: bool,
@@ -291,7 +291,7 @@ impl RequestSink {
         } else {
             self.settle_framing(end);
         }
-        self.head.version = Version::Http2;
+        self.head.version = self.version;
         self.head.keep_alive = true;
         text.extend_from_slice(b"\r\n");
         let request = Request {
@@ -429,7 +429,9 @@ impl RequestSink {
         let method_bytes = text.len() - lines_start;
         text.push(b' ');
         text.extend_from_within(target.range());
-        text.extend_from_slice(b" HTTP/2.0\r\n");
+        text.push(b' ');
+        text.extend_from_slice(self.version.name().as_bytes());
+        text.extend_from_slice(LINE_END);
         if let Some(authority) = self.authority {
             text.extend_from_slice(b"host: ");
             text.extend_from_within(authority.range());
@@ -472,9 +474,9 @@ impl RequestSink {
 
     /// Sets the positions in the lines written at `start`.
     fn place_first_lines(&mut self, start: usize, method_bytes: usize, target_bytes: usize) {
-        let head = &mut self.head;
         let target_start = start + method_bytes + 1;
-        let line_end = target_start + target_bytes + b" HTTP/2.0".len();
+        let line_end = target_start + target_bytes + 1 + self.version.name().len();
+        let head = &mut self.head;
         head.method_name = Span::new(start, start + method_bytes);
         head.target = Span::new(target_start, target_start + target_bytes);
         head.request_line = Span::new(start, line_end);
@@ -536,65 +538,5 @@ impl FieldSink for RequestSink {
             text.truncate(field.line_start);
         }
         class.note()
-    }
-}
-
-/// Takes trailers: no pseudo-headers, no connection-specific fields (section 8.1).
-pub(super) struct TrailerSink {
-    fields: SmallVec<[RawHeader; 4]>,
-    malformed: Option<&'static str>,
-}
-
-impl TrailerSink {
-    pub(super) fn new() -> TrailerSink {
-        TrailerSink {
-            fields: SmallVec::new(),
-            malformed: None,
-        }
-    }
-
-    /// The trailers, or the error in them.
-    pub(super) fn finish(self, text: Vec<u8>) -> Result<Trailers, &'static str> {
-        match self.malformed {
-            Some(why) => Err(why),
-            None => Ok(Trailers {
-                text,
-                fields: self.fields,
-            }),
-        }
-    }
-}
-
-impl FieldSink for TrailerSink {
-    fn field(&mut self, text: &mut Vec<u8>, field: &Field) -> Note {
-        let class = Class::of(text, field);
-        let wrong = match class.kind {
-            _ if !class.value_is_valid => Some("trailer with invalid value"),
-            Kind::Invalid => Some("trailer with invalid name"),
-            Kind::Connection | Kind::Te => Some("connection-specific trailer"),
-            kind if kind.is_pseudo() => Some("pseudo header in trailers"),
-            _ => None,
-        };
-        match wrong {
-            Some(why) => {
-                self.malformed.get_or_insert(why);
-            }
-            // Framing and routing are settled; such fields are not passed on (RFC 9110 section
-            // 6.5.1).
-            None if matches!(class.kind, Kind::ContentLength | Kind::Host) => {}
-            None => self.fields.push(raw_header(field, class.known)),
-        }
-        class.note()
-    }
-}
-
-/// Takes fields that are not needed, so that the table stays in sync.
-pub(super) struct NoSink;
-
-impl FieldSink for NoSink {
-    fn field(&mut self, text: &mut Vec<u8>, field: &Field) -> Note {
-        text.truncate(field.line_start);
-        // No note, since nothing was examined.
-        0
     }
 }
