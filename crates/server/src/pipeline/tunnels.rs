@@ -88,7 +88,7 @@ fn check_connect(exchange: &mut Exchange) -> Result<(), StatusCode> {
 fn has_tunnels(exchange: &Exchange) -> bool {
     exchange.server().accepts_connect
         && match exchange.request.head.version {
-            Version::Http11 | Version::Http2 => true,
+            Version::Http11 | Version::Http2 | Version::Http3 => true,
             Version::Http10 => stays_outside_locations(exchange),
             Version::Http09 => false,
         }
