@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`h1`] | HTTP/1 from both ends: heads of requests and responses, body framing, chunks |
 //! | [`h2`] | HTTP/2, both ends: frames, streams, flow control, priorities, header compression |
+//! | [`h3`] | HTTP/3, both ends: frames, streams, priorities, header compression |
 //! | [`cgi`] | responses of gateway programs, their parameters, headers as meta-variables |
 //! | [`fastcgi`] | FastCGI records |
 //! | [`dubbo`] | Dubbo 2, the side of the consumer, with Hessian 2 |
@@ -42,6 +43,7 @@ pub mod fastcgi;
 pub mod fuzz;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 pub mod headers;
 pub mod media_type;
 pub mod method;

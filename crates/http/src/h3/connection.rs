@@ -41,14 +41,20 @@ impl Channel {
 /// Ids of streams have two bits that say who opened it, and for which directions (RFC 9000 section
 /// 2.1).
 const SERVER_INITIATED: u64 = 1;
-const UNIDIRECTIONAL: u64 = 2;
+pub(super) const UNIDIRECTIONAL: u64 = 2;
 
 /// The first id that no request can have: GOAWAY with it promises nothing yet (RFC 9114 section
 /// 5.2).
 const BEYOND_ALL_REQUESTS: u64 = varint::MAX - 3;
 
+/// Unidirectional streams that are open at a time, most of them ignored.
+const MAX_UNIDIRECTIONAL_STREAMS: usize = 64;
+
 /// Priorities that are remembered for requests which have not arrived.
 pub(super) const MAX_EARLY_PRIORITIES: usize = 16;
+
+/// What every request gives back to the meter of bytes that are written into the table.
+pub(super) const TABLE_BYTES_OF_REQUEST: u32 = 4096;
 
 /// The meters of a connection.
 #[derive(Debug)]
@@ -195,7 +201,7 @@ impl Connection {
         self.next_request = self.next_request.max(id + 4);
         self.meters.empty_frames.credit(1);
         self.meters.priority_frames.credit(2);
-        self.meters.table_bytes.credit(4096);
+        self.meters.table_bytes.credit(TABLE_BYTES_OF_REQUEST);
         let mut stream = Stream::new(id);
         if let Some(at) = self.early_priorities.iter().position(|early| early.0 == id) {
             stream.priority = self.early_priorities.remove(at).1;
@@ -208,7 +214,8 @@ impl Connection {
     fn unidirectional_opened(&mut self, id: u64) -> Result<(), ConnectionError> {
         let allowance = self.settings.limits.unidirectional_streams;
         let meter = &mut self.meters.unidirectional_streams;
-        if !meter.charge(1, allowance, self.now) {
+        let is_full = self.unidirectional.len() >= MAX_UNIDIRECTIONAL_STREAMS;
+        if is_full || !meter.charge(1, allowance, self.now) {
             return Err(ConnectionError::new(
                 Code::H3_EXCESSIVE_LOAD,
                 "too many unidirectional streams",
@@ -322,15 +329,10 @@ impl Connection {
 
     /// The first bytes of what is to be sent have been taken.
     pub fn sent(&mut self, channel: Channel, bytes: usize) {
-        let out = match channel {
-            Channel::Control => &mut self.control_out,
-            Channel::Encoder => self.encoder.out(),
-            Channel::Decoder => self.decoder.out(),
-        };
-        if bytes >= out.len() {
-            *out = Vec::new();
-        } else {
-            out.drain(..bytes);
+        match channel {
+            Channel::Control => qpack::drop_front(&mut self.control_out, bytes),
+            Channel::Encoder => self.encoder.sent(bytes),
+            Channel::Decoder => self.decoder.sent(bytes),
         }
     }
 
@@ -371,7 +373,7 @@ impl Connection {
     }
 
     /// The response on a stream has been given up.
-    fn wasted(&mut self, id: u64) -> Result<(), ConnectionError> {
+    pub(super) fn wasted(&mut self, id: u64) -> Result<(), ConnectionError> {
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(());
         };
@@ -415,8 +417,7 @@ impl Connection {
     }
 
     pub(super) fn remove_if_ended(&mut self, id: u64) {
-        let is_over =
-            |stream: &Stream| stream.receive == Half::Ended && stream.send == Half::Ended;
+        let is_over = |stream: &Stream| stream.receive == Half::Ended && stream.send == Half::Ended;
         if self.streams.get(id).is_some_and(is_over) {
             let removed = self.streams.remove(id);
             if removed.is_some_and(|stream| !stream.is_wasted) {

@@ -85,7 +85,7 @@ pub struct ConnectionError {
 }
 
 impl ConnectionError {
-    pub(super) const fn new(code: Code, reason: &'static str) -> ConnectionError {
+    pub(in crate::h3) const fn new(code: Code, reason: &'static str) -> ConnectionError {
         ConnectionError { code, reason }
     }
 }
@@ -109,7 +109,7 @@ pub struct StreamError {
 }
 
 impl StreamError {
-    pub(super) const fn new(code: Code, reason: &'static str) -> StreamError {
+    pub(in crate::h3) const fn new(code: Code, reason: &'static str) -> StreamError {
         StreamError { code, reason }
     }
 

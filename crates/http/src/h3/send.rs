@@ -10,9 +10,7 @@ use super::varint;
 use crate::StatusCode;
 use crate::h1::ResponseHead;
 use crate::headers::Field;
-use crate::message::{
-    Priority, RequestTarget, push_fields, push_request, push_response_fields,
-};
+use crate::message::{Priority, RequestTarget, push_fields, push_request, push_response_fields};
 
 /// Bytes of the header of most HEADERS frames: the type, and a length of two bytes.
 const HEADER_BYTES: usize = 3;
@@ -149,7 +147,9 @@ impl Connection {
             return Err(SendError::Order);
         }
         self.meters.empty_frames.credit(2);
-        self.meters.table_bytes.credit(super::connection::TABLE_BYTES_OF_REQUEST);
+        self.meters
+            .table_bytes
+            .credit(super::connection::TABLE_BYTES_OF_REQUEST);
         self.push_section(id, out, |section| push_request(section, target, fields));
         self.end_head(id, end);
         Ok(())

@@ -158,6 +158,13 @@ fn is_in_any_case(name: &[u8], lower: &[u8]) -> bool {
     difference == 0 && name.len() == lower.len()
 }
 
+impl KnownHeader {
+    /// The name in lower case.
+    pub(crate) fn lower_name(self) -> &'static [u8] {
+        &LOWER_NAMES[self as usize][..self.name().len()]
+    }
+}
+
 /// Room for the longest name.
 const MAX_NAME_BYTES: usize = 32;
 

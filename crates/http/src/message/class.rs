@@ -140,8 +140,11 @@ impl Class {
     }
 
     /// The note to keep with the entry; never zero, which means nothing is known.
-    pub(crate) fn note(self) -> Note {
-        let known = self.known.map_or(0, |known| known as u16 + 1);
+    pub(crate) const fn note(self) -> Note {
+        let known = match self.known {
+            Some(known) => known as u16 + 1,
+            None => 0,
+        };
         let valid = if self.value_is_valid {
             VALUE_IS_VALID
         } else {
@@ -236,42 +239,54 @@ fn is_lower_token(name: &[u8]) -> bool {
 static STATIC: [Class; STATIC_ENTRIES as usize + 1] = static_classes();
 
 const fn static_classes() -> [Class; STATIC_ENTRIES as usize + 1] {
-    let plain = Class {
-        kind: Kind::Plain,
-        known: None,
-        value_is_valid: true,
-    };
-    let mut classes = [plain; STATIC_ENTRIES as usize + 1];
+    let mut classes = [class_of_static(b"x"); STATIC_ENTRIES as usize + 1];
     let mut index = 1;
     while index <= STATIC_ENTRIES {
         let Some((name, _)) = static_field(index) else {
             panic!("the static table has an entry for every index");
         };
-        let class = &mut classes[index as usize];
-        class.kind = match index {
-            1 => Kind::Authority,
-            2 | 3 => Kind::Method,
-            4 | 5 => Kind::Path,
-            6 | 7 => Kind::Scheme,
-            8..=14 => Kind::Status,
-            _ => {
-                let mut known = 0;
-                while known < KnownHeader::ALL.len() {
-                    let candidate = KnownHeader::ALL[known];
-                    if candidate.name().as_bytes().eq_ignore_ascii_case(name) {
-                        class.known = Some(candidate);
-                    }
-                    known += 1;
-                }
-                match class.known {
-                    Some(known) => kind_of_known(known),
-                    None => Kind::Plain,
-                }
-            }
-        };
+        classes[index as usize] = class_of_static(name);
         index += 1;
     }
     classes
+}
+
+/// The note about an entry of a static table with this name.
+pub(crate) const fn note_of_static(name: &[u8]) -> Note {
+    class_of_static(name).note()
+}
+
+/// The class of an entry of a static table. All of them have valid names and values.
+const fn class_of_static(name: &[u8]) -> Class {
+    const PSEUDO: [(&[u8], Kind); 5] = [
+        (b":authority", Kind::Authority),
+        (b":method", Kind::Method),
+        (b":path", Kind::Path),
+        (b":scheme", Kind::Scheme),
+        (b":status", Kind::Status),
+    ];
+    let mut class = Class {
+        kind: Kind::Plain,
+        known: None,
+        value_is_valid: true,
+    };
+    let mut at = 0;
+    while at < PSEUDO.len() {
+        if PSEUDO[at].0.eq_ignore_ascii_case(name) {
+            class.kind = PSEUDO[at].1;
+        }
+        at += 1;
+    }
+    let mut known = 0;
+    while known < KnownHeader::ALL.len() {
+        let candidate = KnownHeader::ALL[known];
+        if candidate.name().as_bytes().eq_ignore_ascii_case(name) {
+            class.known = Some(candidate);
+            class.kind = kind_of_known(candidate);
+        }
+        known += 1;
+    }
+    class
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod field;
 mod priority;
 mod request;
 mod response;
+mod static_line;
 mod target;
 mod trailers;
 
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 use crate::Span;
 use crate::h1::{RawHeader, ReceivedResponse, RequestHead};
 
+pub(crate) use class::note_of_static;
 pub(crate) use encode::{FieldWriter, push_fields, push_request, push_response_fields};
 pub(crate) use field::{Budget, LINE_END, SEPARATOR};
 pub use field::{Decoded, Field, FieldLimits, FieldSink, Note, Origin};
@@ -24,6 +26,7 @@ pub use priority::Priority;
 pub(crate) use priority::URGENCIES;
 pub(crate) use request::RequestSink;
 pub(crate) use response::ResponseSink;
+pub(crate) use static_line::{StaticLine, static_line};
 pub use target::{RequestTarget, Scheme};
 pub(crate) use trailers::{NoSink, TrailerSink};
 

@@ -12,7 +12,7 @@ use crate::message::{LINE_END, SEPARATOR};
 /// The buffer is at most twice as large as its live lines, so a line moves once for every time it
 /// is written. `N` is what the table's owner keeps with each entry.
 #[derive(Clone)]
-pub(super) struct DynamicTable<N> {
+pub(crate) struct DynamicTable<N> {
     lines: Vec<u8>,
     /// Position of the first byte of `lines` among all bytes ever appended, modulo 2^32.
     base: u32,
@@ -24,12 +24,12 @@ pub(super) struct DynamicTable<N> {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Entry<N> {
+pub(crate) struct Entry<N> {
     /// Position of the line, counted as `base` is.
     start: u32,
-    pub(super) name_bytes: u32,
-    pub(super) value_bytes: u32,
-    pub(super) note: N,
+    pub(crate) name_bytes: u32,
+    pub(crate) value_bytes: u32,
+    pub(crate) note: N,
 }
 
 /// Of `: ` and the line end.
@@ -39,13 +39,13 @@ const PUNCTUATION_BYTES: u32 = 4;
 const SMALL_BYTES: usize = 256;
 
 /// The table space that a field takes (RFC 7541 section 4.1).
-pub(super) const fn size_of_field(name_bytes: usize, value_bytes: usize) -> u64 {
+pub(crate) const fn size_of_field(name_bytes: usize, value_bytes: usize) -> u64 {
     name_bytes as u64 + value_bytes as u64 + ENTRY_OVERHEAD_BYTES as u64
 }
 
 impl<N: Copy> DynamicTable<N> {
     /// An empty table; allocates nothing.
-    pub(super) fn new(max_size: u32) -> DynamicTable<N> {
+    pub(crate) fn new(max_size: u32) -> DynamicTable<N> {
         DynamicTable {
             lines: Vec::new(),
             base: 0,
@@ -55,34 +55,34 @@ impl<N: Copy> DynamicTable<N> {
         }
     }
 
-    pub(super) fn max_size(&self) -> u32 {
+    pub(crate) fn max_size(&self) -> u32 {
         self.max_size
     }
 
     #[cfg(test)]
-    pub(super) fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u32 {
         self.size
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// All lines, the newest first.
     #[cfg(test)]
-    pub(super) fn lines(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn lines(&self) -> Vec<Vec<u8>> {
         let line = |age| Some(self.get(age)?.1.to_vec());
         (0..).map_while(line).collect()
     }
 
     /// Heap memory in bytes.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.lines.capacity() + self.entries.capacity() * size_of::<Entry<N>>()
     }
 
     /// The entry of this age, with 0 for the newest, and its line.
     #[inline]
-    pub(super) fn get(&self, age: u32) -> Option<(&Entry<N>, &[u8])> {
+    pub(crate) fn get(&self, age: u32) -> Option<(&Entry<N>, &[u8])> {
         let entry = self.entries.get(age as usize)?;
         let start = entry.start.wrapping_sub(self.base) as usize;
         let line = self.lines.get(start..start + entry.line_bytes())?;
@@ -90,15 +90,37 @@ impl<N: Copy> DynamicTable<N> {
     }
 
     /// Sets what is kept beside the newest entry.
-    pub(super) fn set_newest_note(&mut self, note: N) {
+    pub(crate) fn set_newest_note(&mut self, note: N) {
         if let Some(newest) = self.entries.front_mut() {
             newest.note = note;
         }
     }
 
+    /// Sets what is kept beside the entry of this age.
+    pub(crate) fn set_note(&mut self, age: u32, note: N) {
+        if let Some(entry) = self.entries.get_mut(age as usize) {
+            entry.note = note;
+        }
+    }
+
+    /// How many entries must go before a field of this size fits; `None` if it never does.
+    pub(crate) fn evicted_by(&self, size: u64) -> Option<usize> {
+        let free = u64::from(self.max_size).checked_sub(size)?;
+        let mut rest = u64::from(self.size);
+        let mut count = 0;
+        for entry in self.entries.iter().rev() {
+            if rest <= free {
+                break;
+            }
+            rest -= u64::from(entry.size());
+            count += 1;
+        }
+        Some(count)
+    }
+
     /// Makes room and adds a field in front of the others. A field larger than the table empties it
     /// and is not added, which is not an error (RFC 7541 section 4.4); the result is then false.
-    pub(super) fn insert(&mut self, name: &[u8], value: &[u8], note: N) -> bool {
+    pub(crate) fn insert(&mut self, name: &[u8], value: &[u8], note: N) -> bool {
         let size = size_of_field(name.len(), value.len());
         if size > u64::from(self.max_size) {
             self.evict_to(0);
@@ -125,7 +147,7 @@ impl<N: Copy> DynamicTable<N> {
     }
 
     /// Changes the maximum size (RFC 7541 section 4.3). Memory beyond the new size is freed.
-    pub(super) fn set_max_size(&mut self, max_size: u32) {
+    pub(crate) fn set_max_size(&mut self, max_size: u32) {
         self.max_size = max_size.min(MAX_TABLE_BYTES);
         self.evict_to(self.max_size);
         if self.entries.is_empty() {
@@ -185,12 +207,12 @@ impl<N> Entry<N> {
     }
 
     /// The name within the entry's line.
-    pub(super) fn name<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+    pub(crate) fn name<'a>(&self, line: &'a [u8]) -> &'a [u8] {
         &line[..self.name_bytes as usize]
     }
 
     /// The value within the entry's line.
-    pub(super) fn value<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+    pub(crate) fn value<'a>(&self, line: &'a [u8]) -> &'a [u8] {
         let start = self.name_bytes as usize + SEPARATOR.len();
         &line[start..start + self.value_bytes as usize]
     }

@@ -5,7 +5,8 @@ mod search_table;
 
 use smallvec::SmallVec;
 
-use self::names::{Name, Policy};
+use self::names::Name;
+pub(crate) use self::names::Policy;
 use self::search_table::{Found, SearchTable};
 use super::{DEFAULT_TABLE_BYTES, huffman, integer, static_table};
 use crate::headers::KnownHeader;

@@ -8,7 +8,7 @@ const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Eight bytes at a time; each product is folded so that its upper half affects the lower.
 #[inline]
-pub(super) fn hash(seed: u64, bytes: &[u8]) -> u64 {
+pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mut state = fold(seed ^ bytes.len() as u64);
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {

@@ -39,7 +39,7 @@ const STEP_BITS: u32 = 12;
 
 /// Size of `input` as a Huffman string, in bytes.
 #[inline]
-pub(super) fn encoded_bytes(input: &[u8]) -> usize {
+pub(crate) fn encoded_bytes(input: &[u8]) -> usize {
     let bits: usize = input
         .iter()
         .map(|&byte| usize::from(CODE_BITS[usize::from(byte)]))
@@ -48,7 +48,7 @@ pub(super) fn encoded_bytes(input: &[u8]) -> usize {
 }
 
 /// Appends `input` as a Huffman string of `bytes` bytes, which [`encoded_bytes`] computed.
-pub(super) fn encode(input: &[u8], bytes: usize, out: &mut Vec<u8>) {
+pub(crate) fn encode(input: &[u8], bytes: usize, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + bytes, 0);
     let mut at = start;
@@ -81,7 +81,7 @@ pub(super) fn encode(input: &[u8], bytes: usize, out: &mut Vec<u8>) {
 /// # Errors
 /// [`HpackError::HuffmanEos`] and [`HpackError::HuffmanPadding`]; `out` then ends with bytes of no
 /// meaning.
-pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
+pub(crate) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     let start = out.len();
     // One more than the bound: a step writes two bytes where it may mean one.
     out.resize(start + input.len() * 8 / MIN_CODE_BITS + 1, 0);

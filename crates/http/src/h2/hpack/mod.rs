@@ -16,10 +16,10 @@
 //! | `encoder` | header blocks out; which fields are worth an entry | sections 6, 7.1 |
 
 mod decoder;
-mod dynamic_table;
+pub(crate) mod dynamic_table;
 mod encoder;
-mod field_hash;
-mod huffman;
+pub(crate) mod field_hash;
+pub(crate) mod huffman;
 mod integer;
 mod static_table;
 #[cfg(test)]
@@ -28,6 +28,7 @@ mod tests;
 use std::fmt;
 
 pub use decoder::Decoder;
+pub(crate) use encoder::Policy;
 pub use encoder::{BlockEncoder, Encoder, Indexing};
 pub use static_table::{STATIC_ENTRIES, static_field};
 

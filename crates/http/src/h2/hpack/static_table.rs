@@ -1,27 +1,10 @@
 //! The fields that both ends know from the start (RFC 7541 appendix A).
 
 use crate::headers::KnownHeader;
+use crate::message::{StaticLine, static_line};
 
 /// Number of entries; dynamic entries follow from index 62 (RFC 7541 section 2.3.3).
 pub const STATIC_ENTRIES: u32 = 61;
-
-/// An entry as the decoder appends it: `name: value\r\n`.
-#[derive(Clone, Copy)]
-pub(super) struct StaticLine {
-    pub(super) line: &'static [u8],
-    pub(super) name_bytes: u32,
-}
-
-impl StaticLine {
-    pub(super) const fn name(&self) -> &'static [u8] {
-        self.line.split_at(self.name_bytes as usize).0
-    }
-
-    pub(super) const fn value(&self) -> &'static [u8] {
-        let (_, rest) = self.line.split_at(self.name_bytes as usize + 2);
-        rest.split_at(rest.len() - 2).0
-    }
-}
 
 /// Name and value of the static entry `index`, 1 to 61.
 ///
@@ -110,75 +93,66 @@ static KNOWN_NAMES: [u8; KnownHeader::ALL.len()] = {
     indexes
 };
 
-macro_rules! line {
-    ($name:literal, $value:literal) => {
-        StaticLine {
-            line: concat!($name, ": ", $value, "\r\n").as_bytes(),
-            name_bytes: $name.len() as u32,
-        }
-    };
-}
-
 static LINES: [StaticLine; STATIC_ENTRIES as usize] = [
-    line!(":authority", ""),
-    line!(":method", "GET"),
-    line!(":method", "POST"),
-    line!(":path", "/"),
-    line!(":path", "/index.html"),
-    line!(":scheme", "http"),
-    line!(":scheme", "https"),
-    line!(":status", "200"),
-    line!(":status", "204"),
-    line!(":status", "206"),
-    line!(":status", "304"),
-    line!(":status", "400"),
-    line!(":status", "404"),
-    line!(":status", "500"),
-    line!("accept-charset", ""),
-    line!("accept-encoding", "gzip, deflate"),
-    line!("accept-language", ""),
-    line!("accept-ranges", ""),
-    line!("accept", ""),
-    line!("access-control-allow-origin", ""),
-    line!("age", ""),
-    line!("allow", ""),
-    line!("authorization", ""),
-    line!("cache-control", ""),
-    line!("content-disposition", ""),
-    line!("content-encoding", ""),
-    line!("content-language", ""),
-    line!("content-length", ""),
-    line!("content-location", ""),
-    line!("content-range", ""),
-    line!("content-type", ""),
-    line!("cookie", ""),
-    line!("date", ""),
-    line!("etag", ""),
-    line!("expect", ""),
-    line!("expires", ""),
-    line!("from", ""),
-    line!("host", ""),
-    line!("if-match", ""),
-    line!("if-modified-since", ""),
-    line!("if-none-match", ""),
-    line!("if-range", ""),
-    line!("if-unmodified-since", ""),
-    line!("last-modified", ""),
-    line!("link", ""),
-    line!("location", ""),
-    line!("max-forwards", ""),
-    line!("proxy-authenticate", ""),
-    line!("proxy-authorization", ""),
-    line!("range", ""),
-    line!("referer", ""),
-    line!("refresh", ""),
-    line!("retry-after", ""),
-    line!("server", ""),
-    line!("set-cookie", ""),
-    line!("strict-transport-security", ""),
-    line!("transfer-encoding", ""),
-    line!("user-agent", ""),
-    line!("vary", ""),
-    line!("via", ""),
-    line!("www-authenticate", ""),
+    static_line!(":authority", ""),
+    static_line!(":method", "GET"),
+    static_line!(":method", "POST"),
+    static_line!(":path", "/"),
+    static_line!(":path", "/index.html"),
+    static_line!(":scheme", "http"),
+    static_line!(":scheme", "https"),
+    static_line!(":status", "200"),
+    static_line!(":status", "204"),
+    static_line!(":status", "206"),
+    static_line!(":status", "304"),
+    static_line!(":status", "400"),
+    static_line!(":status", "404"),
+    static_line!(":status", "500"),
+    static_line!("accept-charset", ""),
+    static_line!("accept-encoding", "gzip, deflate"),
+    static_line!("accept-language", ""),
+    static_line!("accept-ranges", ""),
+    static_line!("accept", ""),
+    static_line!("access-control-allow-origin", ""),
+    static_line!("age", ""),
+    static_line!("allow", ""),
+    static_line!("authorization", ""),
+    static_line!("cache-control", ""),
+    static_line!("content-disposition", ""),
+    static_line!("content-encoding", ""),
+    static_line!("content-language", ""),
+    static_line!("content-length", ""),
+    static_line!("content-location", ""),
+    static_line!("content-range", ""),
+    static_line!("content-type", ""),
+    static_line!("cookie", ""),
+    static_line!("date", ""),
+    static_line!("etag", ""),
+    static_line!("expect", ""),
+    static_line!("expires", ""),
+    static_line!("from", ""),
+    static_line!("host", ""),
+    static_line!("if-match", ""),
+    static_line!("if-modified-since", ""),
+    static_line!("if-none-match", ""),
+    static_line!("if-range", ""),
+    static_line!("if-unmodified-since", ""),
+    static_line!("last-modified", ""),
+    static_line!("link", ""),
+    static_line!("location", ""),
+    static_line!("max-forwards", ""),
+    static_line!("proxy-authenticate", ""),
+    static_line!("proxy-authorization", ""),
+    static_line!("range", ""),
+    static_line!("referer", ""),
+    static_line!("refresh", ""),
+    static_line!("retry-after", ""),
+    static_line!("server", ""),
+    static_line!("set-cookie", ""),
+    static_line!("strict-transport-security", ""),
+    static_line!("transfer-encoding", ""),
+    static_line!("user-agent", ""),
+    static_line!("vary", ""),
+    static_line!("via", ""),
+    static_line!("www-authenticate", ""),
 ];

@@ -20,7 +20,7 @@ pub(super) struct Name<'a> {
 
 /// When a field gets a table entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(crate) enum Policy {
     /// Fields that a server repeats in most of its responses, or for a second, like the date.
     AtOnce,
     /// Fields that may differ in every response: only one that was seen before is likely to come
@@ -39,7 +39,7 @@ impl Policy {
         }
     }
 
-    const fn of(name: KnownHeader) -> Policy {
+    pub(crate) const fn of(name: KnownHeader) -> Policy {
         use KnownHeader as Known;
         match name {
             Known::SetCookie | Known::Cookie | Known::Authorization | Known::ProxyAuthorization => {
