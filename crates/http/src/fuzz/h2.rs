@@ -188,7 +188,7 @@ impl Run {
                 request,
                 end,
             } => {
-                check_request(&request, &self.settings);
+                check_request(&request, self.settings.head.max_headers);
                 self.answer(stream);
                 format!("{stream:?} {:?} {end}", request.head)
             }
@@ -297,14 +297,16 @@ impl Run {
     }
 }
 
-fn check_request(request: &crate::h2::Request, settings: &Settings) {
+/// What holds for every request that is passed on, of HTTP/2 or HTTP/3.
+pub(super) fn check_request(request: &crate::h2::Request, max_headers: usize) {
     let (head, text) = (&request.head, &request.text);
     assert!(head.head_bytes > 0);
     let line = head.request_line.of(text);
-    assert!(line.ends_with(b" HTTP/2.0") && line.starts_with(head.method_name.of(text)));
+    assert!(line.ends_with(head.version.name().as_bytes()));
+    assert!(line.starts_with(head.method_name.of(text)));
     assert!(text[head.request_line.end as usize..].starts_with(b"\r\n"));
     assert!(text.ends_with(b"\r\n\r\n"));
-    assert!(head.headers.len() <= settings.head.max_headers);
+    assert!(head.headers.len() <= max_headers);
     let is_clean = |bytes: &[u8]| !bytes.iter().any(|byte| b"\r\n\0".contains(byte));
     assert!(is_clean(line) && !head.target.is_empty());
     for header in &head.headers {
@@ -318,12 +320,16 @@ fn check_request(request: &crate::h2::Request, settings: &Settings) {
         assert!(!is_blank(value.last()) || header.known == Some(KnownHeader::Cookie));
         assert_eq!(header.known, KnownHeader::from_name(name));
     }
+    let is_wanted = |_: &KnownHeader| !head.extended_connect;
     for about_connection in [
         KnownHeader::Connection,
         KnownHeader::TransferEncoding,
         KnownHeader::Upgrade,
         KnownHeader::KeepAlive,
-    ] {
+    ]
+    .into_iter()
+    .filter(is_wanted)
+    {
         assert!(!head.has(about_connection));
     }
     let hosts = head.get_all(KnownHeader::Host).count();

@@ -317,6 +317,11 @@ impl Connection {
         self.streams.get(id).map(|stream| stream.priority)
     }
 
+    /// Whether a stream waits for the peer's encoder, and is not read until then.
+    pub fn is_blocked(&self, id: u64) -> bool {
+        self.streams.get(id).is_some_and(|stream| stream.is_blocked)
+    }
+
     /// What is to be sent on a unidirectional stream of this side. The owner opens it when this is
     /// not empty for the first time, never ends it, and reports what is [`sent`](Self::sent).
     pub fn outgoing(&mut self, channel: Channel) -> &[u8] {

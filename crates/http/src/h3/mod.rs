@@ -83,7 +83,7 @@ mod error;
 mod event;
 mod frame;
 mod heads;
-mod qpack;
+pub(crate) mod qpack;
 mod receive;
 mod send;
 mod settings;

@@ -108,7 +108,9 @@ mod tests {
     fn integers_in_pieces_are_put_together() {
         let mut encoded = Vec::new();
         let values = [MAX, 5, 0x3fff, MAX];
-        values.map(|value| put(&mut encoded, value));
+        for value in values {
+            put(&mut encoded, value);
+        }
         let pair = |bytes: &mut &[u8]| Some((take(bytes)?, take(bytes)?));
         for piece in 1..=encoded.len() {
             let mut partial = Partial::default();
