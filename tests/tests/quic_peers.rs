@@ -8,6 +8,7 @@ use sealane_tests::{
     has_go, nginx_has_http3, random::Random, sha256, sha256_of_file,
 };
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 fn site() -> Site {
@@ -15,6 +16,11 @@ fn site() -> Site {
     site.certificate(&Certificate::localhost("site", CertificateKey::P256));
     site.write("html/large.bin", Random::new(1).bytes(3_000_000));
     site.write("html/small.txt", "small");
+    // For workers, which are not root.
+    let uploads = site.path("upload");
+    std::fs::create_dir(&uploads).expect("the site is writable");
+    let everyone = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&uploads, everyone).expect("the directory is ours");
     site
 }
 
@@ -29,7 +35,7 @@ fn serve<'a>(site: &'a Site, directives: &str) -> Option<Server<'a>> {
          server {{ listen 127.0.0.1:%plain%; return 200 whole; }}
          server {{
            listen 127.0.0.1:%tls% quic; root html; ssl_early_data on; {directives}
-           location /upload/ {{ root temporary; dav_methods PUT; create_full_put_path on; client_max_body_size 0; }}
+           location /upload/ {{ root .; dav_methods PUT; client_max_body_size 0; }}
            location = / {{ proxy_pass http://127.0.0.1:%plain%; }}
          }}"
     )))
@@ -56,7 +62,7 @@ fn transfers(client: QuicClient, site: &Site, server: &Server<'_>) {
     assert_eq!((large.status, &large.sha256), (200, &file), "{client:?}");
     assert_eq!(large.header("content-length"), Some("3000000"));
     assert!(large.complete && large.body_bytes == 3_000_000);
-    let stored = sha256_of_file(&site.path(format!("temporary/upload/{client:?}")));
+    let stored = sha256_of_file(&site.path(format!("upload/{client:?}")));
     let sent = sha256(&pattern(1_000_000));
     assert_eq!(upload.status, 201, "{client:?}");
     assert_eq!((&stored, &upload.sent_sha256), (&sent, &sent), "{client:?}");
