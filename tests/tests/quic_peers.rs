@@ -34,7 +34,7 @@ fn serve<'a>(site: &'a Site, directives: &str) -> Option<Server<'a>> {
         "ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;
          server {{ listen 127.0.0.1:%plain%; return 200 whole; }}
          server {{
-           listen 127.0.0.1:%tls% quic; root html; ssl_early_data on; {directives}
+           listen 127.0.0.1:%tls% quic; keepalive_requests 10000; root html; ssl_early_data on; {directives}
            location /upload/ {{ root .; dav_methods PUT; client_max_body_size 0; }}
            location = / {{ proxy_pass http://127.0.0.1:%plain%; }}
          }}"
