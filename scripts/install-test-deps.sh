@@ -7,7 +7,7 @@
 #   chromium            the browser, run headless
 #   nodejs npm          drive the browser (tests/clients/pages; a Node 18 or newer on the PATH will do)
 #   golang-go           builds tests/clients/go and tests/clients/mail (a Go already on the PATH will do; with one older than 1.24
-#                       the tests of ACME, of traces and of Encrypted Client Hello are left out)
+#                       the tests of ACME, of traces and of Encrypted Client Hello are left out, and with one older than 1.26 those with quic-go)
 #   nginx-light         the server that differential tests compare with
 #   procps util-linux   prlimit, kill, ps
 #   gnutls-bin          gnutls-cli, a client that looks at staples itself
@@ -28,6 +28,7 @@
 #   php-fpm             tests fastcgi_pass
 #   uwsgi-core uwsgi-plugin-python3   tests uwsgi_pass
 #   python3             a small SCGI server for scgi_pass; makes calls inside a worker
+#   python3-pip         installs clients for HTTP/3 at their first use (tests/clients/quic/python: aioquic, and a curl with HTTP/3)
 #   gunicorn            an application server behind proxy_pass
 #   python3-websockets  a WebSocket server behind proxy_pass, and its clients
 #   python3-prometheus-client, prometheus  parsers of metrics, and promtool
@@ -41,7 +42,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 source ./packages.sh
 
 packages=(binutils gdb curl wget openssl chromium gnutls-bin nginx-light procps util-linux nghttp2-client wrk strace redis-server memcached mosquitto mosquitto-clients postgresql softhsm2 iproute2 faketime
-  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils dnsmasq-base unbound systemd tmux dovecot-imapd dovecot-pop3d postfix
+  php-fpm uwsgi-core uwsgi-plugin-python3 python3 python3-pip gunicorn python3-grpcio python3-prometheus-client prometheus python3-websockets bind9-dnsutils dnsmasq-base unbound systemd tmux dovecot-imapd dovecot-pop3d postfix
   libssl-dev swtpm swtpm-tools tpm2-openssl tpm2-tools)
 command -v go >/dev/null || packages+=(golang-go)
 command -v npm >/dev/null || packages+=(nodejs npm)

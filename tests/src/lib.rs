@@ -54,7 +54,7 @@ pub mod upgrade;
 pub mod wire;
 
 pub use applications::Application;
-pub use browser::{browse, browse_until_loaded, page_client};
+pub use browser::{browse, browse_by_quic, browse_until_loaded, page_client};
 pub use certificates::{Certificate, CertificateKey};
 pub use clock::faketime_library;
 pub use command::{Outcome, command, sha256, sha256_of_file, sha256_of_output};
@@ -64,7 +64,10 @@ pub use name_server::NameServer;
 pub use pebble::{Pebble, PebbleSettings, TestZone};
 pub use redis::Redis;
 pub use relay::Relay;
-pub use server::{Program, Server, nginx_binary, nginx_has_mail, nginx_has_stream, sealane_binary};
+pub use server::{
+    Program, Server, nginx_binary, nginx_has_http3, nginx_has_mail, nginx_has_stream,
+    sealane_binary,
+};
 pub use site::Site;
 pub use tls_client::{Handshake, client_hello, handshake, handshake_at, handshake_saying};
 

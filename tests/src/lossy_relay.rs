@@ -274,7 +274,7 @@ impl Network {
                 None => LOOK_UP,
             };
             match inbox.recv_timeout(wait.min(LOOK_UP)) {
-                Ok(Event::FromClient(client, bytes)) => self.from_client(client, bytes),
+                Ok(Event::FromClient(client, bytes)) => self.arrived_from_client(client, bytes),
                 Ok(Event::FromServer(client, bytes)) => {
                     self.count(|counts| counts.from_server += 1);
                     self.send_off(Way::ToClient, client, bytes);
@@ -297,7 +297,7 @@ impl Network {
         self.random.below(1000) < thousandths
     }
 
-    fn from_client(&mut self, client: SocketAddr, bytes: Vec<u8>) {
+    fn arrived_from_client(&mut self, client: SocketAddr, bytes: Vec<u8>) {
         self.count(|counts| counts.from_clients += 1);
         if !self.clients.iter().any(|known| known.address == client) {
             if self.clients.len() == MAX_CLIENTS {

@@ -3,6 +3,8 @@
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Below the range that Linux takes source ports from, so that no outgoing
@@ -10,15 +12,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 22_000;
 
-/// A TCP port reserved for the life of this value.
+/// A TCP and UDP port reserved for the life of this value.
 ///
-/// The reservation is a UDP socket on the same number: other tests, in this
+/// The reservation is a Unix socket with the number in its abstract name: other tests, in this
 /// process and in others, see it, the server under test does not, and it
 /// disappears with the process that made it.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) number: u16,
-    _reservation: UdpSocket,
+    _reservation: UnixDatagram,
 }
 
 impl Port {
@@ -29,17 +31,19 @@ impl Port {
             let step = NEXT.fetch_add(1, Ordering::Relaxed);
             let number = FIRST + start.wrapping_add(step) % COUNT;
             let number = u16::try_from(number).expect("the range ends below 65536");
-            let Ok(reservation) = UdpSocket::bind(("127.0.0.1", number)) else {
+            let name = SocketAddr::from_abstract_name(format!("sealane-test-port-{number}"))
+                .expect("a short name");
+            let Ok(reservation) = UnixDatagram::bind_addr(&name) else {
                 continue;
             };
-            if bind(number).is_ok() {
+            if bind(number).is_ok() && UdpSocket::bind(("127.0.0.1", number)).is_ok() {
                 return Port {
                     number,
                     _reservation: reservation,
                 };
             }
         }
-        panic!("no free TCP port between {FIRST} and {}", FIRST + COUNT);
+        panic!("no free port between {FIRST} and {}", FIRST + COUNT);
     }
 }
 

@@ -1,4 +1,5 @@
-//! HTTP/3 clients on four implementations of QUIC, which run the same scripts: `tests/clients/quic`.
+//! HTTP/3 clients on four implementations of QUIC, which run the same scripts:
+//! `tests/clients/quic`.
 //!
 //! ```no_run
 //! use sealane_tests::quic::{QuicClient, QuicScript, pattern};

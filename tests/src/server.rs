@@ -365,7 +365,7 @@ fn listening_addresses(configuration: &str) -> Vec<String> {
         let (Some("listen"), Some(address)) = (words.next(), words.next()) else {
             continue;
         };
-        if address.starts_with("unix:") || words.any(|word| word == "udp") {
+        if address.starts_with("unix:") || words.any(|word| ["udp", "quic"].contains(&word)) {
             continue;
         }
         let address = match address.rsplit_once(':') {
@@ -395,6 +395,11 @@ pub fn nginx_binary() -> PathBuf {
 /// Whether that nginx has `stream` built in.
 pub fn nginx_has_stream() -> bool {
     nginx_was_built("--with-stream")
+}
+
+/// Whether that nginx has HTTP/3 built in.
+pub fn nginx_has_http3() -> bool {
+    nginx_was_built("--with-http_v3_module")
 }
 
 /// Whether that nginx has `mail` built in.

@@ -6,6 +6,7 @@ use crate::{Outcome, command, repository};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 /// Debian's, for which the checksums of packages are.
@@ -91,10 +92,12 @@ fn build_quinn() -> PathBuf {
         "--manifest-path".into(),
         manifest.into(),
     ];
-    // As for the other programs: what cargo has set for this test is not for another cargo.
-    let output = std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    // A workspace of its own, which is not built anew for each instrumentation of the tests.
+    let output = Command::new(cargo)
         .args(words)
         .env("CARGO_TARGET_DIR", &target)
+        .env_remove("RUSTFLAGS")
         .output()
         .expect("cargo runs this test");
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -87,6 +87,25 @@ class ObservedConnection(QuicConnection):
                 pair.__class__ = CountingPair
 
 
+class Http(H3Connection):
+    """aioquic's, which takes every Content-Length for that of the body."""
+
+    def __init__(self, quic):
+        # Streams whose responses have no body whatever they say (RFC 9110 section 8.6).
+        self.bodiless = set()
+        super().__init__(quic)
+
+    def _decode_headers(self, stream_id, frame_data):
+        headers = super()._decode_headers(stream_id, frame_data)
+        if (b":status", b"304") in headers:
+            self.bodiless.add(stream_id)
+        return headers
+
+    def _check_content_length(self, stream):
+        if stream.stream_id not in self.bodiless or stream.content_length > 0:
+            super()._check_content_length(stream)
+
+
 @dataclasses.dataclass
 class Response:
     sent: str
@@ -159,7 +178,7 @@ class Client(QuicConnectionProtocol):
     def __init__(self, quic, authority):
         super().__init__(quic)
         self.authority = authority
-        self.http = H3Connection(quic)
+        self.http = Http(quic)
         self.responses = {}
         self.sockets = {}
         self.handshake = asyncio.get_running_loop().create_future()
@@ -236,6 +255,8 @@ class Client(QuicConnectionProtocol):
             done=asyncio.get_running_loop().create_future(),
         )
         self.responses[stream] = response
+        if request["method"] == "HEAD":
+            self.http.bodiless.add(stream)
         headers = [
             (b":method", request["method"].encode()),
             (b":scheme", b"https"),
