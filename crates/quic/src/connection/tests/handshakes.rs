@@ -1,0 +1,152 @@
+//! Handshakes, RFC 9000 section 7 and RFC 9001.
+
+use super::*;
+use sealane_tls::client::Session;
+
+#[test]
+fn both_versions_complete_a_handshake_in_one_round_trip() {
+    for version in Version::ALL {
+        let mut pair = Pair::with(settings(), version);
+        let begun = pair.now;
+        pair.until("the client", |pair| pair.client.connection.is_established());
+        assert_eq!(pair.now.since(begun), 2 * DELAY, "{version:?}");
+        pair.handshake();
+        assert_eq!(pair.now.since(begun), 4 * DELAY, "HANDSHAKE_DONE");
+        assert_eq!(pair.server().connection.version(), version);
+        assert!(pair.server().connection.initial.is_none());
+        assert!(pair.client.connection.handshake.is_none());
+    }
+}
+
+#[test]
+fn a_handshake_survives_any_one_loss() {
+    for lost in 0..12 {
+        let mut pair = Pair::new();
+        pair.network = Box::new(move |number| match number == lost {
+            true => Fault::Lose,
+            false => Fault::None,
+        });
+        pair.handshake();
+    }
+}
+
+#[test]
+fn handshakes_survive_bad_networks() {
+    for seed in 0..40 {
+        let mut pair = Pair::new();
+        pair.network = bad_network(30, seed);
+        pair.handshake();
+    }
+}
+
+#[test]
+fn a_server_sends_at_most_three_times_what_it_got_rfc_9000_section_8_1() {
+    let mut pair = Pair::new();
+    // Only the client's first datagram arrives.
+    pair.network = Box::new(|number| match number {
+        0 => Fault::None,
+        _ => Fault::Lose,
+    });
+    for _ in 0..40 {
+        pair.step();
+    }
+    let sent = pair.server().connection.counters().bytes_sent;
+    assert!((1200..=3600).contains(&sent), "{sent}");
+}
+
+#[test]
+fn datagrams_with_initial_packets_have_1200_bytes_rfc_9000_section_14_1() {
+    let mut pair = Pair::new();
+    pair.flush(true);
+    assert!(pair.to_server.iter().all(|sent| sent.bytes.len() >= 1200));
+    pair.until("an answer", |pair| !pair.to_client.is_empty());
+    assert_eq!(pair.to_client[0].bytes.len(), 1200);
+}
+
+/// A session and the limits that belong to it.
+fn session() -> (Session, PeerLimits) {
+    let mut pair = Pair::new();
+    pair.handshake();
+    let mut session = None;
+    pair.until("a session", |pair| {
+        let tls = pair.client.connection.client_tls_mut().expect("kept");
+        session = tls.take_session();
+        session.is_some()
+    });
+    let streams = settings().streams;
+    let limits = PeerLimits {
+        max_data: streams.max_data,
+        max_stream_data_bidi_local: streams.max_stream_data_bidi_local,
+        max_stream_data_bidi_remote: streams.max_stream_data_bidi_remote,
+        max_stream_data_uni: streams.max_stream_data_uni,
+        max_streams_bidi: streams.max_streams_bidi,
+        max_streams_uni: streams.max_streams_uni,
+    };
+    (session.expect("waited for"), limits)
+}
+
+fn with_early_data(settings: ConnectionSettings) -> (Pair, StreamId) {
+    let (session, limits) = session();
+    let offer = ClientOffer {
+        session: Some(&session),
+        early_data: true,
+        ..ClientOffer::default()
+    };
+    let mut pair = Pair::offering(settings, Version::V1, offer, Some(limits));
+    let connection = &mut pair.client.connection;
+    let id = connection.open(Direction::Bidirectional).expect("remembered");
+    pair.client.write(id, 3000, true);
+    (pair, id)
+}
+
+#[test]
+fn early_data_arrives_with_the_first_flight() {
+    let (mut pair, id) = with_early_data(settings());
+    let begun = pair.now;
+    pair.until("early data", |pair| {
+        (pair.server.as_ref()).is_some_and(|server| server.got(id) == (3000, true))
+    });
+    assert_eq!(pair.now.since(begun), DELAY);
+    assert!(!pair.server().connection.is_established());
+    pair.handshake();
+    assert!(pair.client.connection.is_early_data_accepted());
+}
+
+#[test]
+fn rejected_early_data_is_sent_again_rfc_9001_section_4_6_2() {
+    // The server's settings have changed since.
+    let changed = ConnectionSettings {
+        early_data_context: b"changed".to_vec(),
+        ..settings()
+    };
+    let (mut pair, id) = with_early_data(changed);
+    pair.handshake();
+    assert!(!pair.client.connection.is_early_data_accepted());
+    pair.until("the data", |pair| pair.server().got(id) == (3000, true));
+}
+
+#[test]
+fn tickets_and_tokens_arrive_though_packets_are_lost() {
+    let mut pair = Pair::new();
+    pair.handshake();
+    pair.server().connection.send_token([7; 40].into());
+    pair.network = bad_network(30, 3);
+    pair.until("the token", |pair| {
+        pair.server().connection.once.new_token.is_none()
+    });
+}
+
+#[test]
+fn what_comes_before_its_keys_is_kept_and_not_without_end_rfc_9001_section_5_7() {
+    let mut pair = Pair::new();
+    for _ in 0..1000 {
+        pair.client.connection.hold(&[0; 1200], Codepoint::NotEct);
+    }
+    let held = pair.client.connection.held.as_ref().expect("some");
+    assert!(format!("{held:?}").matches("HeldPacket").count() <= 16);
+}
+
+#[test]
+fn a_connection_takes_little_memory() {
+    assert!(size_of::<Connection>() <= 2600, "{}", size_of::<Connection>());
+}
