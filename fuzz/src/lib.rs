@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 35] = [
+pub const TARGETS: [Target; 37] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -154,6 +154,18 @@ pub const TARGETS: [Target; 35] = [
         run: sealane_http::fuzz::fuzz_h2_frames,
         max_bytes: 1024,
         cost: 4,
+    },
+    Target {
+        name: "qpack",
+        run: sealane_http::fuzz::fuzz_qpack,
+        max_bytes: 2048,
+        cost: 1,
+    },
+    Target {
+        name: "h3_server",
+        run: sealane_http::fuzz::fuzz_h3_server,
+        max_bytes: 2048,
+        cost: 1,
     },
     Target {
         name: "cipher_string",

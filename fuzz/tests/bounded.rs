@@ -201,6 +201,16 @@ fn header_blocks() {
 }
 
 #[test]
+fn field_sections_of_http3() {
+    run("qpack");
+}
+
+#[test]
+fn http3_servers() {
+    run("h3_server");
+}
+
+#[test]
 fn cipher_strings() {
     run("cipher_string");
 }

@@ -25,8 +25,12 @@ pub fn fuzz_h3_server(data: &[u8]) {
     let split = Run::new(choice).feed(input, 1);
     // Streams that wait are read in another order if what they wait for comes in pieces.
     if !whole.was_blocked && !split.was_blocked {
-        assert_eq!(whole.error, split.error, "byte by byte");
-        assert_eq!(whole.streams, split.streams, "byte by byte");
+        // A string may be refused before it is there, and then for another reason.
+        let code = |run: &Run| run.error.map(|error| error.code);
+        assert_eq!(code(&whole), code(&split), "byte by byte");
+        if whole.error.is_none() {
+            assert_eq!(whole.streams, split.streams, "byte by byte");
+        }
     }
 }
 
@@ -262,7 +266,12 @@ fn act(
             let fields: Vec<_> = trailers.iter().collect();
             (id, format!("{fields:?}").into_bytes())
         }
-        Event::Error { id, error } => (id, format!("{error}").into_bytes()),
+        Event::Error { id, error } => {
+            // How much of the body came before it depends on the pieces.
+            let events = &mut streams.entry(id).or_default().events;
+            events.clear();
+            (id, format!("{error}").into_bytes())
+        }
         Event::UnknownStream { id } => (id, b"unknown".to_vec()),
         Event::Priority { id, priority } => (id, format!("{priority:?}").into_bytes()),
         Event::Interim { .. } | Event::Response { .. } => panic!("a server gets no responses"),

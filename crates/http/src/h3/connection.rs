@@ -216,6 +216,7 @@ impl Connection {
         let meter = &mut self.meters.unidirectional_streams;
         let is_full = self.unidirectional.len() >= MAX_UNIDIRECTIONAL_STREAMS;
         if is_full || !meter.charge(1, allowance, self.now) {
+            self.counters.empty_frame_floods += 1;
             return Err(ConnectionError::new(
                 Code::H3_EXCESSIVE_LOAD,
                 "too many unidirectional streams",

@@ -139,6 +139,7 @@ impl Connection {
             _ => self.charge_empty()?,
         }
         if frame::is_known(kind) && length > MAX_FRAME_BYTES {
+            self.counters.settings_floods += 1;
             return Err(ConnectionError::new(
                 Code::H3_EXCESSIVE_LOAD,
                 "too large a frame on the control stream",
@@ -225,6 +226,7 @@ impl Connection {
                 return Err(wrong("a setting twice"));
             }
             if seen.len() >= MAX_SETTINGS {
+                self.counters.settings_floods += 1;
                 return Err(ConnectionError::new(
                     Code::H3_EXCESSIVE_LOAD,
                     "too many settings",

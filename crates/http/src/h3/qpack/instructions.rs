@@ -82,12 +82,12 @@ fn text<'i>(
     prefix_bits: u32,
     capacity: u32,
 ) -> Result<Option<Text<'i>>, Wrong> {
+    let most_bytes = u64::from(capacity) * MAX_HUFFMAN_GROWTH;
     match string::take(rest, prefix_bits)? {
-        Taken::Text(text) => Ok(Some(text)),
-        Taken::Long(length) if length > u64::from(capacity) * MAX_HUFFMAN_GROWTH => {
-            Err(Wrong::TooLong)
-        }
-        Taken::Long(_) | Taken::Nothing => Ok(None),
+        Taken::Text(text) if text.wire_bytes() <= most_bytes => Ok(Some(text)),
+        Taken::Long(length) if length <= most_bytes => Ok(None),
+        Taken::Nothing => Ok(None),
+        Taken::Text(_) | Taken::Long(_) => Err(Wrong::TooLong),
     }
 }
 

@@ -41,6 +41,11 @@ pub(super) fn take<'i>(input: &mut &'i [u8], prefix_bits: u32) -> Result<Taken<'
 }
 
 impl Text<'_> {
+    /// Its length on the wire.
+    pub(super) fn wire_bytes(self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// Appends the text.
     #[inline]
     pub(super) fn decode(self, out: &mut Vec<u8>) -> Result<(), HpackError> {

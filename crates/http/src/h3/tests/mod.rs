@@ -2,6 +2,7 @@
 
 mod pair;
 mod pieces;
+mod random_input;
 mod rfc9204_blocked;
 mod rfc9218_priorities;
 mod rfc9220_websockets;
@@ -45,7 +46,7 @@ const POST: [(&str, &str); 4] = [
 
 /// A server that has the client's SETTINGS.
 fn server_with(settings: Settings) -> Connection {
-    let mut server = Connection::new(Role::Server, Arc::new(settings), Duration::ZERO);
+    let mut server = Connection::new(Role::Server, Arc::new(settings), NOW);
     assert_eq!(opened(&mut server, CLIENT_CONTROL), Ok(None));
     let events = receive(&mut server, CLIENT_CONTROL, EMPTY_SETTINGS, false);
     assert_eq!(events, Ok(vec!["settings".to_owned()]));
@@ -59,7 +60,7 @@ fn server() -> Connection {
 /// A client that has the server's SETTINGS, with requests on these streams.
 fn client(requests: &[(u64, &str)]) -> Connection {
     let settings = Arc::new(Settings::default());
-    let mut client = Connection::new(Role::Client, settings, Duration::ZERO);
+    let mut client = Connection::new(Role::Client, settings, NOW);
     assert_eq!(opened(&mut client, SERVER_CONTROL), Ok(None));
     let events = receive(&mut client, SERVER_CONTROL, EMPTY_SETTINGS, false);
     assert_eq!(events, Ok(vec!["settings".to_owned()]));

@@ -118,7 +118,8 @@ fn exchange(table_bytes: u32, blocked: usize, requests: u64, choices: &[(usize, 
         to_server.collect(&mut client);
         to_client.collect(&mut server);
         for event in to_server.deliver(&mut server, choice, most) {
-            let Some((id, "body end")) = event.split_once(' ') else {
+            // The body, which may come in parts, ends.
+            let Some((id, _)) = event.split_once(' ').filter(|_| event.ends_with(" end")) else {
                 continue;
             };
             let id: u64 = id.parse().expect("an id");

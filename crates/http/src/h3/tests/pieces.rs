@@ -4,24 +4,31 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Events with the parts of the body joined.
-fn joined(pieces: &[&[u8]]) -> Result<Vec<String>, Code> {
+/// Events with the parts of the body joined, and the body.
+fn joined(pieces: &[&[u8]]) -> Result<(Vec<String>, Vec<u8>), Code> {
     let mut server = server();
     assert_eq!(opened(&mut server, 0), Ok(None));
-    let mut events: Vec<String> = Vec::new();
+    let (mut events, mut body) = (Vec::new(), Vec::new());
     for (index, piece) in pieces.iter().enumerate() {
         let fin = index + 1 == pieces.len();
-        for event in receive(&mut server, 0, piece, fin)? {
-            // Bodies are made of one letter; an end may come alone.
-            let part = event.strip_prefix("0 ").unwrap_or_default();
-            let is_body = part.starts_with('d') || part == " end";
-            match events.last_mut() {
-                Some(last) if is_body && last.starts_with("0 d") => last.push_str(part),
-                _ => events.push(event),
+        let mut rest = *piece;
+        loop {
+            let received = server
+                .receive(0, rest, fin, NOW)
+                .map_err(|error| error.code)?;
+            rest = &rest[received.consumed..];
+            match received.event {
+                Some(Event::Data { bytes, end, .. }) => {
+                    body.extend_from_slice(bytes);
+                    events.extend(end.then(|| "the end".to_owned()));
+                }
+                Some(event) => events.push(words(event)),
+                // A changed byte may make the stream wait, and then there is a rest.
+                None => break,
             }
         }
     }
-    Ok(events)
+    Ok((events, body))
 }
 
 proptest! {

@@ -83,8 +83,8 @@ fn streams_that_are_given_up_wait_no_longer() {
     server.reset(4);
     let events = receive(&mut server, ENCODER, &instructions(&mut encoder), false);
     assert_eq!(events, Ok(vec![]));
-    // Section 2.2.2.2, and the entry has come.
-    assert_eq!(server.outgoing(Channel::Decoder), b"\x03\x40\x44\x01");
+    // Section 2.2.2.2, and two entries have come, the other one of which is the authority.
+    assert_eq!(server.outgoing(Channel::Decoder), b"\x03\x40\x44\x02");
 }
 
 #[test]
