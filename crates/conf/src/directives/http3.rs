@@ -14,7 +14,8 @@ const DEFAULT: Http3Limits = Http3Limits::DEFAULT;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP/3",
-    doc: "HTTP/3 over QUIC, on the addresses with `listen ... quic`. Clients that come over TCP \
+    doc: "Not served yet: `listen ... quic` is ignored with a warning. HTTP/3 over QUIC, on the \
+          addresses with `listen ... quic`. Clients that come over TCP \
           learn of it from a header field: `add_header Alt-Svc 'h3=\":443\"; ma=86400';`. The \
           limits against abuse are specific to Sealane and far above what browsers need. A \
           connection that exceeds one is closed with H3_EXCESSIVE_LOAD and a line in the error \

@@ -2,13 +2,22 @@
 
 use super::servers::inherit;
 use crate::draft::{Http3Draft, QuicDraft};
-use crate::model::{
-    Http3, Http3Limits, MAX_CONNECTION_IDS, MAX_HTTP3_STREAMS, MIN_STREAM_BUFFER_BYTES, QuicRetry,
-    QuicSettings, QuicVersion,
-};
+use crate::model::{Http3, Http3Limits, QuicRetry, QuicSettings, QuicVersion};
 
 /// RFC 9000 section 18.2: a smaller `active_connection_id_limit` is an error.
 const MIN_CONNECTION_IDS: u32 = 2;
+
+/// Most connection ids of a client that are kept, whatever `quic_active_connection_id_limit` says:
+/// each takes memory of every connection, and a client uses one for each path.
+const MAX_CONNECTION_IDS: u32 = 8;
+
+/// Most requests of a connection at a time, whatever `http3_max_concurrent_streams` says: a client
+/// that names the last stream opens all of them.
+const MAX_STREAMS: u32 = 1 << 16;
+
+/// Smallest buffer of a stream, whatever `http3_stream_buffer_size` says: with less, requests wait
+/// for window updates.
+const MIN_STREAM_BUFFER_BYTES: u32 = 4 << 10;
 
 impl Http3Draft {
     pub(super) fn inherit(&mut self, outer: &Http3Draft) {
@@ -27,7 +36,7 @@ impl Http3Draft {
             enabled: self.enabled.unwrap_or(true),
             hq: self.hq.unwrap_or(false),
             extended_connect: self.extended_connect.unwrap_or(true),
-            max_concurrent_streams: number(self.max_concurrent_streams, 128).min(MAX_HTTP3_STREAMS),
+            max_concurrent_streams: number(self.max_concurrent_streams, 128).min(MAX_STREAMS),
             stream_buffer_bytes: buffer,
             max_stream_window_bytes: stream_window,
             max_connection_window_bytes: number(self.max_connection_window, 16 << 20)

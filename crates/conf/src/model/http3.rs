@@ -16,10 +16,10 @@ pub struct Http3 {
     /// location passes them on; default on.
     pub extended_connect: bool,
     /// `http3_max_concurrent_streams`: requests that may be open at a time; default 128. At most
-    /// [`MAX_HTTP3_STREAMS`].
+    /// 65,536.
     pub max_concurrent_streams: u32,
     /// `http3_stream_buffer_size`: the window of a stream before its body is read, and what waits
-    /// to be sent on it; default 64k. At least [`MIN_STREAM_BUFFER_BYTES`].
+    /// to be sent on it; default 64k. At least 4k.
     pub stream_buffer_bytes: u32,
     /// `http3_max_stream_window`: how far a stream's receive window grows with the measured round
     /// trip; default 4m. At least `stream_buffer_bytes`.
@@ -34,14 +34,6 @@ pub struct Http3 {
     /// Limits against abuse.
     pub limits: Http3Limits,
 }
-
-/// Most requests of a connection at a time, whatever `http3_max_concurrent_streams` says: a client
-/// that names the last stream opens all of them.
-pub const MAX_HTTP3_STREAMS: u32 = 1 << 16;
-
-/// Smallest buffer of a stream, whatever `http3_stream_buffer_size` says: with less, requests wait
-/// for window updates.
-pub const MIN_STREAM_BUFFER_BYTES: u32 = 4 << 10;
 
 /// Limits of one HTTP/3 connection; one that goes over a limit ends with H3_EXCESSIVE_LOAD (RFC
 /// 9114 section 10.5). Each is a directive called `http3_max_` and the name of the field, all of

@@ -24,7 +24,7 @@ pub struct QuicSettings {
     /// `quic_mtu_discovery`: larger datagrams are tried (RFC 8899); default on.
     pub mtu_discovery: bool,
     /// `quic_active_connection_id_limit`: ids of the client that are kept; default 2. At least 2,
-    /// at most [`MAX_CONNECTION_IDS`].
+    /// at most 8.
     pub active_connection_id_limit: u32,
     /// `quic_host_key`: the file whose bytes make the keys of address tokens and stateless resets.
     /// `None`: a random one.
@@ -34,10 +34,6 @@ pub struct QuicSettings {
     /// `quic_qlog`; `None`: off.
     pub qlog: Option<Arc<Qlog>>,
 }
-
-/// Most connection ids of a client that are kept, whatever `quic_active_connection_id_limit` says:
-/// each takes memory of every connection, and a client uses one for each path.
-pub const MAX_CONNECTION_IDS: u32 = 8;
 
 /// A version of QUIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
