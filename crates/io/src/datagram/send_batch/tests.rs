@@ -98,13 +98,13 @@ fn several_datagrams_can_be_built_at_once_and_what_is_not_committed_is_not_sent(
     batch.commit(to(anywhere()), Some(1));
     let counts: Vec<_> = shape(&batch).iter().map(|(bytes, _)| *bytes).collect();
     assert_eq!(counts, [MAX_SEGMENTS, MAX_SEGMENTS, 1]);
-    batch.room().clear();
+    let byte = batch.room().pop();
+    assert_eq!(byte, Some(1));
     batch.commit(to(anywhere()), None);
-    assert_eq!(
-        shape(&batch).len(),
-        3,
-        "it is for the caller to append only"
-    );
+    assert!(batch.is_empty(), "the caller may append only");
+    assert_eq!(batch.lost(), many as u64);
+    add(&mut batch, to(anywhere()), &[3; 900]);
+    assert_eq!(shape(&batch), [(900, 900)]);
 }
 
 #[test]
