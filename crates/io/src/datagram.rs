@@ -167,7 +167,7 @@ impl DatagramSocket {
     }
 
     /// Receives what has arrived, at most `max` messages or one batch, and hands it to `take`. The
-    /// batch is memory that all sockets of the thread use.
+    /// batch is memory that all sockets of the thread use: `take` must not receive.
     ///
     /// # Errors
     /// On a connected socket, what became of a datagram that was sent (`ECONNREFUSED`). The socket

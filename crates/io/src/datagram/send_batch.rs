@@ -82,8 +82,8 @@ impl SendBatch {
         self.lost
     }
 
-    /// Where to append datagrams; what is there already is not the caller's. They are to be sent
-    /// after [`SendBatch::commit`].
+    /// Where to append datagrams; what is there already is not the caller's: whoever shortens it
+    /// loses the batch. They are to be sent after [`SendBatch::commit`].
     pub fn room(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
             self.bytes = buffers::large();
@@ -99,7 +99,8 @@ impl SendBatch {
     /// What was appended is one datagram or, with `segment_bytes`, several of this size, of which
     /// the last may be shorter.
     pub fn commit(&mut self, transmit: Transmit, segment_bytes: Option<usize>) {
-        let mut left = self.bytes.len().saturating_sub(self.committed);
+        self.forget_if_shortened();
+        let mut left = self.bytes.len() - self.committed;
         let segment_bytes = segment_bytes.unwrap_or(left).max(1);
         while left > 0 {
             let length = left.min(segment_bytes);
@@ -167,6 +168,17 @@ impl SendBatch {
         self.release_if_empty();
     }
 
+    /// The bytes of messages are gone: so are the messages.
+    fn forget_if_shortened(&mut self) {
+        if self.bytes.len() < self.committed {
+            let runs = self.messages.drain(..);
+            let lost: usize = runs.map(|run| run.bytes.div_ceil(run.segment_bytes)).sum();
+            self.lost = self.lost.saturating_add(lost as u64);
+            self.bytes.clear();
+            (self.at, self.committed) = (0, 0);
+        }
+    }
+
     fn release_if_empty(&mut self) {
         if self.messages.is_empty() && self.bytes.len() <= self.committed {
             buffers::release(&mut self.bytes);
@@ -204,6 +216,7 @@ impl DatagramSocket {
         batch: &mut SendBatch,
         mut refused: impl FnMut(Refused),
     ) -> Poll<io::Result<()>> {
+        batch.forget_if_shortened();
         while !batch.is_empty() {
             ready!(self.poll_ready(cx, Direction::Output))?;
             match self.send_some(batch) {

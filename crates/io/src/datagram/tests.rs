@@ -3,23 +3,23 @@ use crate::runtime::Runtime;
 use std::future::poll_fn;
 use std::net::UdpSocket;
 
-fn run<F: Future>(work: F) -> F::Output {
+pub(super) fn run<F: Future>(work: F) -> F::Output {
     Runtime::new().expect("descriptors").block_on(work)
 }
 
-fn bound() -> (DatagramSocket, SocketAddr) {
+pub(super) fn bound() -> (DatagramSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("bound");
     let socket = DatagramSocket::bound(socket.into(), address);
     (socket.expect("inside of a runtime"), address)
 }
 
-fn connected(address: SocketAddr) -> DatagramSocket {
+pub(super) fn connected(address: SocketAddr) -> DatagramSocket {
     let socket = DatagramSocket::unconnected(socket2::Domain::IPV4);
     DatagramSocket::connect(socket.expect("a socket"), address).expect("on this machine")
 }
 
-async fn receive(socket: &DatagramSocket, count: usize) -> Vec<Vec<u8>> {
+pub(super) async fn receive(socket: &DatagramSocket, count: usize) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < count {
         let received = poll_fn(|cx| {

@@ -125,3 +125,6 @@ impl ForwardedBatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

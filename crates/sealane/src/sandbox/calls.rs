@@ -274,9 +274,9 @@ const PROGRAM_OPTIONS: [c_int; 4] = [
     SO_ATTACH_REUSEPORT_EBPF,
 ];
 
-/// Options of IP: `proxy_bind`, `listen ... udp`, and what the C library sets for its queries to
-/// name servers. Others lead to packet filters.
-const IP_OPTIONS: [(c_int, c_int); 11] = [
+/// Options of IP: `proxy_bind`, `listen ... udp` and QUIC, and what the C library sets for its
+/// queries to name servers. Others lead to packet filters.
+const IP_OPTIONS: [(c_int, c_int); 13] = [
     (IPPROTO_IP, IP_MTU_DISCOVER),
     (IPPROTO_IP, IP_RECVERR),
     (IPPROTO_IP, IP_TRANSPARENT),
@@ -287,6 +287,8 @@ const IP_OPTIONS: [(c_int, c_int); 11] = [
     (IPPROTO_IPV6, IPV6_TRANSPARENT),
     (IPPROTO_IP, IP_PKTINFO),
     (IPPROTO_IPV6, IPV6_RECVPKTINFO),
+    (IPPROTO_IP, IP_RECVTOS),
+    (IPPROTO_IPV6, IPV6_RECVTCLASS),
     (SOL_UDP, UDP_GRO),
 ];
 

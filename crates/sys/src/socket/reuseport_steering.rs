@@ -14,6 +14,9 @@
 //! | new connections | all sockets of the group | the slots said to be current |
 //! | two processes | have to forward datagrams | have slots of their own |
 //!
+//! Both are for the master, which has the sockets and binds them: the system-call filter of workers
+//! allows neither programs on sockets nor bpf(2).
+//!
 //! A position is the order in which the sockets of a group were bound, beginning with 0. When one
 //! is closed, the last one takes its position, so that from then on the ids of two threads lead to
 //! the wrong socket: threads have to forward what is not theirs.
@@ -147,7 +150,7 @@ pub fn steer_by_position(socket: BorrowedFd<'_>, format: &CidFormat) -> io::Resu
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            SO_ATTACH_REUSEPORT_CBPF,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
             (&raw const program).cast(),
             size_of_val(&program) as libc::socklen_t,
         )
@@ -169,7 +172,7 @@ pub fn stop_steering(socket: BorrowedFd<'_>) -> io::Result<()> {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            SO_DETACH_REUSEPORT_BPF,
+            libc::SO_DETACH_REUSEPORT_BPF,
             (&raw const unused).cast(),
             size_of_val(&unused) as libc::socklen_t,
         )
@@ -177,11 +180,6 @@ pub fn stop_steering(socket: BorrowedFd<'_>) -> io::Result<()> {
     .check()?;
     Ok(())
 }
-
-// From asm-generic/socket.h; libc does not have them.
-const SO_ATTACH_REUSEPORT_CBPF: i32 = 51;
-const SO_ATTACH_REUSEPORT_EBPF: i32 = 52;
-const SO_DETACH_REUSEPORT_BPF: i32 = 68;
 
 /// What the program returns if it names no socket: no group has that many.
 const NO_POSITION: u32 = u32::MAX;

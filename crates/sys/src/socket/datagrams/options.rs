@@ -76,7 +76,8 @@ const IPV6_HEADER_BYTES: usize = 40;
 ///
 /// # Errors
 ///
-/// The errno of `connect`: there is no way to that address.
+/// The errno of `bind` or `connect`: there is no way to that address, or not from the other one.
+/// What every network takes is safe then: 1,200 bytes (RFC 9000 section 14).
 pub fn largest_datagram(to: SocketAddr, from: Option<IpAddr>) -> io::Result<usize> {
     // A mapped address travels by IPv4.
     let (to, from) = (

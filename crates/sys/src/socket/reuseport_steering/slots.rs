@@ -2,7 +2,7 @@
 
 use super::{
     CidFormat, LONG_CID_AT, LONG_CID_LEN_AT, LONG_HEADER_BIT, MASK_BYTES, MASK_SHIFT, MIX_SHIFT,
-    SAMPLE_BYTES, SHORT_CID_AT, SO_ATTACH_REUSEPORT_EBPF,
+    SAMPLE_BYTES, SHORT_CID_AT,
 };
 use crate::CheckReturn;
 use std::io;
@@ -80,7 +80,7 @@ impl SlotSteering {
             libc::setsockopt(
                 socket.as_raw_fd(),
                 libc::SOL_SOCKET,
-                SO_ATTACH_REUSEPORT_EBPF,
+                libc::SO_ATTACH_REUSEPORT_EBPF,
                 (&raw const program).cast(),
                 size_of_val(&program) as libc::socklen_t,
             )
