@@ -244,3 +244,6 @@ impl QuicScript {
 pub fn pattern(bytes: usize) -> Vec<u8> {
     (0..=250_u8).cycle().take(bytes).collect()
 }
+
+#[cfg(test)]
+mod tests;
