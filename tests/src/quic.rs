@@ -32,12 +32,14 @@ use std::path::Path;
 pub enum QuicClient {
     /// aioquic, in Python: does everything that a script can ask for. Slow: some 20 MB/s.
     Aioquic,
-    /// quic-go, in Go: no `key_update`, `change_connection_id`, `websocket`,
-    /// `unknown_version_first`, and all connections are in one process.
+    /// quic-go, in Go 1.26: no `change_connection_id`, `websocket`, `unknown_version_first` and
+    /// `also_version_2`. No `key_update` either, but it updates its keys early by itself. Fast.
     QuicGo,
-    /// quinn and h3, in Rust: no version 2, no `websocket`, and no `unknown_version_first`.
+    /// quinn and h3, in Rust: no version 2, `change_connection_id`, `websocket` and
+    /// `unknown_version_first`. Cannot say whether there was a Retry. Sends frames and streams of
+    /// reserved types. Fast.
     Quinn,
-    /// libcurl on ngtcp2: requests alone, one after the other.
+    /// libcurl on ngtcp2 and nghttp3, in Python: requests alone, one after the other.
     Curl,
 }
 
@@ -116,6 +118,13 @@ impl QuicScript {
         self.option("version", version.into())
     }
 
+    /// Begins with version 1 and says that it has version 2 too, which the server may go over to
+    /// (RFC 9368 section 2.3).
+    #[must_use]
+    pub fn also_version_2(self) -> QuicScript {
+        self.option("also_version_2", true.into())
+    }
+
     /// Begins with a version that no server knows, so that it has to say which it does know
     /// (RFC 9000 section 6).
     #[must_use]
@@ -149,7 +158,8 @@ impl QuicScript {
     }
 
     /// Goes on from a new port of this local address, `127.0.0.0/8` or `::1`, after which the
-    /// server has to validate the path (RFC 9000 section 9).
+    /// server has to validate the path (RFC 9000 section 9). aioquic keeps its connection id, as
+    /// behind a NAT; quinn takes another one; quic-go validates the path before it uses it.
     #[must_use]
     pub fn rebind(self, address: &str) -> QuicScript {
         self.step(json!({"do": "rebind", "address": address}))
@@ -234,3 +244,6 @@ impl QuicScript {
 pub fn pattern(bytes: usize) -> Vec<u8> {
     (0..=250_u8).cycle().take(bytes).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -315,12 +315,15 @@ class Client(QuicConnectionProtocol):
 
 
 async def within(seconds, what):
-    """Waits, and says whether it came to an end."""
-    try:
-        await asyncio.wait_for(what, seconds)
-        return True
-    except (asyncio.TimeoutError, ConnectionError):
-        return False
+    """Waits, and says whether it came to an end, and to a good one."""
+    task = asyncio.ensure_future(what)
+    done, _ = await asyncio.wait([task], timeout=seconds)
+    if done:
+        return not task.cancelled() and task.exception() is None
+    # What others wait for too is theirs.
+    if task is not what:
+        task.cancel()
+    return False
 
 
 class Runner:
