@@ -215,13 +215,14 @@ impl Connection {
     async fn open(&mut self) -> bool {
         self.remember_task().await;
         let listener = self.snapshot.listener(self.listener);
+        let has_proxy_header = listener.options.proxy_protocol;
         let is_plain = listener.acceptor.is_none();
         let timeout = match is_plain {
             true => self.server().conf.client_header_timeout,
             false => self.handshake_timeout(),
         };
         self.set_deadline(timeout);
-        if listener.options.proxy_protocol && proxy_protocol::read(self).await != HeaderRead::Done {
+        if has_proxy_header && proxy_protocol::read(self).await != HeaderRead::Done {
             return false;
         }
         if is_plain {

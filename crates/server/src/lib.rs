@@ -80,6 +80,7 @@ mod handover;
 mod limit_rate;
 mod limits;
 mod mail;
+mod multiplexed;
 mod pipeline;
 mod prologue;
 pub mod proxy_protocol;

@@ -162,18 +162,20 @@ impl Connection {
     fn restore_header_timeout(&mut self) {
         let timeout = self.server().conf.client_header_timeout;
         if self.handshake_timeout() < timeout {
-            self.set_deadline(timeout.saturating_sub(self.facts.accepted.elapsed()));
+            let age = self.facts.accepted.elapsed();
+            self.set_deadline(timeout.saturating_sub(age));
         }
     }
 
     /// Decides about kernel TLS. With `ssl_ktls on` the kernel takes over before the first request.
     /// Returns whether the connection is still usable.
     pub(super) async fn settle_ktls(&mut self) -> bool {
-        let logger = &self
+        let client = &self.client;
+        let logger = &client
             .snapshot
-            .location(self.server().default_location)
+            .location(client.server().default_location)
             .logger;
-        let logger = &*debug_log::logger_for(&self.facts, logger);
+        let logger = &*debug_log::logger_for(&client.facts, logger);
         self.transport.endpoint_mut().set_debug_log(logger);
         let settled = poll_fn(|cx| {
             if let Poll::Ready(done) = self.transport.poll_settle_ktls(cx) {
@@ -214,7 +216,7 @@ impl Connection {
         let connection = tls.connection();
         self.facts.set_secure();
         self.worker.counters.handshakes.add(1);
-        self.server = ServerId(connection.selected_token());
+        self.client.server = ServerId(connection.selected_token());
         let Some(info) = connection.info() else {
             return;
         };

@@ -5,7 +5,6 @@ use crate::snapshot::ListenerId;
 use crate::transport::TransportError;
 use sealane_conf::model::{ListenAddress, ServerKind};
 use sealane_io::OutboundMessage;
-use sealane_io::registry::Asked;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -44,11 +43,12 @@ impl Connection {
 
     /// Goes on as if another listener had accepted it (`pass`).
     pub(super) fn pass_to(&mut self, listener: ListenerId) {
-        self.listener = listener;
-        let listener = self.snapshot.listener(listener);
-        self.server = listener.names.default_server();
+        let client = &mut self.client;
+        client.listener = listener;
+        let listener = client.snapshot.listener(listener);
+        client.server = listener.names.default_server();
         if let ListenAddress::Inet(address) = &listener.address {
-            self.facts.set_local(*address);
+            client.facts.set_local(*address);
         }
     }
 

@@ -2,72 +2,75 @@
 
 use super::framer::Framer;
 use super::serving::Serving;
-use super::stream::{FollowUp, Stream, StreamResponse, StreamState};
-use super::timeouts::TurnTime;
-use sealane_http::h2::Grant;
+use crate::multiplexed::{FollowUp, Stream, StreamResponse, StreamState, TurnTime};
+use sealane_http::h2::{Grant, StreamRef};
 use sealane_io::buffers::BATCH_BYTES;
 use sealane_io::chain::{OutputChain, Segment};
 
 impl Serving {
     /// Puts DATA into the output until one write is full, or no stream can send.
     pub(super) fn fill(&mut self) {
-        while self.framer.queued_bytes() < BATCH_BYTES as u64
-            && let Some(grant) = self.framer.codec.next_data()
+        let exchanges = &mut self.exchanges;
+        while exchanges.wire.queued_bytes() < BATCH_BYTES as u64
+            && let Some(grant) = exchanges.wire.codec.next_data()
         {
-            let Some((index, stream)) = self.streams.find_mut(grant.stream) else {
-                self.framer.codec.pause(grant.stream);
+            let Some((index, stream)) = exchanges.streams.find_mut(grant.stream) else {
+                exchanges.wire.codec.pause(grant.stream);
                 continue;
             };
-            let follow_up = stream.send_data(grant, &mut self.framer, self.time);
-            self.follow_up(index, follow_up);
+            let follow_up = send_data(stream, grant, &mut exchanges.wire, exchanges.time);
+            exchanges.follow_up(index, follow_up);
         }
     }
 }
 
-impl Stream {
-    /// Sends one frame of the body.
-    fn send_data(&mut self, grant: Grant, framer: &mut Framer, time: TurnTime) -> FollowUp {
-        let StreamState::Sending(sending) = &mut self.state else {
-            framer.codec.pause(grant.stream);
-            return FollowUp::None;
+/// Sends one frame of the body.
+fn send_data(
+    stream: &mut Stream<StreamRef>,
+    grant: Grant,
+    framer: &mut Framer,
+    time: TurnTime,
+) -> FollowUp {
+    let StreamState::Sending(sending) = &mut stream.state else {
+        framer.codec.pause(grant.stream);
+        return FollowUp::None;
+    };
+    let Some(allowed) = allowed_now(sending, grant, time) else {
+        framer.codec.pause(grant.stream);
+        // Its waker has to know the timer.
+        return FollowUp::LookAgain;
+    };
+    let count = frame_bytes(&sending.body, allowed);
+    let is_all = u64::from(count) == sending.body.len() && sending.source.is_none();
+    let reset_behind = sending.reset_behind;
+    let end = is_all && sending.trailers.is_empty() && reset_behind.is_none();
+    let over = reset_behind.map_or(FollowUp::Finish, FollowUp::Reset);
+    if count == 0 && !end {
+        framer.codec.pause(grant.stream);
+        return match is_all {
+            true => over,
+            false => FollowUp::None,
         };
-        let Some(allowed) = allowed_now(sending, grant, time) else {
-            framer.codec.pause(grant.stream);
-            // Its waker has to know the timer.
-            return FollowUp::LookAgain;
-        };
-        let count = frame_bytes(&sending.body, allowed);
-        let is_all = u64::from(count) == sending.body.len() && sending.source.is_none();
-        let reset_behind = sending.reset_behind;
-        let end = is_all && sending.trailers.is_empty() && reset_behind.is_none();
-        let over = reset_behind.map_or(FollowUp::Finish, FollowUp::Reset);
-        if count == 0 && !end {
-            framer.codec.pause(grant.stream);
-            return match is_all {
-                true => over,
-                false => FollowUp::None,
-            };
-        }
-        let sent = framer.send_data(grant.stream, &mut sending.body, count, end);
-        if sent.is_err() {
-            // The codec has just said that it may be sent; a stream that is gone after
-            // all has no use for its body.
-            framer.codec.pause(grant.stream);
-            return FollowUp::None;
-        }
-        self.moved_ms = time.now_ms;
-        sending.sent += u64::from(count);
-        if is_all {
-            return over;
-        }
-        if sending.source.is_none() {
-            return FollowUp::None;
-        }
-        if sending.body.is_empty() {
-            framer.codec.pause(grant.stream);
-        }
-        FollowUp::LookAgain
     }
+    let sent = framer.send_data(grant.stream, &mut sending.body, count, end);
+    if sent.is_err() {
+        // The codec has just said that it may be sent; a stream that is gone after
+        // all has no use for its body.
+        framer.codec.pause(grant.stream);
+        return FollowUp::None;
+    }
+    stream.moved_ms = time.now_ms;
+    sending.sent += u64::from(count);
+    if is_all {
+        return over;
+    }
+    if sending.source.is_none() {
+        return FollowUp::None;
+    }
+    if sending.body.is_empty() {
+        framer.codec.pause(grant.stream);
+    }
+    FollowUp::LookAgain
 }
 
 /// What the next frame may carry, within `http2_chunk_size` and `limit_rate`.

@@ -4,8 +4,9 @@
 //! made them. A payload that is a range of a file is in the body of the message, together with
 //! everything that was made before it; what was made later is in the buffer.
 
-use super::timeouts::TurnTime;
+use super::unread::UnreadBodies;
 use crate::exchange::Exchange;
+use crate::multiplexed::{Name, ResetReason, TurnTime, Unsendable, Wire};
 use crate::response_head;
 use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;
@@ -15,6 +16,16 @@ use sealane_io::OutboundMessage;
 use sealane_io::buffers;
 use sealane_io::chain::{FileRange, OutputChain, Segment};
 use std::time::Duration;
+
+/// The window of a stream whose body is read, where `http2_body_preread_size` is less: twice its
+/// default, so that a client with a long round trip does not stand still after the first 64 KiB.
+const READ_WINDOW_BYTES: u32 = 128 << 10;
+
+impl Name for StreamRef {
+    fn slot(self) -> usize {
+        StreamRef::slot(self)
+    }
+}
 
 /// Codec and output of one connection.
 pub(super) struct Framer {
@@ -26,6 +37,7 @@ pub(super) struct Framer {
     out: Vec<u8>,
     /// When the client stopped taking bytes.
     stalled_ms: Option<u64>,
+    pub(super) unread: UnreadBodies,
 }
 
 impl Framer {
@@ -40,6 +52,7 @@ impl Framer {
             },
             out,
             stalled_ms: None,
+            unread: UnreadBodies::default(),
         }
     }
 
@@ -78,36 +91,12 @@ impl Framer {
         self.codec.refuse(stream, &mut self.out)
     }
 
-    /// Resets a stream.
-    pub(super) fn reset(&mut self, stream: StreamRef, code: ErrorCode) {
-        self.codec.reset(stream, code, &mut self.out);
-    }
-
-    /// Sends an interim response, unless the head of the final one has been sent.
-    pub(super) fn send_interim(&mut self, stream: StreamRef, status: StatusCode, of: &HeaderList) {
-        let fields = of.fields();
-        let _ = self
-            .codec
-            .send_interim(stream, status, fields, &mut self.out);
-    }
-
-    /// Sends the head of a response and notes its size.
-    ///
-    /// # Errors
-    /// [`SendError`]; nothing was written.
-    pub(super) fn send_head(
-        &mut self,
-        stream: StreamRef,
-        exchange: &mut Exchange,
-        end: bool,
-    ) -> Result<(), SendError> {
-        let before = self.out.len();
+    /// Resets streams whose bodies nobody reads and whose clients go on to send them. Returns the
+    /// time until the next one is due, in milliseconds.
+    pub(super) fn reset_unread(&mut self, time: TurnTime) -> u64 {
         let (codec, out) = (&mut self.codec, &mut self.out);
-        let sent = response_head::with_head(exchange, ConnectionHeader::Close, false, |head| {
-            codec.send_response(stream, head, end, out)
-        });
-        exchange.transfer.head_bytes = (self.out.len() - before) as u64;
-        sent
+        self.unread
+            .reset_late(time, |stream| codec.reset(stream, ErrorCode::NO_ERROR, out))
     }
 
     /// Sends a frame with the first `count` bytes of a body, which are all in memory or all of
@@ -135,27 +124,6 @@ impl Framer {
         }
         body.advance(u64::from(count));
         Ok(())
-    }
-
-    /// Ends a stream whose body has been sent. One that is gone stays so.
-    pub(super) fn end_body(&mut self, stream: StreamRef) {
-        let _ = self.codec.data(stream, 0, true, &mut self.out);
-    }
-
-    /// Sends trailers, which end the stream. One that is gone stays so.
-    pub(super) fn send_trailers(&mut self, stream: StreamRef, trailers: &HeaderList) {
-        let fields = trailers.fields();
-        let _ = self.codec.send_trailers(stream, fields, &mut self.out);
-    }
-
-    /// Makes a stream's window at least this large, for a body that is read.
-    pub(super) fn widen(&mut self, stream: StreamRef, bytes: u32) {
-        self.codec.widen(stream, bytes, &mut self.out);
-    }
-
-    /// Bytes of a stream's request body have been read.
-    pub(super) fn release(&mut self, stream: StreamRef, bytes: usize) {
-        self.codec.release(stream, bytes, &mut self.out);
     }
 
     /// Whether something waits for the socket: here, or in the transport, which has to be
@@ -207,6 +175,72 @@ impl Framer {
     pub(super) fn release_buffers(&mut self) {
         buffers::release(&mut self.out);
         buffers::release(&mut self.message.head);
+    }
+}
+
+impl Wire for Framer {
+    type Name = StreamRef;
+
+    fn send_interim(&mut self, stream: StreamRef, status: StatusCode, headers: &HeaderList) {
+        let fields = headers.fields();
+        // Nothing is sent once the head of the final response has been.
+        let _ = self
+            .codec
+            .send_interim(stream, status, fields, &mut self.out);
+    }
+
+    fn send_head(
+        &mut self,
+        stream: StreamRef,
+        exchange: &mut Exchange,
+        end: bool,
+    ) -> Result<(), Unsendable> {
+        let before = self.out.len();
+        let (codec, out) = (&mut self.codec, &mut self.out);
+        let sent = response_head::with_head(exchange, ConnectionHeader::Close, false, |head| {
+            codec.send_response(stream, head, end, out)
+        });
+        exchange.transfer.head_bytes = (self.out.len() - before) as u64;
+        sent.map_err(|_| Unsendable)
+    }
+
+    fn send_trailers(&mut self, stream: StreamRef, trailers: &HeaderList) {
+        let fields = trailers.fields();
+        let _ = self.codec.send_trailers(stream, fields, &mut self.out);
+    }
+
+    fn end_body(&mut self, stream: StreamRef) {
+        let _ = self.codec.data(stream, 0, true, &mut self.out);
+    }
+
+    fn reset(&mut self, stream: StreamRef, reason: ResetReason) {
+        let code = match reason {
+            ResetReason::Cancelled => ErrorCode::CANCEL,
+            ResetReason::Failed => ErrorCode::INTERNAL_ERROR,
+            ResetReason::TunnelFailed => ErrorCode::CONNECT_ERROR,
+            ResetReason::Malformed => ErrorCode::PROTOCOL_ERROR,
+        };
+        self.codec.reset(stream, code, &mut self.out);
+    }
+
+    fn offer(&mut self, stream: StreamRef) {
+        self.codec.offer(stream);
+    }
+
+    fn widen(&mut self, stream: StreamRef) {
+        self.codec.widen(stream, READ_WINDOW_BYTES, &mut self.out);
+    }
+
+    fn release(&mut self, stream: StreamRef, bytes: usize) {
+        self.codec.release(stream, bytes, &mut self.out);
+    }
+
+    fn answered(&mut self, stream: StreamRef, time: TurnTime) -> bool {
+        let still_sends = !self.codec.has_received_end(stream);
+        if still_sends {
+            self.unread.add(stream, time);
+        }
+        still_sends
     }
 }
 

@@ -13,10 +13,8 @@
 //! |---|---|
 //! | `serving` | the connection: its turns, its end, and how its parts work together |
 //! | `framer` | the codec, and the output that waits for the socket |
-//! | `table` | the streams, and which are to be looked at |
-//! | `wakers` | which streams were woken |
-//! | `stream` | one stream: its exchange, then its response |
-//! | `exchanges` | what happens on streams: requests come in, responses begin and end |
+//! | `multiplexed` beside this module | the streams: exchanges, then responses |
+//! | `events` | what the client says about streams |
 //! | `filling` | from bodies to DATA frames |
 //! | `unread` | request bodies that are no longer read |
 //! | `timeouts` | the connection's deadline, and what it is for |
@@ -25,16 +23,13 @@
 //! Floods are counted by the codec (`http::h2`'s limits); what it has counted is added to the
 //! thread's counters whenever the connection is idle, and at its end.
 
-mod exchanges;
+mod events;
 mod filling;
 mod framer;
 mod serving;
 mod settings;
-mod stream;
-mod table;
 mod timeouts;
 mod unread;
-mod wakers;
 
 #[cfg(test)]
 mod tests;

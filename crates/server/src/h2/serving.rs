@@ -1,13 +1,10 @@
 //! An HTTP/2 connection: its turns, and its end.
 
-use super::exchanges::log_fault;
+use super::events::log_fault;
 use super::framer::Framer;
-use super::stream::StreamState;
-use super::table::StreamTable;
-use super::timeouts::{ConnectionTimeouts, TurnTime};
-use super::unread::UnreadBodies;
-use super::wakers::Woken;
+use super::timeouts::ConnectionTimeouts;
 use crate::connection::{Connection, HEAD_READ_BYTES};
+use crate::multiplexed::{Exchanges, TurnTime};
 use crate::worker::Worker;
 use sealane_conf::model::{LingeringClose, LocationConf};
 use sealane_http::h2;
@@ -37,15 +34,10 @@ const UNSENT_BYTES: u32 = 256 << 10;
 /// them is done here, in `exchanges` and in `timeouts`.
 pub(super) struct Serving {
     worker: Arc<Worker>,
-    /// The codec and what is to be sent.
-    pub(super) framer: Framer,
-    pub(super) streams: StreamTable,
-    /// Which of them were woken.
-    pub(super) woken: Woken,
-    pub(super) unread: UnreadBodies,
+    /// The streams, the codec, and what is to be sent.
+    pub(super) exchanges: Exchanges<Framer>,
     pub(super) timeouts: ConnectionTimeouts,
     pub(super) input: ReceiveState,
-    pub(super) time: TurnTime,
     /// Streams of configurations older than this one have been ended.
     oldest_configuration: u64,
 }
@@ -77,8 +69,8 @@ pub(super) enum ConnectionEnd {
 pub(crate) async fn serve(connection: &mut Connection) {
     let mut serving = Serving::new(connection);
     let end = poll_fn(|cx| serving.poll(connection, cx)).await;
-    serving.abandon();
-    poll_fn(|cx| serving.poll_handlers(connection, cx)).await;
+    serving.exchanges.abandon();
+    poll_fn(|cx| serving.exchanges.poll_handlers(connection, cx)).await;
     drop(serving);
     let lingers = default_conf(connection).lingering_close != LingeringClose::Off;
     match end {
@@ -102,21 +94,17 @@ impl Serving {
         limit_unsent(connection);
         Serving {
             worker: connection.worker.clone(),
-            framer: Framer::new(codec, out),
-            streams: StreamTable::default(),
-            woken: Woken::default(),
-            unread: UnreadBodies::default(),
+            exchanges: Exchanges::new(Framer::new(codec, out)),
             timeouts: ConnectionTimeouts::new(look_every),
             input: ReceiveState::default(),
-            time: TurnTime::now(),
             oldest_configuration: 0,
         }
     }
 
     fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
-        self.woken.set_task(cx);
+        self.exchanges.woken.set_task(cx);
         for _ in 0..TURNS {
-            self.time = TurnTime::now();
+            self.exchanges.time = TurnTime::now();
             match self.turn(connection, cx) {
                 Ok(true) => {}
                 Ok(false) => return Poll::Pending,
@@ -140,7 +128,7 @@ impl Serving {
             Asked::Finish if self.is_idle() && !self.worker.registry.is_shutting_down() => {
                 // Its slot of `worker_connections` is needed. What the client has sent meanwhile
                 // was not processed, as GOAWAY says, and can be sent again.
-                self.framer.shut_down_now();
+                self.exchanges.wire.shut_down_now();
                 self.flush(connection, cx)?;
                 return Err(ConnectionEnd::Displaced);
             }
@@ -150,21 +138,21 @@ impl Serving {
         let oldest = connection.oldest_configuration();
         if self.oldest_configuration < oldest {
             self.oldest_configuration = oldest;
-            self.retire_before(connection, oldest);
+            self.exchanges.retire_before(connection, oldest);
         }
         self.insist_on_end();
         let mut news = self.receive(connection, cx)?;
-        news |= self.let_streams_go_on(connection);
+        news |= self.exchanges.let_streams_go_on();
         self.fill();
-        news |= self.streams.has_queued();
+        news |= self.exchanges.streams.has_queued();
         let flushed = self.flush(connection, cx)?;
-        if self.framer.codec.is_finished() || (self.input.ended && self.is_idle()) {
+        if self.exchanges.wire.codec.is_finished() || (self.input.ended && self.is_idle()) {
             return match flushed {
                 true => Err(ConnectionEnd::Done),
                 false => self.wait(connection, cx),
             };
         }
-        if news || (flushed && (self.input.held_back || self.framer.codec.next_data().is_some())) {
+        if news || (flushed && (self.input.held_back || self.exchanges.wire.codec.next_data().is_some())) {
             return Ok(true);
         }
         self.wait(connection, cx)
@@ -177,7 +165,7 @@ impl Serving {
         connection: &mut Connection,
         cx: &mut Context<'_>,
     ) -> Result<bool, ConnectionEnd> {
-        if self.is_idle() && !self.framer.has_output() {
+        if self.is_idle() && !self.exchanges.wire.has_output() {
             self.rest(connection);
         }
         self.set_deadline(connection);
@@ -192,13 +180,13 @@ impl Serving {
 
     /// Whether no stream is open.
     pub(super) fn is_idle(&self) -> bool {
-        self.streams.len() == 0 && self.unread.is_empty()
+        self.exchanges.streams.len() == 0 && self.exchanges.wire.unread.is_empty()
     }
 
     /// Announces that the connection ends, without losing a request (RFC 9113 section 6.8).
     pub(super) fn announce_end(&mut self) {
-        if self.timeouts.announce(self.time) {
-            self.framer.shut_down();
+        if self.timeouts.announce(self.exchanges.time) {
+            self.exchanges.wire.shut_down();
         }
     }
 
@@ -208,17 +196,17 @@ impl Serving {
         if connection.buffer.is_empty() {
             buffers::release(&mut connection.buffer);
         }
-        self.framer.release_buffers();
+        self.exchanges.wire.release_buffers();
         connection.transport.release_buffers();
         self.count();
     }
 
     /// The next request does not follow at once: frees tables that can be made again.
     pub(super) fn trim(&mut self) {
-        self.framer.codec.trim();
-        self.streams.trim();
-        self.unread.trim();
-        self.woken.trim();
+        self.exchanges.wire.codec.trim();
+        self.exchanges.streams.trim();
+        self.exchanges.wire.unread.trim();
+        self.exchanges.woken.trim();
     }
 
     /// Reads what has arrived. Returns whether there may be more.
@@ -270,7 +258,7 @@ impl Serving {
     /// The client has closed its side: uploads in progress stay incomplete.
     fn end_input(&mut self) {
         self.input.ended = true;
-        for stream in self.streams.iter() {
+        for stream in self.exchanges.streams.iter() {
             stream.feed.set_gone();
         }
     }
@@ -281,18 +269,19 @@ impl Serving {
         let mut input = std::mem::take(&mut connection.buffer);
         let mut at = 0;
         let age = self
+            .exchanges
             .time
             .now
             .saturating_duration_since(connection.facts.accepted);
         let all = loop {
-            if self.framer.codec.is_finished() {
+            if self.exchanges.wire.codec.is_finished() {
                 at = input.len(); // what comes now comes too late
                 break true;
             }
-            if self.framer.queued_bytes() > MAX_QUEUED_BYTES {
+            if self.exchanges.wire.queued_bytes() > MAX_QUEUED_BYTES {
                 break false;
             }
-            match self.framer.receive(&input[at..], age) {
+            match self.exchanges.wire.receive(&input[at..], age) {
                 Ok(received) => {
                     at += received.consumed;
                     match received.event {
@@ -314,43 +303,24 @@ impl Serving {
         all
     }
 
-    /// Polls streams: those in the queue, then those that were woken. Returns whether there were
-    /// any.
-    fn let_streams_go_on(&mut self, connection: &mut Connection) -> bool {
-        let mut indices = self.streams.take_queued();
-        for index in indices.iter().copied() {
-            self.go_on(connection, index as usize);
-        }
-        let had = !indices.is_empty();
-        indices.clear();
-        self.woken.take(&mut indices);
-        for index in indices.iter().copied() {
-            self.go_on(connection, index as usize);
-        }
-        let had = had || !indices.is_empty();
-        indices.clear();
-        self.streams.reuse_queue(indices);
-        had
-    }
-
     /// Sends the output. Returns whether all of it has been sent.
     fn flush(
         &mut self,
         connection: &mut Connection,
         cx: &mut Context<'_>,
     ) -> Result<bool, ConnectionEnd> {
-        if !self.framer.has_output() {
+        if !self.exchanges.wire.has_output() {
             return Ok(true);
         }
-        let message = self.framer.unsent();
+        let message = self.exchanges.wire.unsent();
         let before = message.sent;
         let sending = connection.transport.poll_send(cx, message);
         if message.sent > before {
-            self.framer.note_sent();
+            self.exchanges.wire.note_sent();
         }
         match sending {
             Poll::Ready(Ok(())) => {
-                self.framer.note_flushed();
+                self.exchanges.wire.note_flushed();
                 Ok(true)
             }
             Poll::Ready(Err(error)) => {
@@ -358,42 +328,8 @@ impl Serving {
                 Err(ConnectionEnd::Broken)
             }
             Poll::Pending => {
-                self.framer.note_stalled(self.time);
+                self.exchanges.wire.note_stalled(self.exchanges.time);
                 Ok(false)
-            }
-        }
-    }
-
-    /// The connection is over. Incomplete responses end here; handlers are told that their client
-    /// has gone.
-    fn abandon(&mut self) {
-        for index in self.streams.indices() {
-            let Some(stream) = self.streams.get_mut(index) else {
-                continue;
-            };
-            stream.reference = None;
-            match stream.state {
-                StreamState::Handling(_) => {
-                    stream.feed.set_gone();
-                    self.streams.queue(index);
-                }
-                StreamState::Sending(_) => self.conclude(index, false),
-            }
-        }
-    }
-
-    /// Polls handlers that finish even without their client (`proxy_ignore_client_abort`, mirrored
-    /// requests). Most are done at once; all of them write their line of the access log.
-    fn poll_handlers(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<()> {
-        self.woken.set_task(cx);
-        loop {
-            self.time = TurnTime::now();
-            let news = self.let_streams_go_on(connection);
-            if self.streams.len() == 0 || connection.asked() == Asked::Abort {
-                return Poll::Ready(());
-            }
-            if !news && !self.streams.has_queued() {
-                return Poll::Pending;
             }
         }
     }
@@ -403,7 +339,7 @@ impl Serving {
         self.worker
             .counters
             .http2
-            .add(&self.framer.codec.take_counters());
+            .add(&self.exchanges.wire.codec.take_counters());
     }
 }
 

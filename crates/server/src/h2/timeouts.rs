@@ -7,22 +7,14 @@
 //! is due: nothing is moved for each frame, and nothing is noticed late.
 
 use super::serving::{Serving, default_conf};
-use super::stream::StreamState;
 use super::unread;
 use crate::client_link::BodyError;
 use crate::connection::Connection;
+use crate::multiplexed::{ResetReason, StreamState, TurnTime, ms};
 use sealane_conf::model::LogLevel;
 use sealane_http::h2::ErrorCode;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
-
-/// The time of a turn.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TurnTime {
-    pub(super) now: Instant,
-    /// By the coarse clock.
-    pub(super) now_ms: u64,
-}
+use std::time::Duration;
 
 /// What the connection's deadline is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,22 +52,6 @@ const RECENT: Duration = Duration::from_secs(2);
 const FAREWELL: Duration = Duration::from_secs(1);
 
 const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
-
-impl TurnTime {
-    /// The time now.
-    pub(super) fn now() -> TurnTime {
-        TurnTime {
-            now: Instant::now(),
-            now_ms: sealane_sys::time::monotonic_coarse_ms(),
-        }
-    }
-
-    /// What is left of a time-out that began then; `None` when it has passed.
-    pub(super) fn left_ms(self, since_ms: u64, limit_ms: u64) -> Option<u64> {
-        let waited_ms = self.now_ms.saturating_sub(since_ms);
-        limit_ms.checked_sub(waited_ms).filter(|&left| left > 0)
-    }
-}
 
 impl ConnectionTimeouts {
     /// Before anything was set; `look_every` is the shortest time-out of the server's locations
@@ -133,6 +109,7 @@ impl ConnectionTimeouts {
 impl Serving {
     /// Sets the connection's deadline for what it waits for now.
     pub(super) fn set_deadline(&mut self, connection: &mut Connection) {
+        self.heed_notes(connection);
         let awaiting = self.awaiting(connection);
         let timeouts = &mut self.timeouts;
         if timeouts.awaiting == awaiting {
@@ -145,24 +122,36 @@ impl Serving {
             Awaiting::Request => default_conf(connection).keepalive_timeout,
             Awaiting::Farewell => FAREWELL,
             Awaiting::Busy | Awaiting::Unset => {
-                return timeouts.look_in_time(connection, self.time, !self.unread.is_empty());
+                return timeouts.look_in_time(connection, self.exchanges.time, !self.exchanges.wire.unread.is_empty());
             }
         };
         timeouts.look_at_ms = u64::MAX;
         connection.set_deadline(after);
     }
 
+    /// Does what exchanges have noted for the connection.
+    fn heed_notes(&mut self, connection: &Connection) {
+        let notes = self.exchanges.take_notes();
+        self.timeouts.look_within(notes.look_within);
+        if notes.has_changed {
+            self.timeouts.renew();
+        }
+        for _ in 0..notes.early_data_refused {
+            connection.count_early_data_refused();
+        }
+    }
+
     fn awaiting(&self, connection: &Connection) -> Awaiting {
-        if !self.is_idle() || self.framer.has_output() {
+        if !self.is_idle() || self.exchanges.wire.has_output() {
             Awaiting::Busy
         } else if self.timeouts.announced_ms.is_some() {
             Awaiting::Farewell
         } else if !self.input.has_begun
             || !connection.buffer.is_empty()
-            || self.framer.codec.is_within_head()
+            || self.exchanges.wire.codec.is_within_head()
         {
             Awaiting::Head
-        } else if self.streams.can_trim() {
+        } else if self.exchanges.streams.can_trim() {
             Awaiting::Recent
         } else {
             Awaiting::Request
@@ -178,7 +167,7 @@ impl Serving {
                     LogLevel::Info,
                     &format!("{TIMED_OUT} while processing HTTP/2 connection"),
                 );
-                self.framer.close(ErrorCode::PROTOCOL_ERROR);
+                self.exchanges.wire.close(ErrorCode::PROTOCOL_ERROR);
             }
             Awaiting::Recent => {
                 self.trim();
@@ -192,7 +181,7 @@ impl Serving {
                 }
             }
             Awaiting::Request => self.announce_end(),
-            Awaiting::Farewell => self.framer.shut_down_now(),
+            Awaiting::Farewell => self.exchanges.wire.shut_down_now(),
             Awaiting::Busy | Awaiting::Unset => return self.look_after_streams(connection),
         }
         true
@@ -200,8 +189,8 @@ impl Serving {
 
     /// A client that does not react to the announcement cannot open streams for ever.
     pub(super) fn insist_on_end(&mut self) {
-        if self.timeouts.is_farewell_over(self.time) {
-            self.framer.shut_down_now();
+        if self.timeouts.is_farewell_over(self.exchanges.time) {
+            self.exchanges.wire.shut_down_now();
         }
     }
 
@@ -210,8 +199,8 @@ impl Serving {
         let conf = default_conf(connection);
         let body_timeout_ms = ms(conf.client_body_timeout);
         let mut next_ms = ms(self.timeouts.look_every);
-        if let Some(at_ms) = self.framer.stalled_ms() {
-            let Some(left_ms) = self.time.left_ms(at_ms, ms(conf.send_timeout)) else {
+        if let Some(at_ms) = self.exchanges.wire.stalled_ms() {
+            let Some(left_ms) = self.exchanges.time.left_ms(at_ms, ms(conf.send_timeout)) else {
                 if conf.reset_timedout_connection {
                     let socket = connection.facts.socket().as_fd();
                     let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
@@ -221,16 +210,16 @@ impl Serving {
             };
             next_ms = next_ms.min(left_ms);
         }
-        next_ms = next_ms.min(self.unread.reset_late(&mut self.framer, self.time));
-        for index in self.streams.indices() {
-            let Some(stream) = self.streams.get(index) else {
+        next_ms = next_ms.min(self.exchanges.wire.reset_unread(self.exchanges.time));
+        for index in self.exchanges.streams.indices() {
+            let Some(stream) = self.exchanges.streams.get(index) else {
                 continue;
             };
-            let Some(reference) = stream.reference else {
+            let Some(name) = stream.name else {
                 continue;
             };
             let send_ms = match &stream.state {
-                StreamState::Sending(sending) if self.framer.codec.is_blocked(reference) => {
+                StreamState::Sending(sending) if self.exchanges.wire.codec.is_blocked(name) => {
                     Some(ms(sending.send_timeout))
                 }
                 _ => None,
@@ -241,17 +230,17 @@ impl Serving {
             let Some(limit_ms) = send_ms.or(body_ms) else {
                 continue;
             };
-            match self.time.left_ms(stream.moved_ms, limit_ms) {
+            match self.exchanges.time.left_ms(stream.moved_ms, limit_ms) {
                 Some(left_ms) => next_ms = next_ms.min(left_ms),
                 None if send_ms.is_some() => {
                     log_slow_reader(connection);
-                    self.give_up(index, ErrorCode::CANCEL);
+                    self.exchanges.give_up(index, ResetReason::Cancelled);
                 }
                 None => stream.feed.fail(BodyError::TimedOut),
             }
         }
         self.timeouts.awaiting = Awaiting::Busy;
-        self.timeouts.look_at_ms = self.time.now_ms.saturating_add(next_ms);
+        self.timeouts.look_at_ms = self.exchanges.time.now_ms.saturating_add(next_ms);
         connection.set_deadline(Duration::from_millis(next_ms));
         true
     }
@@ -262,9 +251,4 @@ fn log_slow_reader(connection: &Connection) {
         LogLevel::Info,
         &format!("{TIMED_OUT} while sending response to client"),
     );
-}
-
-/// A time in milliseconds.
-pub(super) fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,8 @@
 //! Request bodies that are no longer read, as their streams were answered while the client
 //! still sends.
 
-use super::framer::Framer;
-use super::timeouts::{TurnTime, ms};
-use sealane_http::h2::{ErrorCode, StreamRef};
+use crate::multiplexed::{TurnTime, ms};
+use sealane_http::h2::StreamRef;
 use std::time::Duration;
 
 /// How long a client has to stop sending a body once its stream was answered. Then the
@@ -31,15 +30,20 @@ impl UnreadBodies {
         self.0.retain(|&(unread, _)| unread != stream);
     }
 
-    /// Resets the streams that have lasted too long. Returns the time until the next one is due.
-    pub(super) fn reset_late(&mut self, framer: &mut Framer, time: TurnTime) -> u64 {
+    /// Gives the streams that have lasted too long to `reset`. Returns the time until the next one
+    /// is due.
+    pub(super) fn reset_late(
+        &mut self,
+        time: TurnTime,
+        mut reset: impl FnMut(StreamRef),
+    ) -> u64 {
         let mut next_ms = u64::MAX;
         self.0.retain(|&(stream, since_ms)| {
             if let Some(left_ms) = time.left_ms(since_ms, ms(GRACE)) {
                 next_ms = next_ms.min(left_ms);
                 return true;
             }
-            framer.reset(stream, ErrorCode::NO_ERROR);
+            reset(stream);
             false
         });
         next_ms

@@ -35,7 +35,6 @@ use sealane_stream::datagram::Session;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 /// Serves a session to its end. A slot was taken for it.
 async fn serve(worker: Arc<Worker>, listener: ListenerRef, datagrams: Session) {

@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 
 /// The streams that were woken, and the task that serves them.
 #[derive(Default)]
-pub(super) struct Woken {
+pub(crate) struct Woken {
     shared: Arc<WokenShared>,
     /// One for each index, made when it is first used.
     wakers: Vec<Arc<StreamWaker>>,
@@ -31,7 +31,7 @@ struct StreamWaker {
 
 impl Woken {
     /// The task to wake when a stream is.
-    pub(super) fn set_task(&self, cx: &Context<'_>) {
+    pub(crate) fn set_task(&self, cx: &Context<'_>) {
         let mut task = lock(&self.shared.task);
         match &*task {
             Some(known) if known.will_wake(cx.waker()) => {}
@@ -40,7 +40,7 @@ impl Woken {
     }
 
     /// The waker of the stream at this index.
-    pub(super) fn waker(&mut self, index: usize) -> Waker {
+    pub(crate) fn waker(&mut self, index: usize) -> Waker {
         while self.wakers.len() <= index {
             self.wakers.push(Arc::new(StreamWaker {
                 index: self.wakers.len() as u32, // there are fewer streams than that
@@ -52,7 +52,7 @@ impl Woken {
     }
 
     /// Moves the indices of woken streams into `indices`.
-    pub(super) fn take(&mut self, indices: &mut Vec<u32>) {
+    pub(crate) fn take(&mut self, indices: &mut Vec<u32>) {
         std::mem::swap(&mut *lock(&self.shared.indices), indices);
         for index in indices {
             if let Some(waker) = self.wakers.get(*index as usize) {
@@ -64,7 +64,7 @@ impl Woken {
     }
 
     /// Gives memory back while there are no streams.
-    pub(super) fn trim(&mut self) {
+    pub(crate) fn trim(&mut self) {
         self.wakers = Vec::new();
         *lock(&self.shared.indices) = Vec::new();
     }

@@ -1,7 +1,8 @@
 //! One stream: the exchange while it is handled, then its response.
 
-use super::framer::Framer;
-use super::timeouts::{ConnectionTimeouts, TurnTime};
+use super::Wire;
+use super::exchanges::Notes;
+use super::time::TurnTime;
 use crate::body_source::{BodySource, Filled, PendingBody};
 use crate::client_link::{ClientFeed, Demand};
 use crate::exchange::Exchange;
@@ -10,7 +11,6 @@ use crate::pipeline;
 use crate::prologue::{self, Arrival};
 use crate::rate::RateLimit;
 use sealane_http::StatusCode;
-use sealane_http::h2::{ErrorCode, StreamRef};
 use sealane_http::headers::HeaderList;
 use sealane_io::chain::OutputChain;
 use sealane_io::runtime::Sleep;
@@ -21,43 +21,52 @@ use std::time::Duration;
 /// Bytes of a body that are asked of its source ahead of what windows allow.
 const STREAM_BUFFER_BYTES: u64 = 64 << 10;
 
-/// The window of a stream whose body is read, where `http2_body_preread_size` is less: twice its
-/// default, so that a client with a long round trip does not stand still after the first 64 KiB.
-const READ_WINDOW_BYTES: u32 = 128 << 10;
-
 /// A stream in progress.
-pub(super) struct Stream {
-    /// Its name in the codec; `None` once the client has reset it and only the handler remains,
+pub(crate) struct Stream<N> {
+    /// What the protocol calls it; `None` once the client has reset it and only the handler remains,
     /// which has to be told.
-    pub(super) reference: Option<StreamRef>,
+    pub(crate) name: Option<N>,
     /// The number of its configuration.
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
     /// The connection's end of the link to the handler.
-    pub(super) feed: ClientFeed,
+    pub(crate) feed: ClientFeed,
     /// The client waits for 100 before it sends its body.
-    pub(super) awaits_continue: bool,
+    pub(crate) awaits_continue: bool,
     /// The handler waits for more of the request body.
-    pub(super) awaits_body: bool,
+    pub(crate) awaits_body: bool,
     /// The request is malformed (RFC 9113 section 8.1.1): a reset follows the response.
-    pub(super) is_malformed: bool,
+    pub(crate) is_malformed: bool,
     /// It is in the queue of the table.
-    pub(super) is_queued: bool,
+    pub(crate) is_queued: bool,
     /// When something last happened or a wait began, in milliseconds of the coarse clock.
-    pub(super) moved_ms: u64,
-    pub(super) state: StreamState,
+    pub(crate) moved_ms: u64,
+    pub(crate) state: StreamState,
 }
 
 /// The state of a stream.
-pub(super) enum StreamState {
+pub(crate) enum StreamState {
     /// Its handler is running.
     Handling(Handling),
     /// Its response is being sent.
     Sending(Box<StreamResponse>),
 }
 
+/// Why a stream is given up. Each protocol has its own codes for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResetReason {
+    /// Nobody waits for the rest: a time-out, a shutdown, a response that was to be none.
+    Cancelled,
+    /// The rest of the response cannot be had.
+    Failed,
+    /// The same for a tunnel (RFC 9113 section 8.5).
+    TunnelFailed,
+    /// The request is malformed.
+    Malformed,
+}
+
 /// What the connection has to do after a stream has done what it could.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FollowUp {
+pub(crate) enum FollowUp {
     /// Nothing: it is woken, or has its turn to send.
     None,
     /// Look at it again, so that its waker knows what it waits for.
@@ -65,45 +74,45 @@ pub(super) enum FollowUp {
     /// All of its response but the trailers has been queued.
     Finish,
     /// What there is of its response has been queued, and a reset is to follow.
-    Reset(ErrorCode),
+    Reset(ResetReason),
 }
 
-pub(super) type Handling = Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>;
+pub(crate) type Handling = Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>;
 
 /// A response whose head has been sent.
-pub(super) struct StreamResponse {
-    pub(super) exchange: Box<Exchange>,
-    pub(super) body: OutputChain,
-    pub(super) source: Option<Box<dyn BodySource>>,
+pub(crate) struct StreamResponse {
+    pub(crate) exchange: Box<Exchange>,
+    pub(crate) body: OutputChain,
+    pub(crate) source: Option<Box<dyn BodySource>>,
     /// The body is sent without an end, and this follows: its source has failed, or the request was
     /// malformed.
-    pub(super) reset_behind: Option<ErrorCode>,
+    pub(crate) reset_behind: Option<ResetReason>,
     /// They follow the body.
-    pub(super) trailers: HeaderList,
+    pub(crate) trailers: HeaderList,
     /// Bytes of the body sent.
-    pub(super) sent: u64,
-    pub(super) rate: RateLimit,
+    pub(crate) sent: u64,
+    pub(crate) rate: RateLimit,
     /// `http2_chunk_size`.
-    pub(super) chunk_bytes: u32,
-    pub(super) send_timeout: Duration,
+    pub(crate) chunk_bytes: u32,
+    pub(crate) send_timeout: Duration,
     /// Runs while `limit_rate` holds the body back.
-    pub(super) pause: Option<Pin<Box<Sleep>>>,
+    pub(crate) pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Stream {
+impl<N: Copy> Stream<N> {
     /// Passes on what handler and client have for each other besides the response: interim
     /// responses, 100, and room for more of the body.
-    pub(super) fn pass_between(
+    pub(crate) fn pass_between(
         &mut self,
-        framer: &mut Framer,
-        timeouts: &mut ConnectionTimeouts,
+        wire: &mut impl Wire<Name = N>,
+        notes: &mut Notes,
         time: TurnTime,
     ) {
-        let Some(reference) = self.reference else {
+        let Some(name) = self.name else {
             return;
         };
         while let Some(interim) = self.feed.take_interim() {
-            framer.send_interim(reference, interim.status, &interim.headers);
+            wire.send_interim(name, interim.status, &interim.headers);
         }
         // Whatever has arrived was passed on.
         self.feed.deny_arrival();
@@ -112,27 +121,31 @@ impl Stream {
             // `client_body_timeout` runs from here on.
             self.moved_ms = time.now_ms;
             if let Some(timeout) = self.feed.body_timeout() {
-                timeouts.look_within(timeout);
+                notes.look_within(timeout);
             }
-            framer.widen(reference, READ_WINDOW_BYTES);
+            wire.widen(name);
         }
         self.awaits_body = awaits_body;
         if self.awaits_continue && self.feed.has_begun() {
             self.awaits_continue = false;
             if awaits_body {
-                framer.send_interim(reference, StatusCode::CONTINUE, &HeaderList::new());
+                wire.send_interim(name, StatusCode::CONTINUE, &HeaderList::new());
             }
         }
         let consumed = self.feed.take_consumed();
         if consumed > 0 {
             // Bytes in memory fit a usize.
-            framer.release(reference, consumed as usize);
+            wire.release(name, consumed as usize);
         }
     }
 
     /// Asks the source of the response for more, as far as there is room.
-    pub(super) fn pull_body(&mut self, framer: &mut Framer, cx: &mut Context<'_>) -> FollowUp {
-        let (StreamState::Sending(sending), Some(reference)) = (&mut self.state, self.reference)
+    pub(crate) fn pull_body(
+        &mut self,
+        wire: &mut impl Wire<Name = N>,
+        cx: &mut Context<'_>,
+    ) -> FollowUp {
+        let (StreamState::Sending(sending), Some(name)) = (&mut self.state, self.name)
         else {
             return FollowUp::None;
         };
@@ -140,7 +153,7 @@ impl Stream {
             && pause.as_mut().poll(cx).is_ready()
         {
             sending.pause = None;
-            framer.codec.offer(reference);
+            wire.offer(name);
         }
         while let Some(source) = &mut sending.source {
             let room = STREAM_BUFFER_BYTES.saturating_sub(sending.body.len());
@@ -149,17 +162,17 @@ impl Stream {
                 Poll::Pending => return FollowUp::None,
                 Poll::Ready(Ok(filled)) => {
                     if sending.pause.is_none() {
-                        framer.codec.offer(reference);
+                        wire.offer(name);
                     }
                     if filled == Filled::End {
                         sending.end_source();
                         // Neither the end nor trailers wait for a window.
                         if sending.body.is_empty() {
-                            if let Some(code) = sending.reset_behind {
-                                return FollowUp::Reset(code);
+                            if let Some(reason) = sending.reset_behind {
+                                return FollowUp::Reset(reason);
                             }
                             if sending.trailers.is_empty() {
-                                framer.end_body(reference);
+                                wire.end_body(name);
                             }
                             return FollowUp::Finish;
                         }
@@ -167,13 +180,13 @@ impl Stream {
                 }
                 Poll::Ready(Err(_)) => {
                     sending.cut();
-                    if let Some(code) = sending.reset_behind
+                    if let Some(reason) = sending.reset_behind
                         && sending.body.is_empty()
                     {
-                        return FollowUp::Reset(code);
+                        return FollowUp::Reset(reason);
                     }
                     if sending.pause.is_none() {
-                        framer.codec.offer(reference);
+                        wire.offer(name);
                     }
                 }
             }
@@ -183,7 +196,7 @@ impl Stream {
 }
 
 /// Handles a request.
-pub(super) fn handle(arrival: Arrival) -> Handling {
+pub(crate) fn handle(arrival: Arrival) -> Handling {
     Box::pin(async move {
         let mut exchange = Box::new(arrival.begin());
         prologue::answer(&mut exchange).await;
@@ -192,7 +205,7 @@ pub(super) fn handle(arrival: Arrival) -> Handling {
 }
 
 /// Refuses a request.
-pub(super) fn refuse(arrival: Arrival, status: StatusCode) -> Handling {
+pub(crate) fn refuse(arrival: Arrival, status: StatusCode) -> Handling {
     Box::pin(async move {
         let mut exchange = Box::new(arrival.begin());
         pipeline::fail(&mut exchange, status).await;
@@ -202,7 +215,7 @@ pub(super) fn refuse(arrival: Arrival, status: StatusCode) -> Handling {
 
 impl StreamResponse {
     /// The response of a handled exchange, whose head is sent first.
-    pub(super) fn new(mut exchange: Box<Exchange>) -> StreamResponse {
+    pub(crate) fn new(mut exchange: Box<Exchange>) -> StreamResponse {
         let source = exchange.response.source.take();
         if source.is_none() {
             filters::add_trailers(&mut exchange);
@@ -222,7 +235,7 @@ impl StreamResponse {
     }
 
     /// Whether nothing follows the head.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.body.is_empty() && self.source.is_none() && self.trailers.is_empty()
     }
 
@@ -242,11 +255,11 @@ impl StreamResponse {
 
     /// The source has failed.
     fn cut(&mut self) {
-        let code = match self.exchange.response.is_tunnel {
-            true => ErrorCode::CONNECT_ERROR, // RFC 9113 section 8.5
-            false => ErrorCode::INTERNAL_ERROR,
+        let reason = match self.exchange.response.is_tunnel {
+            true => ResetReason::TunnelFailed,
+            false => ResetReason::Failed,
         };
-        self.reset_behind.get_or_insert(code);
+        self.reset_behind.get_or_insert(reason);
         self.trailers.clear();
         if let Some(source) = self.source.take() {
             source.conclude(&mut self.exchange, false);
@@ -254,7 +267,7 @@ impl StreamResponse {
     }
 
     /// Writes what is known at the end to the log.
-    pub(super) fn conclude(mut self: Box<Self>, completed: bool) {
+    pub(crate) fn conclude(mut self: Box<Self>, completed: bool) {
         let exchange = &mut *self.exchange;
         if let Some(source) = self.source.take() {
             source.conclude(exchange, completed);

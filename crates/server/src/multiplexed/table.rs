@@ -5,16 +5,20 @@
 //! queue of streams to be looked at contains a stream at most once.
 
 use super::stream::Stream;
-use sealane_http::h2::StreamRef;
 use std::ops::Range;
 
 /// No index.
 const NONE: u32 = u32::MAX;
 
+/// What a protocol calls a stream, different for each stream of a connection.
+pub(crate) trait Name: Copy + Eq {
+    /// A small number that no other stream has at the same time.
+    fn slot(self) -> usize;
+}
+
 /// The streams of one connection.
-#[derive(Default)]
-pub(super) struct StreamTable {
-    streams: Vec<Option<Stream>>,
+pub(crate) struct StreamTable<N> {
+    streams: Vec<Option<Stream<N>>>,
     /// Indices that no stream has.
     free: Vec<u32>,
     /// How many streams there are, those that the client has reset included.
@@ -25,19 +29,31 @@ pub(super) struct StreamTable {
     queued: Vec<u32>,
 }
 
-impl StreamTable {
+impl<N> Default for StreamTable<N> {
+    fn default() -> StreamTable<N> {
+        StreamTable {
+            streams: Vec::new(),
+            free: Vec::new(),
+            live: 0,
+            by_slot: Vec::new(),
+            queued: Vec::new(),
+        }
+    }
+}
+
+impl<N: Name> StreamTable<N> {
     /// How many streams there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.live
     }
 
     /// All indices, those without a stream included.
-    pub(super) fn indices(&self) -> Range<usize> {
+    pub(crate) fn indices(&self) -> Range<usize> {
         0..self.streams.len()
     }
 
     /// Adds a stream with this name.
-    pub(super) fn insert(&mut self, reference: StreamRef, stream: Stream) -> usize {
+    pub(crate) fn insert(&mut self, name: N, stream: Stream<N>) -> usize {
         let index = match self.free.pop() {
             Some(index) => index as usize,
             None => {
@@ -45,17 +61,17 @@ impl StreamTable {
                 self.streams.len() - 1
             }
         };
-        if self.by_slot.len() <= reference.slot() {
-            self.by_slot.resize(reference.slot() + 1, NONE);
+        if self.by_slot.len() <= name.slot() {
+            self.by_slot.resize(name.slot() + 1, NONE);
         }
-        self.by_slot[reference.slot()] = index as u32; // there are fewer streams than that
+        self.by_slot[name.slot()] = index as u32; // there are fewer streams than that
         self.streams[index] = Some(stream);
         self.live += 1;
         index
     }
 
     /// Takes a stream out.
-    pub(super) fn remove(&mut self, index: usize) -> Option<Stream> {
+    pub(crate) fn remove(&mut self, index: usize) -> Option<Stream<N>> {
         let stream = self.streams.get_mut(index)?.take()?;
         self.free.push(index as u32);
         self.live -= 1;
@@ -63,29 +79,29 @@ impl StreamTable {
     }
 
     /// The stream at an index.
-    pub(super) fn get(&self, index: usize) -> Option<&Stream> {
+    pub(crate) fn get(&self, index: usize) -> Option<&Stream<N>> {
         self.streams.get(index)?.as_ref()
     }
 
     /// The same, to be changed.
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Stream> {
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Stream<N>> {
         self.streams.get_mut(index)?.as_mut()
     }
 
     /// The stream that the codec knows by this name, and its index.
-    pub(super) fn find_mut(&mut self, reference: StreamRef) -> Option<(usize, &mut Stream)> {
-        let index = *self.by_slot.get(reference.slot())? as usize;
+    pub(crate) fn find_mut(&mut self, name: N) -> Option<(usize, &mut Stream<N>)> {
+        let index = *self.by_slot.get(name.slot())? as usize;
         let stream = self.streams.get_mut(index)?.as_mut()?;
-        (stream.reference == Some(reference)).then_some((index, stream))
+        (stream.name == Some(name)).then_some((index, stream))
     }
 
     /// All streams.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream<N>> {
         self.streams.iter().flatten()
     }
 
     /// Has a stream looked at in this turn or the next one.
-    pub(super) fn queue(&mut self, index: usize) {
+    pub(crate) fn queue(&mut self, index: usize) {
         if let Some(stream) = self.streams.get_mut(index).and_then(Option::as_mut)
             && !std::mem::replace(&mut stream.is_queued, true)
         {
@@ -94,30 +110,30 @@ impl StreamTable {
     }
 
     /// Whether a stream is to be looked at.
-    pub(super) fn has_queued(&self) -> bool {
+    pub(crate) fn has_queued(&self) -> bool {
         !self.queued.is_empty()
     }
 
     /// The streams to be looked at.
-    pub(super) fn take_queued(&mut self) -> Vec<u32> {
+    pub(crate) fn take_queued(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.queued)
     }
 
     /// Takes an empty list back, for its memory.
-    pub(super) fn reuse_queue(&mut self, list: Vec<u32>) {
+    pub(crate) fn reuse_queue(&mut self, list: Vec<u32>) {
         if self.queued.is_empty() {
             self.queued = list;
         }
     }
 
     /// Gives memory back while there are no streams.
-    pub(super) fn trim(&mut self) {
+    pub(crate) fn trim(&mut self) {
         debug_assert_eq!(self.live, 0);
         *self = StreamTable::default();
     }
 
     /// Whether [`StreamTable::trim`] would give anything back.
-    pub(super) fn can_trim(&self) -> bool {
+    pub(crate) fn can_trim(&self) -> bool {
         self.streams.capacity() > 0
     }
 }
@@ -126,14 +142,27 @@ impl StreamTable {
 mod tests {
     use super::*;
     use crate::client_link::ClientLink;
-    use crate::h2::stream::StreamState;
-    use sealane_http::h2::{Connection, RequestTarget, Scheme, Settings};
-    use std::sync::Arc;
-    use std::time::Duration;
+    use crate::multiplexed::StreamState;
 
-    fn stream(reference: StreamRef) -> Stream {
+    /// Names of streams, some of which have the same slot.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Numbered {
+        slot: usize,
+        number: u32,
+    }
+
+    impl Name for Numbered {
+        fn slot(self) -> usize {
+            self.slot
+        }
+    }
+
+    const FIRST: Numbered = Numbered { slot: 0, number: 1 };
+    const SECOND: Numbered = Numbered { slot: 0, number: 2 };
+
+    fn stream(name: Numbered) -> Stream<Numbered> {
         Stream {
-            reference: Some(reference),
+            name: Some(name),
             generation: 0,
             feed: ClientLink::default().feed(),
             awaits_continue: false,
@@ -145,39 +174,24 @@ mod tests {
         }
     }
 
-    /// Names as a codec makes them; the second has the slot of the first.
-    fn two_names_of_a_slot() -> (StreamRef, StreamRef) {
-        let mut out = Vec::new();
-        let settings = Arc::new(Settings::default());
-        let mut codec = Connection::client(settings, Duration::ZERO, &mut out);
-        let target = RequestTarget::new(b"GET", Scheme::Https, b"a", b"/").expect("valid");
-        let first = codec.open(&target, [], false, &mut out).expect("room");
-        codec.reset(first, sealane_http::h2::ErrorCode::CANCEL, &mut out);
-        let second = codec.open(&target, [], false, &mut out).expect("room");
-        assert_eq!(first.slot(), second.slot());
-        (first, second)
-    }
-
     #[test]
     fn a_name_does_not_find_the_next_stream_of_its_slot() {
-        let (first, second) = two_names_of_a_slot();
         let mut table = StreamTable::default();
-        let index = table.insert(first, stream(first));
-        assert!(table.find_mut(first).is_some());
-        assert!(table.find_mut(second).is_none());
+        let index = table.insert(FIRST, stream(FIRST));
+        assert!(table.find_mut(FIRST).is_some());
+        assert!(table.find_mut(SECOND).is_none());
         table.remove(index);
-        assert!(table.find_mut(first).is_none());
-        assert_eq!(table.insert(second, stream(second)), index);
-        assert!(table.find_mut(first).is_none());
-        assert!(table.find_mut(second).is_some());
+        assert!(table.find_mut(FIRST).is_none());
+        assert_eq!(table.insert(SECOND, stream(SECOND)), index);
+        assert!(table.find_mut(FIRST).is_none());
+        assert!(table.find_mut(SECOND).is_some());
         assert_eq!(table.len(), 1);
     }
 
     #[test]
     fn a_stream_is_queued_once() {
-        let (first, _) = two_names_of_a_slot();
         let mut table = StreamTable::default();
-        let index = table.insert(first, stream(first));
+        let index = table.insert(FIRST, stream(FIRST));
         table.queue(index);
         table.queue(index);
         assert_eq!(table.take_queued(), [index as u32]);
@@ -186,9 +200,8 @@ mod tests {
 
     #[test]
     fn removing_twice_frees_an_index_once() {
-        let (first, _) = two_names_of_a_slot();
         let mut table = StreamTable::default();
-        let index = table.insert(first, stream(first));
+        let index = table.insert(FIRST, stream(FIRST));
         assert!(table.remove(index).is_some());
         assert!(table.remove(index).is_none());
         assert_eq!((table.len(), table.free.len()), (0, 1));
