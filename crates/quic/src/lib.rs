@@ -8,6 +8,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod id;
+mod incoming;
 mod packet;
 mod parameters;
 mod ranges;
@@ -29,10 +30,19 @@ pub use connection::{
 };
 pub use error::{Code, Error};
 pub use id::ConnectionId;
+pub use incoming::{
+    AddressTokenKey, Initial, MIN_INITIAL_DATAGRAM, ResetKey, Unrouted, initial, is_long,
+    put_refusal, put_retry, put_version_negotiation,
+};
+pub use packet::{UnknownVersion, destination};
 pub use recovery::{Algorithm, Codepoint};
-pub use reset::ResetToken;
+pub use reset::{MAX_RESET_LEN, MIN_RESET_LEN, ResetToken, put_reset};
 pub use side::Side;
 pub use space::Space;
 pub use streams::{Direction, Event, PeerLimits, Settings, StreamId};
 pub use time::Time;
+pub use token::{
+    Arrival as TokenArrival, TokenKey, TokenLifetimes, Verdict, put_new_token, put_retry_token,
+    validate,
+};
 pub use version::Version;

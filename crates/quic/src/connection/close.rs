@@ -225,11 +225,7 @@ impl CloseReason {
     /// of the handshake the application's reason is not told (section 10.2.3).
     pub(super) fn to_frame(&self, is_handshake: bool) -> (u64, Option<u64>, &str) {
         match self {
-            Self::Error(error) => (
-                error.code.to_wire(),
-                Some(error.frame_type),
-                &error.reason,
-            ),
+            Self::Error(error) => (error.code.to_wire(), Some(error.frame_type), &error.reason),
             Self::Application { .. } if is_handshake => {
                 (Code::APPLICATION_ERROR.to_wire(), Some(0), "")
             }

@@ -138,7 +138,12 @@ impl Version {
 impl ConnectionSettings {
     /// The transport parameters of a client whose own id is `source`.
     #[must_use]
-    pub fn client_parameters(&self, version: Version, source: ConnectionId, random: u64) -> Vec<u8> {
+    pub fn client_parameters(
+        &self,
+        version: Version,
+        source: ConnectionId,
+        random: u64,
+    ) -> Vec<u8> {
         let parameters = TransportParameters {
             initial_source: Some(source),
             ..self.parameters(version)
@@ -309,7 +314,11 @@ impl Connection {
     /// Whether the server has taken early data.
     #[must_use]
     pub fn is_early_data_accepted(&self) -> bool {
-        match self.negotiation.as_ref().map(|negotiation| &negotiation.tls) {
+        match self
+            .negotiation
+            .as_ref()
+            .map(|negotiation| &negotiation.tls)
+        {
             Some(Tls::Server(tls)) => tls.early_data_accepted(),
             Some(Tls::Client(tls)) => tls.early_data_accepted(),
             None => false,

@@ -443,7 +443,10 @@ impl Connection {
             out[building.start()..].split_at_mut(building.payload_at() - building.start());
         let keys = match packet.space {
             Space::Initial => self.initial.as_ref().and_then(|space| space.seal.as_ref()),
-            Space::Handshake => self.handshake.as_ref().and_then(|space| space.seal.as_ref()),
+            Space::Handshake => self
+                .handshake
+                .as_ref()
+                .and_then(|space| space.seal.as_ref()),
             Space::Data if packet.is_early => self.data.early.as_deref(),
             Space::Data => None,
         };

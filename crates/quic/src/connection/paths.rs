@@ -371,7 +371,10 @@ impl Connection {
             })
         };
         let previous = self.paths.previous.as_deref().and_then(of);
-        [of(&self.paths.current), previous].into_iter().flatten().min()
+        [of(&self.paths.current), previous]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Gives up paths that do not answer (section 9.3.2).

@@ -92,13 +92,18 @@ impl Connection {
     ) -> Result<Outcome, Error> {
         let packet_type = packet.packet_type();
         let destination = packet.destination();
-        if packet.version().is_some_and(|version| version != self.version)
+        if packet
+            .version()
+            .is_some_and(|version| version != self.version)
             || !self.is_own(&destination, packet_type)
         {
             return Ok(Outcome::Dropped);
         }
         let source = packet.source();
-        let Some(mask) = packet.sample().and_then(|sample| self.mask(packet_type, sample)) else {
+        let Some(mask) = packet
+            .sample()
+            .and_then(|sample| self.mask(packet_type, sample))
+        else {
             if self.may_hold(packet_type == PacketType::ZeroRtt) && packet.sample().is_some() {
                 self.hold(packet.bytes(), mark);
             }
@@ -178,7 +183,9 @@ impl Connection {
     ) -> Result<Option<usize>, Error> {
         let open = |keys: Option<&tls::Keys>, packet: &mut Unmasked<'_>| {
             let keys = keys?;
-            let opened = keys.packet.open(packet.number, packet.header, packet.payload);
+            let opened = keys
+                .packet
+                .open(packet.number, packet.header, packet.payload);
             Some(opened)
         };
         let opened = match packet.packet_type {
@@ -187,7 +194,10 @@ impl Connection {
                 open(keys, packet).flatten()
             }
             PacketType::Handshake => {
-                let keys = self.handshake.as_ref().and_then(|space| space.open.as_ref());
+                let keys = self
+                    .handshake
+                    .as_ref()
+                    .and_then(|space| space.open.as_ref());
                 open(keys, packet).flatten()
             }
             PacketType::ZeroRtt => open(self.data.early.as_deref(), packet).flatten(),

@@ -258,7 +258,11 @@ mod tests {
     fn contradictions_are_refused() {
         let mut ids = RemoteIds::new(id(0), 4);
         issue(&mut ids, 1, 0).expect("new");
-        for (sequence, other, reset) in [(1, id(2), token(1)), (1, id(1), token(2)), (2, id(1), token(1))] {
+        for (sequence, other, reset) in [
+            (1, id(2), token(1)),
+            (1, id(1), token(2)),
+            (2, id(1), token(1)),
+        ] {
             let error = ids.on_new(sequence, 0, other, reset).expect_err("differs");
             assert_eq!(error.code, Code::PROTOCOL_VIOLATION);
         }

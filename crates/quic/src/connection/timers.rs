@@ -18,13 +18,25 @@ impl Connection {
             return self.end_of_closing();
         }
         let acks = [
-            self.initial.as_ref().and_then(|space| space.received.ack_deadline()),
-            self.handshake.as_ref().and_then(|space| space.received.ack_deadline()),
-            self.data.received.ack_deadline().filter(|_| self.can_seal_data()),
+            self.initial
+                .as_ref()
+                .and_then(|space| space.received.ack_deadline()),
+            self.handshake
+                .as_ref()
+                .and_then(|space| space.received.ack_deadline()),
+            self.data
+                .received
+                .ack_deadline()
+                .filter(|_| self.can_seal_data()),
         ];
         let recovery = self.recovery.next_timeout(&self.paths.current.path);
         acks.into_iter()
-            .chain([recovery, self.idle_end(), self.path_timeout(), self.paced_until])
+            .chain([
+                recovery,
+                self.idle_end(),
+                self.path_timeout(),
+                self.paced_until,
+            ])
             .flatten()
             .min()
     }
@@ -50,7 +62,11 @@ impl Connection {
             self.paced_until = None;
         }
         let path = &mut self.paths.current.path;
-        if self.recovery.next_timeout(path).is_some_and(|time| time <= now) {
+        if self
+            .recovery
+            .next_timeout(path)
+            .is_some_and(|time| time <= now)
+        {
             let mut owners = item_owners!(self);
             self.recovery
                 .on_timeout(path, now, &mut |fate, item| owners.tell(fate, item));

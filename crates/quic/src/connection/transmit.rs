@@ -127,8 +127,8 @@ impl Connection {
             match self.fill(now, next, (may_send, is_probe), outbox, owner) {
                 Some(next) => {
                     // RFC 9000 section 14.1.
-                    needs_padding |= space == Space::Initial
-                        && (self.side == Side::Client || next.elicits_ack);
+                    needs_padding |=
+                        space == Space::Initial && (self.side == Side::Client || next.elicits_ack);
                     has_handshake |= space == Space::Handshake;
                     let end = next.starts();
                     if let Some(done) = open.replace(next) {
@@ -232,7 +232,10 @@ impl Connection {
             self.counters.key_updates += 1;
         } else if keys.is_exhausted() {
             let reason = "the keys could not be updated in time";
-            self.fail(now, crate::Error::new(crate::Code::AEAD_LIMIT_REACHED, reason));
+            self.fail(
+                now,
+                crate::Error::new(crate::Code::AEAD_LIMIT_REACHED, reason),
+            );
             return None;
         }
         Some(())

@@ -23,6 +23,7 @@ mod tests;
 
 use crate::{Space, Version};
 
+pub(crate) use read::long_header;
 pub use read::{Packet, Packets, Protected, UnknownVersion, Unmasked, destination};
 pub use retry::{NewRetry, Retry};
 pub(crate) use version_negotiation::reserved_version;
@@ -35,6 +36,9 @@ pub const TAG_LEN: usize = 16;
 
 /// Bytes that a mask of header protection is computed from, RFC 9001 section 5.4.2.
 pub const SAMPLE_LEN: usize = 16;
+
+/// Shortest packet number and sealed payload that a sample can be taken from.
+pub(crate) const MIN_SEALED_LEN: usize = 4 + SAMPLE_LEN;
 
 /// Most packets of a datagram that are looked at. There is no reason to send more than one of each
 /// type, and a datagram of headers alone must not cost more than one of data.

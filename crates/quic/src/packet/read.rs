@@ -132,25 +132,24 @@ impl<'a> Iterator for Packets<'a> {
 }
 
 fn other_version(bytes: &[u8]) -> Option<Packet<'_>> {
-    let header = LongHeader::read(bytes)?;
-    if header.version == 0 {
+    if LongHeader::read(bytes)?.version == 0 {
         return VersionNegotiation::read(bytes).map(Packet::VersionNegotiation);
     }
-    Some(Packet::UnknownVersion(UnknownVersion {
-        version: header.version,
-        destination: header.destination,
-        source: header.source,
-        datagram_len: bytes.len(),
-    }))
+    UnknownVersion::read(bytes).map(Packet::UnknownVersion)
 }
 
 /// The long header of all versions, RFC 8999 section 5.1.
-pub(super) struct LongHeader<'a> {
+pub(crate) struct LongHeader<'a> {
     pub(super) first: u8,
-    pub(super) version: u32,
-    pub(super) destination: &'a [u8],
-    pub(super) source: &'a [u8],
-    pub(super) rest: Reader<'a>,
+    pub(crate) version: u32,
+    pub(crate) destination: &'a [u8],
+    pub(crate) source: &'a [u8],
+    pub(crate) rest: Reader<'a>,
+}
+
+/// The long header at the front of a datagram, or `None` if there is none.
+pub(crate) fn long_header(datagram: &[u8]) -> Option<LongHeader<'_>> {
+    (datagram.first()? & LONG != 0).then(|| LongHeader::read(datagram))?
 }
 
 impl<'a> LongHeader<'a> {
@@ -167,6 +166,16 @@ impl<'a> LongHeader<'a> {
             source,
             rest,
         })
+    }
+
+    /// Whether the fixed bit is set.
+    pub(crate) const fn has_fixed_bit(&self) -> bool {
+        self.first & FIXED != 0
+    }
+
+    /// Whether it is the header of an Initial packet.
+    pub(crate) fn is_initial(&self, version: Version) -> bool {
+        LongType::from_first_byte(self.first, version) == LongType::Initial
     }
 }
 
@@ -193,6 +202,19 @@ pub struct UnknownVersion<'a> {
     pub source: &'a [u8],
     /// Bytes of the datagram. Shorter ones than 1,200 are not answered (RFC 9000 section 6.1).
     pub datagram_len: usize,
+}
+
+impl<'a> UnknownVersion<'a> {
+    /// What all versions have in common, or `None` if this is no packet of an unknown version.
+    pub(crate) fn read(datagram: &'a [u8]) -> Option<Self> {
+        let header = long_header(datagram)?;
+        (header.version != 0).then_some(Self {
+            version: header.version,
+            destination: header.destination,
+            source: header.source,
+            datagram_len: datagram.len(),
+        })
+    }
 }
 
 /// A packet whose header is still masked.

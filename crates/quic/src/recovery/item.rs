@@ -9,11 +9,7 @@ use crate::streams::Sent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A range of the TLS handshake of a space.
-    Crypto {
-        space: Space,
-        offset: u64,
-        len: u16,
-    },
+    Crypto { space: Space, offset: u64, len: u16 },
     /// A frame of a stream, or about all of them.
     Streams(Sent),
     /// An ACK frame for a space up to this packet number of the peer's.

@@ -33,8 +33,8 @@ pub use failure::{Close, Failure};
 pub use keys::{HeaderKey, InitialSecrets, Keys, PacketKey, next_secret};
 pub use retry::{RETRY_TAG_BYTES, retry_tag};
 pub use sealane_awslc::{
-    MAX_QUIC_FLIGHT_BYTES, QuicEvent as Event, QuicLevel as Level, QuicSuite as Suite,
-    TrafficSecret,
+    Aead, MAX_QUIC_FLIGHT_BYTES, QuicEvent as Event, QuicLevel as Level, QuicSuite as Suite,
+    TrafficSecret, hmac_sha256,
 };
 pub use server::{ServerConnection, Status};
 pub use version::Version;

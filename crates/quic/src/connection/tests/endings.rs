@@ -162,15 +162,9 @@ fn broken_rules_end_a_connection_with_the_error_of_the_rfc() {
         (Frame::HandshakeDone, Some(Code::PROTOCOL_VIOLATION)),
         (Frame::NewToken(b"x"), Some(Code::PROTOCOL_VIOLATION)),
         // Sequence numbers that were not issued, section 19.16.
-        (
-            Frame::RetireConnectionId(9),
-            Some(Code::PROTOCOL_VIOLATION),
-        ),
+        (Frame::RetireConnectionId(9), Some(Code::PROTOCOL_VIOLATION)),
         // The id of the packet itself.
-        (
-            Frame::RetireConnectionId(0),
-            Some(Code::PROTOCOL_VIOLATION),
-        ),
+        (Frame::RetireConnectionId(0), Some(Code::PROTOCOL_VIOLATION)),
         // A handshake that is over, RFC 9001 section 4.1.3.
         (
             Frame::Crypto {
@@ -182,7 +176,11 @@ fn broken_rules_end_a_connection_with_the_error_of_the_rfc() {
     ];
     for (frame, expected) in cases {
         let error = after(&frame);
-        assert_eq!(error.as_ref().map(|error| error.code), expected, "{frame:?}");
+        assert_eq!(
+            error.as_ref().map(|error| error.code),
+            expected,
+            "{frame:?}"
+        );
         if let Some(error) = error {
             assert_ne!(error.frame_type, 0, "{frame:?}");
         }

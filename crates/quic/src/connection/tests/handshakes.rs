@@ -94,7 +94,9 @@ fn with_early_data(settings: ConnectionSettings) -> (Pair, StreamId) {
     };
     let mut pair = Pair::offering(settings, Version::V1, offer, Some(limits));
     let connection = &mut pair.client.connection;
-    let id = connection.open(Direction::Bidirectional).expect("remembered");
+    let id = connection
+        .open(Direction::Bidirectional)
+        .expect("remembered");
     pair.client.write(id, 3000, true);
     (pair, id)
 }
@@ -148,5 +150,9 @@ fn what_comes_before_its_keys_is_kept_and_not_without_end_rfc_9001_section_5_7()
 
 #[test]
 fn a_connection_takes_little_memory() {
-    assert!(size_of::<Connection>() <= 2600, "{}", size_of::<Connection>());
+    assert!(
+        size_of::<Connection>() <= 2600,
+        "{}",
+        size_of::<Connection>()
+    );
 }

@@ -284,7 +284,9 @@ impl Pair {
     }
 
     fn server(&mut self) -> &mut End {
-        self.server.as_mut().expect("it has accepted the connection")
+        self.server
+            .as_mut()
+            .expect("it has accepted the connection")
     }
 
     /// A server end for the client whose first datagram this is.
@@ -422,7 +424,10 @@ impl Pair {
             );
             end.work(now);
         }
-        for end in [Some(&mut self.client), self.server.as_mut()].into_iter().flatten() {
+        for end in [Some(&mut self.client), self.server.as_mut()]
+            .into_iter()
+            .flatten()
+        {
             if end.connection.timeout().is_some_and(|time| time <= now) {
                 end.connection.on_timeout(now);
             }

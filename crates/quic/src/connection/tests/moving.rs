@@ -15,7 +15,11 @@ fn a_client_behind_a_translator_is_found_again_and_validated() {
     for address in [other_port(), other_address()] {
         let mut pair = Pair::new();
         pair.handshake();
-        let id = pair.client.connection.open(Direction::Bidirectional).expect("allowed");
+        let id = pair
+            .client
+            .connection
+            .open(Direction::Bidirectional)
+            .expect("allowed");
         pair.client.write(id, 10_000, false);
         pair.until("before", |pair| pair.server().got(id).0 == 10_000);
         pair.translated = Some(address);
@@ -37,7 +41,11 @@ fn a_client_behind_a_translator_is_found_again_and_validated() {
 fn little_is_sent_to_an_address_that_does_not_answer_rfc_9000_section_9_3_1() {
     let mut pair = Pair::new();
     pair.handshake();
-    let id = pair.client.connection.open(Direction::Bidirectional).expect("allowed");
+    let id = pair
+        .client
+        .connection
+        .open(Direction::Bidirectional)
+        .expect("allowed");
     pair.client.write(id, 1000, false);
     pair.until("opened", |pair| pair.server().got(id).0 == 1000);
     // Somebody sends a copy of the client's packet from another address, ahead of it.
@@ -48,9 +56,7 @@ fn little_is_sent_to_an_address_that_does_not_answer_rfc_9000_section_9_3_1() {
     pair.to_server.push_front(copy);
     pair.server().write(id, 1_000_000, true);
     let before = pair.server().connection.counters().bytes_sent;
-    let is_away = |pair: &mut Pair| {
-        pair.server().connection.addresses().remote == other_address()
-    };
+    let is_away = |pair: &mut Pair| pair.server().connection.addresses().remote == other_address();
     pair.until("the copy", is_away);
     // What is sent there is lost.
     let mut steps = 0;
@@ -59,7 +65,10 @@ fn little_is_sent_to_an_address_that_does_not_answer_rfc_9000_section_9_3_1() {
         pair.step();
         steps += 1;
     }
-    assert_eq!(pair.server().connection.addresses().remote, client_address());
+    assert_eq!(
+        pair.server().connection.addresses().remote,
+        client_address()
+    );
     let sent = pair.server().connection.counters().bytes_sent - before;
     assert!(sent < 3 * 1200 * 3, "{sent}");
     // The connection goes on where it was.
@@ -80,7 +89,10 @@ fn a_server_that_allows_no_migration_stays_where_it_is() {
     for _ in 0..5 {
         pair.step();
     }
-    assert_eq!(pair.server().connection.addresses().remote, client_address());
+    assert_eq!(
+        pair.server().connection.addresses().remote,
+        client_address()
+    );
 }
 
 #[test]

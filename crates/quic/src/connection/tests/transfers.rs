@@ -24,7 +24,11 @@ fn exchange(pair: &mut Pair, streams: usize, len: u64) -> Duration {
                     true => pair.server(),
                     false => &mut pair.client,
                 };
-                let got = end.application.received.get(&id).map_or(0, |got| got.0.len()) as u64;
+                let got = end
+                    .application
+                    .received
+                    .get(&id)
+                    .map_or(0, |got| got.0.len()) as u64;
                 let before = consumed.entry((is_server, id)).or_default();
                 if got > *before {
                     end.connection.consumed(id, got - *before, now);
@@ -57,8 +61,16 @@ fn large_streams_arrive_byte_for_byte() {
         };
         let mut pair = Pair::with(settings, Version::V1);
         exchange(&mut pair, 2, 3_000_000);
-        assert_eq!(pair.client.connection.counters().frames_lost, 0, "{algorithm:?}");
-        assert_eq!(pair.client.connection.datagram_size(), 1452, "found by probes");
+        assert_eq!(
+            pair.client.connection.counters().frames_lost,
+            0,
+            "{algorithm:?}"
+        );
+        assert_eq!(
+            pair.client.connection.datagram_size(),
+            1452,
+            "found by probes"
+        );
     }
 }
 
@@ -68,7 +80,11 @@ fn a_thousand_streams_one_after_the_other() {
     pair.handshake();
     for round in 0..20 {
         for _ in 0..50 {
-            let id = pair.client.connection.open(Direction::Bidirectional).expect("granted");
+            let id = pair
+                .client
+                .connection
+                .open(Direction::Bidirectional)
+                .expect("granted");
             pair.client.write(id, 100, true);
         }
         pair.until("answers", |pair| {
@@ -91,7 +107,11 @@ fn a_thousand_streams_one_after_the_other() {
 fn what_the_owner_does_not_take_stays_and_holds_the_peer_back() {
     let mut pair = Pair::new();
     pair.handshake();
-    let id = pair.client.connection.open(Direction::Bidirectional).expect("allowed");
+    let id = pair
+        .client
+        .connection
+        .open(Direction::Bidirectional)
+        .expect("allowed");
     pair.server().application.takes_at_most = Some(100);
     pair.client.write(id, 1_000_000, true);
     for _ in 0..500 {
@@ -110,7 +130,11 @@ fn what_the_owner_does_not_take_stays_and_holds_the_peer_back() {
 fn keys_are_updated_by_either_end_while_data_flows_rfc_9001_section_6() {
     let mut pair = Pair::new();
     pair.handshake();
-    let id = pair.client.connection.open(Direction::Bidirectional).expect("allowed");
+    let id = pair
+        .client
+        .connection
+        .open(Direction::Bidirectional)
+        .expect("allowed");
     for round in 1..=8 {
         pair.client.write(id, round * 20_000, false);
         let now = pair.now;
@@ -119,7 +143,9 @@ fn keys_are_updated_by_either_end_while_data_flows_rfc_9001_section_6() {
             _ => pair.server().connection.update_keys(now),
         };
         assert!(updated || round == 1, "round {round}");
-        pair.until("the data", |pair| pair.server().got(id).0 as u64 == round * 20_000);
+        pair.until("the data", |pair| {
+            pair.server().got(id).0 as u64 == round * 20_000
+        });
         // The keys before have to be forgotten before the next update.
         let until = pair.now + Duration::from_secs(2);
         pair.client.connection.ping();
@@ -152,7 +178,11 @@ fn paths_that_carry_little_are_found_rfc_9000_section_14_3() {
 fn a_reset_reaches_the_peer_and_frees_the_stream() {
     let mut pair = Pair::new();
     pair.handshake();
-    let id = pair.client.connection.open(Direction::Bidirectional).expect("allowed");
+    let id = pair
+        .client
+        .connection
+        .open(Direction::Bidirectional)
+        .expect("allowed");
     pair.client.write(id, 50_000, false);
     pair.until("a part", |pair| pair.server().got(id).0 > 0);
     pair.client.connection.reset_stream(id, 0x10c);
