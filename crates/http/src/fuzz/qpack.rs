@@ -110,7 +110,10 @@ fn decode(
     let (mut head, mut keeper) = (Vec::new(), Keeper::default());
     let decoded = decoder.decode(stream, section, limits, &mut head, &mut keeper)?;
     assert!(keeper.bytes <= limits.max_block_bytes && keeper.fields.len() <= limits.max_fields);
-    assert!(head.len() <= limits.max_block_bytes + 4 * keeper.fields.len());
+    let most = limits
+        .max_block_bytes
+        .saturating_add(4 * keeper.fields.len());
+    assert!(head.len() <= most);
     Ok(match decoded {
         Section::Blocked => None,
         Section::Decoded(Decoded::Complete | Decoded::LimitExceeded) => Some(keeper.fields),

@@ -42,6 +42,12 @@
 //! server.data(0, 5, true, &mut response).expect("behind the head");
 //! response.extend_from_slice(b"hello"); // or by another way, from a file
 //!
+//! // The head refers to fields that the server tells on another stream of its own.
+//! let instructions = server.outgoing(Channel::Encoder).to_vec();
+//! server.sent(Channel::Encoder, instructions.len());
+//! client.opened(3, now)?;
+//! assert!(client.receive(3, &instructions, false, now)?.event.is_none());
+//!
 //! // The client reads one event after the other.
 //! let received = client.receive(0, &response, true, now)?;
 //! assert!(matches!(received.event, Some(Event::Response { id: 0, .. })));
@@ -53,15 +59,15 @@
 //!
 //! - Every stream of the peer is announced with [`Connection::opened`], before its bytes. Its end
 //!   is told with the last bytes, its reset with [`Connection::stream_reset`].
-//! - [`Connection::receive`] is called until there is no event. A section of fields may have to wait
-//!   for entries that come on another stream: what follows it is not consumed until then.
+//! - [`Connection::receive`] is called until there is no event. A section of fields may have to
+//!   wait for entries that come on another stream: what follows it is not consumed until then.
 //! - After each turn, what is [outgoing](Connection::outgoing) on the three channels is written. A
 //!   head may refer to what is written on [`Channel::Encoder`], which should be sent first.
 //! - A stream is gone when both sides have ended it or one has reset it. The owner hears of
 //!   everything except its own actions; operations on streams that are gone do nothing.
-//! - Only the meters of [`Limits`] use the time. Time-outs are up to the owner, and so is whose turn
-//!   it is to send: the connection knows [priorities](Connection::priority).
-//! - Pushes are neither sent nor allowed, and so are datagrams (RFC 9297).
+//! - Only the meters of [`Limits`] use the time. Time-outs are up to the owner, and so is whose
+//!   turn it is to send: the connection knows [priorities](Connection::priority).
+//! - Neither pushes nor datagrams (RFC 9297) are sent or announced.
 //!
 //! | module | what it knows | RFC 9114 |
 //! |---|---|---|

@@ -1,4 +1,5 @@
-//! Messages as HTTP/2 and HTTP/3 have them: pseudo-headers and fields in, heads out, and the reverse.
+//! Messages as HTTP/2 and HTTP/3 have them: pseudo-headers and fields in, heads out, and the
+//! reverse.
 //!
 //! Both protocols have the same rules for heads (RFC 9113 section 8, RFC 9114 section 4) and for
 //! priorities (RFC 9218); comments cite the first of them.
@@ -34,8 +35,8 @@ pub(crate) use trailers::{NoSink, TrailerSink};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The text that the head's positions refer to, written like an HTTP/1 head. From
-    /// `head.request_line.start` on it reads `GET /path HTTP/2.0` (or 3.0), `host: authority` and the other
-    /// fields as sent, names in lower case. Anything before that has no meaning.
+    /// `head.request_line.start` on it reads `GET /path HTTP/2.0` (or 3.0), `host: authority` and
+    /// the other fields as sent, names in lower case. Anything before that has no meaning.
     pub text: Vec<u8>,
     /// The head. Its `framing` is [`Framing::Chunked`](crate::h1::Framing::Chunked) if a body of
     /// unknown length follows.

@@ -34,13 +34,13 @@ pub(crate) struct Encoder {
     /// The largest table that this side wants.
     own_limit: u32,
     /// Only if the peer has a table.
-    state: Option<Box<State>>,
+    state: Option<Box<PeerTable>>,
     /// The front of an instruction from the peer's decoder: a byte and nine more at most.
     partial: SmallVec<[u8; 16]>,
 }
 
 /// What is known of the peer's table.
-struct State {
+struct PeerTable {
     /// The entries, with the hashes of their fields.
     table: DynamicTable<u32>,
     /// Entries so far.
@@ -87,7 +87,7 @@ impl Encoder {
         }
         let mut out = vec![super::ENCODER_STREAM as u8];
         integer::encode(&mut out, 0x20, 5, u64::from(capacity));
-        self.state = Some(Box::new(State {
+        self.state = Some(Box::new(PeerTable {
             table: DynamicTable::new(capacity),
             inserted: 0,
             received: 0,
@@ -102,7 +102,7 @@ impl Encoder {
     /// Heap memory in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.state.as_ref().map_or(0, |state| {
-            size_of::<State>()
+            size_of::<PeerTable>()
                 + state.table.heap_bytes()
                 + state.outstanding.capacity() * size_of::<Outstanding>()
                 + state.out.capacity()
@@ -178,7 +178,7 @@ impl Encoder {
 /// Bytes of most prefixes.
 const PREFIX_BYTES: usize = 2;
 
-impl State {
+impl PeerTable {
     fn execute(&mut self, instruction: ToEncoder) -> Result<(), ConnectionError> {
         match instruction {
             ToEncoder::Acknowledged(stream) => {
@@ -320,9 +320,9 @@ pub(crate) struct SectionEncoder<'a> {
     base: u64,
     required: u64,
     lowest: u64,
-    /// See [`State::usable`]; unknown until it is needed.
+    /// See [`PeerTable::usable`]; unknown until it is needed.
     usable: Option<u64>,
-    state: Option<&'a mut State>,
+    state: Option<&'a mut PeerTable>,
     out: &'a mut Vec<u8>,
 }
 

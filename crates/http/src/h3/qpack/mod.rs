@@ -1,10 +1,10 @@
 //! QPACK, the header compression of HTTP/3 (RFC 9204).
 //!
-//! A [`Decoder`] turns the payload of a HEADERS frame into lines `name: value\r\n`, as that of HPACK
-//! does; fields that later ones refer to come on a stream of their own, and until they have come, a
-//! section waits. An [`Encoder`] appends sections to a buffer, and instructions for the peer's
-//! decoder to its own. There is one of each per connection. Neither allocates before the peer or
-//! the policy adds a first entry to its table.
+//! A [`Decoder`] turns the payload of a HEADERS frame into lines `name: value\r\n`, as that of
+//! HPACK does; fields that later ones refer to come on a stream of their own, and until they have
+//! come, a section waits. An [`Encoder`] appends sections to a buffer, and instructions for the
+//! peer's decoder to its own. There is one of each per connection. Neither allocates before the
+//! peer adds a first entry to its table, or says that it has one.
 //!
 //! | module | what it knows | RFC 9204 |
 //! |---|---|---|

@@ -37,7 +37,7 @@ fn interim_responses_come_first() {
         words_of(&["0 interim 103", "0 interim 103", "0 response 200 end"])
     );
     assert_eq!(
-        responded("GET", &[interim.clone()]),
+        responded("GET", std::slice::from_ref(&interim)),
         words_of(&["0 H3_MESSAGE_ERROR"])
     );
     assert_eq!(
@@ -76,7 +76,7 @@ fn malformed_responses_end_the_stream() {
 fn responses_to_head_have_a_length_and_no_body() {
     let head = headers(&[(":status", "200"), ("content-length", "5")]);
     assert_eq!(
-        responded("HEAD", &[head.clone()]),
+        responded("HEAD", std::slice::from_ref(&head)),
         words_of(&["0 response 200 end"])
     );
     assert_eq!(

@@ -9,7 +9,11 @@ const UNEXPECTED: Result<Vec<String>, Code> = Err(Code::H3_FRAME_UNEXPECTED);
 fn frames_of_the_control_stream_end_the_connection_elsewhere() {
     for kind in [0x2, 0x3, 0x4, 0x6, 0x7, 0x8, 0x9, 0xd, 0xf0700, 0xf0701] {
         let frame = raw_frame(kind, b"\0");
-        assert_eq!(requested(&[frame.clone()]), UNEXPECTED, "{kind:#x}");
+        assert_eq!(
+            requested(std::slice::from_ref(&frame)),
+            UNEXPECTED,
+            "{kind:#x}"
+        );
         let parts = [headers(&POST), frame];
         assert_eq!(requested(&parts), UNEXPECTED, "{kind:#x}");
     }

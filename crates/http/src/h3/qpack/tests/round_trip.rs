@@ -6,8 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// A section with its stream, and what it was made of.
+type Sent = (u64, Vec<u8>, Vec<(String, String)>);
+
 #[derive(Clone, Debug)]
-enum Step {
+enum Action {
     /// Encodes fields with these names and values.
     Encode(Vec<(usize, usize)>),
     /// Delivers so many bytes of the encoder's stream.
@@ -20,13 +23,13 @@ enum Step {
     Cancel,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Action> {
     prop_oneof![
-        3 => prop::collection::vec((0..NAMES.len(), 0..VALUES), 0..8).prop_map(Step::Encode),
-        3 => (0..200_usize).prop_map(Step::Instructions),
-        3 => Just(Step::Section),
-        2 => (0..20_usize).prop_map(Step::Acknowledge),
-        1 => Just(Step::Cancel),
+        3 => prop::collection::vec((0..NAMES.len(), 0..VALUES), 0..8).prop_map(Action::Encode),
+        3 => (0..200_usize).prop_map(Action::Instructions),
+        3 => Just(Action::Section),
+        2 => (0..20_usize).prop_map(Action::Acknowledge),
+        1 => Just(Action::Cancel),
     ]
 }
 
@@ -67,15 +70,15 @@ proptest! {
         encoder.peer_allows(capacity.into(), blocked as u64);
         let (mut stream, mut has_type, mut is_acknowledged) = (0, false, false);
         let mut to_decoder: VecDeque<u8> = VecDeque::new();
-        let mut sections: VecDeque<(u64, Vec<u8>, Vec<(String, String)>)> = VecDeque::new();
-        let mut waiting: Vec<(u64, Vec<u8>, Vec<(String, String)>)> = Vec::new();
+        let mut sections: VecDeque<Sent> = VecDeque::new();
+        let mut waiting: Vec<Sent> = Vec::new();
         let check = |found: Vec<Text>, expected: &[(String, String)]| {
             let found: Vec<_> = found.into_iter().map(|(name, value, _)| (name, value)).collect();
             assert_eq!(found, expected);
         };
         for step in steps {
             match step {
-                Step::Encode(fields) => {
+                Action::Encode(fields) => {
                     let fields: Vec<_> = fields
                         .into_iter()
                         .map(|(name, value)| (NAMES[name].to_owned(), value_of(value)))
@@ -89,7 +92,7 @@ proptest! {
                     sections.push_back((stream, section, fields));
                     stream += 4;
                 }
-                Step::Instructions(count) => {
+                Action::Instructions(count) => {
                     if !has_type && to_decoder.pop_front().is_some() {
                         has_type = true;
                     }
@@ -97,14 +100,14 @@ proptest! {
                     let part: Vec<u8> = to_decoder.drain(..count).collect();
                     decoder.encoder_stream(&part).expect("our own instructions");
                     while let Some(stream) = decoder.next_unblocked() {
-                        let is_it = |held: &(u64, Vec<u8>, Vec<_>)| held.0 == stream;
+                        let is_it = |held: &Sent| held.0 == stream;
                         let at = waiting.iter().position(is_it).expect("it waits");
                         let (_, section, fields) = waiting.remove(at);
                         let found = decode(&mut decoder, stream, &section).expect("our own section");
                         check(found.expect("it need not wait"), &fields);
                     }
                 }
-                Step::Section => {
+                Action::Section => {
                     if let Some((stream, section, fields)) = sections.pop_front() {
                         match decode(&mut decoder, stream, &section).expect("our own section") {
                             Some(found) => check(found, &fields),
@@ -113,7 +116,7 @@ proptest! {
                         prop_assert!(waiting.len() <= blocked);
                     }
                 }
-                Step::Acknowledge(count) => {
+                Action::Acknowledge(count) => {
                     let mut out = decoder.outgoing().to_vec();
                     out.truncate(count);
                     decoder.sent(out.len());
@@ -124,7 +127,7 @@ proptest! {
                     }
                     encoder.decoder_stream(&out).expect("our own acknowledgements");
                 }
-                Step::Cancel => {
+                Action::Cancel => {
                     if let Some((stream, _, _)) = waiting.pop() {
                         decoder.cancel(stream);
                     }
