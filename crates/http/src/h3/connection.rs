@@ -272,6 +272,12 @@ impl Connection {
         self.streams.remove(id);
     }
 
+    /// Whether more may come on a stream, and is wanted.
+    pub fn is_receiving(&self, id: u64) -> bool {
+        let stream = self.streams.get(id);
+        stream.is_some_and(|stream| stream.receive != Half::Ended)
+    }
+
     /// The rest of what comes on a stream is not wanted; the owner stops the peer from sending,
     /// with H3_NO_ERROR after a complete response (RFC 9114 section 4.1).
     pub fn stop_receiving(&mut self, id: u64) {

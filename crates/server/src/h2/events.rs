@@ -44,12 +44,14 @@ impl Serving {
             // The window of a stream that is gone stays closed: a body that is not read is not
             // asked for.
             Event::Data { stream, bytes, end } => {
-                if !self.exchanges.take_data(stream, bytes, end) && end {
+                let time = self.exchanges.time;
+                let is_read = self.exchanges.streams.take_data(stream, bytes, end, time);
+                if end && !is_read {
                     self.exchanges.wire.unread.forget(stream);
                 }
             }
             Event::Trailers { stream, trailers } => {
-                if !self.exchanges.take_trailers(stream, trailers.iter()) {
+                if !self.exchanges.streams.take_trailers(stream, trailers.iter()) {
                     self.exchanges.wire.unread.forget(stream);
                 }
             }
@@ -65,7 +67,7 @@ impl Serving {
                         stream.id()
                     ),
                 );
-                self.exchanges.take_malformed(stream);
+                self.exchanges.streams.take_malformed(stream);
             }
             Event::Fault { stream, fault, id } => {
                 connection.log(

@@ -2,7 +2,7 @@
 //! and end.
 
 use super::stream::{self, FollowUp, ResetReason, Stream, StreamResponse, StreamState};
-use super::table::StreamTable;
+use super::table::{Name, StreamTable};
 use super::time::TurnTime;
 use super::wakers::Woken;
 use super::{Unsendable, Wire};
@@ -85,92 +85,10 @@ impl<W: Wire> Exchanges<W> {
         std::mem::take(&mut self.notes)
     }
 
-    /// A request has arrived: its handler begins at once. With an error it is refused.
+    /// A request has arrived: its handler begins at once.
     pub(crate) fn open(&mut self, client: &Client, name: W::Name, incoming: Incoming) {
-        let refusal = incoming.refusal;
-        let awaits_continue =
-            !incoming.end && refusal.is_none() && incoming.request.head.expect_continue;
-        let arrival = self.arrival(client, incoming);
-        let feed = arrival.client.feed();
-        let handling = match refusal {
-            None => stream::handle(arrival),
-            Some(error) => stream::refuse(arrival, error.status()),
-        };
-        let stream = Stream {
-            name: Some(name),
-            generation: client.generation(),
-            feed,
-            awaits_continue,
-            awaits_body: false,
-            is_malformed: refusal.is_some_and(|error| error.is_malformed()),
-            is_queued: false,
-            moved_ms: self.time.now_ms,
-            state: StreamState::Handling(handling),
-        };
-        let index = self.streams.insert(name, stream);
+        let index = self.streams.begin(client, name, incoming, self.time);
         self.go_on(index);
-    }
-
-    fn arrival(&self, client: &Client, incoming: Incoming) -> Arrival {
-        let Request { mut text, mut head } = incoming.request;
-        if head.extended_connect {
-            add_websocket_key(&mut text, &mut head);
-        }
-        if incoming.end {
-            head.framing = Framing::None;
-        }
-        Arrival {
-            worker: client.worker.clone(),
-            snapshot: client.snapshot.clone(),
-            facts: client.facts.clone(),
-            listener: client.listener,
-            server: client.server,
-            client: ClientLink::default(),
-            buffer: text,
-            head,
-            since: self.time.now,
-            early_data: incoming.early_data,
-        }
-    }
-
-    /// A piece of a request body. Returns whether its exchange is still there.
-    pub(crate) fn take_data(&mut self, name: W::Name, bytes: &[u8], end: bool) -> bool {
-        let Some((_, found)) = self.streams.find_mut(name) else {
-            return false;
-        };
-        found.feed.count_framed(bytes.len() as u64);
-        found.feed.push_copy(bytes);
-        if end {
-            found.feed.finish(Vec::new());
-        }
-        found.moved_ms = self.time.now_ms;
-        true
-    }
-
-    /// The trailers of a request. Returns whether its exchange is still there.
-    pub(crate) fn take_trailers<'f>(
-        &mut self,
-        name: W::Name,
-        trailers: impl Iterator<Item = (&'f [u8], &'f [u8])>,
-    ) -> bool {
-        let fields = trailers
-            .map(|(name, value)| (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)));
-        match self.streams.find_mut(name) {
-            Some((_, found)) => {
-                found.feed.finish(fields.collect());
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// The request turns out to be malformed. What is sent of its response is followed by a reset.
-    pub(crate) fn take_malformed(&mut self, name: W::Name) {
-        if let Some((index, found)) = self.streams.find_mut(name) {
-            found.is_malformed = true;
-            found.feed.fail(BodyError::Malformed);
-            self.streams.queue(index);
-        }
     }
 
     /// The stream is gone. A handler is told and may finish what it does.
@@ -397,5 +315,101 @@ impl<W: Wire> Exchanges<W> {
                 return Poll::Pending;
             }
         }
+    }
+}
+
+impl<N: Name> StreamTable<N> {
+    /// A request has arrived. Its handler runs when the stream is looked at. With an error it is
+    /// refused. Returns its index.
+    pub(crate) fn begin(
+        &mut self,
+        client: &Client,
+        name: N,
+        incoming: Incoming,
+        time: TurnTime,
+    ) -> usize {
+        let refusal = incoming.refusal;
+        let awaits_continue =
+            !incoming.end && refusal.is_none() && incoming.request.head.expect_continue;
+        let arrival = arrival(client, incoming, time);
+        let feed = arrival.client.feed();
+        let handling = match refusal {
+            None => stream::handle(arrival),
+            Some(error) => stream::refuse(arrival, error.status()),
+        };
+        let stream = Stream {
+            name: Some(name),
+            generation: client.generation(),
+            feed,
+            awaits_continue,
+            awaits_body: false,
+            is_malformed: refusal.is_some_and(|error| error.is_malformed()),
+            is_queued: false,
+            moved_ms: time.now_ms,
+            state: StreamState::Handling(handling),
+        };
+        self.insert(name, stream)
+    }
+
+    /// A piece of a request body. Returns whether its exchange is still there.
+    pub(crate) fn take_data(&mut self, name: N, bytes: &[u8], end: bool, time: TurnTime) -> bool {
+        let Some((_, found)) = self.find_mut(name) else {
+            return false;
+        };
+        found.feed.count_framed(bytes.len() as u64);
+        found.feed.push_copy(bytes);
+        if end {
+            found.feed.finish(Vec::new());
+        }
+        found.moved_ms = time.now_ms;
+        true
+    }
+
+    /// The trailers of a request. Returns whether its exchange is still there.
+    pub(crate) fn take_trailers<'f>(
+        &mut self,
+        name: N,
+        trailers: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    ) -> bool {
+        let fields = trailers
+            .map(|(name, value)| (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)));
+        match self.find_mut(name) {
+            Some((_, found)) => {
+                found.feed.finish(fields.collect());
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The request turns out to be malformed. What is sent of its response is followed by a reset.
+    pub(crate) fn take_malformed(&mut self, name: N) {
+        if let Some((index, found)) = self.find_mut(name) {
+            found.is_malformed = true;
+            found.feed.fail(BodyError::Malformed);
+            self.queue(index);
+        }
+    }
+}
+
+fn arrival(client: &Client, incoming: Incoming, time: TurnTime) -> Arrival {
+    let Request { mut text, mut head } = incoming.request;
+    if head.extended_connect {
+        add_websocket_key(&mut text, &mut head);
+    }
+    if incoming.end {
+        head.framing = Framing::None;
+    }
+    Arrival {
+        worker: client.worker.clone(),
+        snapshot: client.snapshot.clone(),
+        facts: client.facts.clone(),
+        listener: client.listener,
+        server: client.server,
+        client: ClientLink::default(),
+        buffer: text,
+        head,
+        since: time.now,
+        early_data: incoming.early_data,
     }
 }

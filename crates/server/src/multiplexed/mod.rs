@@ -19,7 +19,7 @@ mod wakers;
 
 pub(crate) use exchanges::{Exchanges, Incoming};
 pub(crate) use stream::{FollowUp, ResetReason, Stream, StreamResponse, StreamState};
-pub(crate) use table::Name;
+pub(crate) use table::{Name, StreamTable};
 pub(crate) use time::{TurnTime, ms};
 
 use crate::exchange::Exchange;

@@ -1,0 +1,160 @@
+//! Turns the bodies of responses into DATA frames, as far as streams take them.
+
+use super::framer::Framer;
+use super::names::StreamName;
+use super::serving::Serving;
+use crate::multiplexed::{FollowUp, Stream, StreamState, TurnTime};
+use sealane_conf::model::LogLevel;
+use sealane_io::buffers;
+use sealane_io::chain::Segment;
+use std::task::{Context, Poll};
+
+/// What filling a stream has come to.
+enum Filled {
+    /// It waits: for room, for its source, or for nothing.
+    Enough,
+    /// It waits for a disk.
+    Disk,
+    /// Something is to be done about it.
+    FollowUp(FollowUp),
+}
+
+impl Serving {
+    /// Reads bodies until no stream takes more. Returns whether anything was written.
+    pub(super) fn fill(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut wrote = false;
+        let exchanges = &mut self.exchanges;
+        let mut waiting = Vec::new();
+        while let Some(name) = exchanges.wire.to_fill.pop() {
+            let Some((index, stream)) = exchanges.streams.find_mut(name) else {
+                continue;
+            };
+            let filled = fill_stream(
+                stream,
+                name,
+                &mut exchanges.wire,
+                (exchanges.time, self.buffer_bytes),
+                cx,
+                &mut wrote,
+            );
+            if let Some(sending) = exchanges.wire.requests.sending(name) {
+                sending.is_queued = matches!(filled, Filled::Disk);
+            }
+            match filled {
+                Filled::Enough => {}
+                Filled::Disk => waiting.push(name),
+                Filled::FollowUp(follow_up) => exchanges.follow_up(index, follow_up),
+            }
+        }
+        exchanges.wire.to_fill = waiting;
+        wrote
+    }
+}
+
+/// Writes DATA until the stream has enough unsent, or there is no more now.
+fn fill_stream(
+    stream: &mut Stream<StreamName>,
+    name: StreamName,
+    wire: &mut Framer,
+    (time, most): (TurnTime, u64),
+    cx: &mut Context<'_>,
+    wrote: &mut bool,
+) -> Filled {
+    let StreamState::Sending(response) = &mut stream.state else {
+        return Filled::Enough;
+    };
+    loop {
+        let Some(sending) = wire.requests.sending(name) else {
+            return Filled::Enough;
+        };
+        if sending.is_over {
+            return Filled::Enough;
+        }
+        let over = response.reset_behind.map_or(FollowUp::Finish, FollowUp::Reset);
+        if response.body.is_empty() {
+            return match response.source.is_none() {
+                true => Filled::FollowUp(over),
+                false => Filled::Enough,
+            };
+        }
+        let room = most.saturating_sub(sending.output.unsent());
+        if room == 0 {
+            return Filled::Enough;
+        }
+        let started = response.exchange.transfer.started;
+        let allowed = match response.rate.allowed(response.sent, started) {
+            Ok(allowed) => allowed.min(room).min(response.body.len()),
+            Err(pause) => {
+                let at = time.now + pause;
+                response.pause = Some(Box::pin(sealane_io::runtime::sleep_until(at)));
+                // Its waker has to know the timer.
+                return Filled::FollowUp(FollowUp::LookAgain);
+            }
+        };
+        let mut read = Vec::new();
+        let count = match response.body.front() {
+            Some(Segment::File(_)) => {
+                read = buffers::for_bytes(allowed);
+                let gathered =
+                    (sending.reader).poll_gather(cx, &response.body, &mut read, allowed);
+                match gathered {
+                    Poll::Pending => {
+                        buffers::give_back(read);
+                        return Filled::Disk;
+                    }
+                    Poll::Ready(Ok(count)) => count,
+                    Poll::Ready(Err(error)) => {
+                        buffers::give_back(read);
+                        response.exchange.log(LogLevel::Alert, &error.to_string());
+                        return Filled::FollowUp(FollowUp::Reset(
+                            crate::multiplexed::ResetReason::Failed,
+                        ));
+                    }
+                }
+            }
+            _ => memory_bytes(response, allowed),
+        };
+        let is_all = count == response.body.len() && response.source.is_none();
+        let end = is_all && response.trailers.is_empty() && response.reset_behind.is_none();
+        let codec = &mut wire.codec;
+        let (begun, _) = sending
+            .output
+            .make(|out| codec.data(name.id.to_wire(), count, end, out));
+        if begun.is_err() {
+            return Filled::Enough;
+        }
+        match read.is_empty() {
+            true => {
+                let part = response.body.split_to(count);
+                for segment in part.segments() {
+                    if let Segment::Memory(bytes) = segment {
+                        sending.output.push(bytes.clone());
+                    }
+                }
+            }
+            false => {
+                sending.output.push(buffers::shared(read));
+                response.body.advance(count);
+            }
+        }
+        stream.moved_ms = time.now_ms;
+        response.sent += count;
+        wire.announce(name, end);
+        *wrote = true;
+        if is_all {
+            return Filled::FollowUp(over);
+        }
+        if response.source.is_some() && response.body.is_empty() {
+            return Filled::FollowUp(FollowUp::LookAgain);
+        }
+    }
+}
+
+/// Bytes in memory at the front of a body, at most those that are allowed.
+fn memory_bytes(response: &crate::multiplexed::StreamResponse, allowed: u64) -> u64 {
+    let memory = response.body.segments().map_while(|segment| match segment {
+        Segment::Memory(bytes) => Some(bytes.len() as u64),
+        Segment::File(_) => None,
+    });
+    memory.sum::<u64>().min(allowed)
+}

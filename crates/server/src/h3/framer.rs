@@ -1,0 +1,219 @@
+//! The codec of a connection, its transport, and what its streams have to send.
+
+use super::names::{Requests, StreamName};
+use super::output::Output;
+use crate::exchange::Exchange;
+use crate::multiplexed::{ResetReason, TurnTime, Unsendable, Wire};
+use crate::response_head;
+use sealane_http::StatusCode;
+use sealane_http::h1::ConnectionHeader;
+use sealane_http::h3::{self, Channel, Code};
+use sealane_http::headers::HeaderList;
+use sealane_quic::{Connection, Direction, StreamId, Time};
+
+/// The channels of this end, in the order in which they are opened. What others refer to comes
+/// first when there is more to send than fits.
+pub(super) const CHANNELS: [Channel; 3] = [Channel::Control, Channel::Encoder, Channel::Decoder];
+
+/// Codec, transport and output of one connection.
+pub(super) struct Framer {
+    pub(super) transport: Connection,
+    pub(super) codec: h3::Connection,
+    pub(super) requests: Requests,
+    /// Streams of the [`CHANNELS`] that are open.
+    pub(super) channels: [Option<(StreamId, Output)>; CHANNELS.len()],
+    /// Requests whose bodies are to be read.
+    pub(super) to_fill: Vec<StreamName>,
+    /// The time of the turn, for the transport.
+    pub(super) now: Time,
+}
+
+impl Framer {
+    pub(super) fn new(transport: Connection, codec: h3::Connection, now: Time) -> Framer {
+        Framer {
+            transport,
+            codec,
+            requests: Requests::default(),
+            channels: [const { None }; CHANNELS.len()],
+            to_fill: Vec::new(),
+            now,
+        }
+    }
+
+    /// Tells the transport how far a request's output goes.
+    pub(super) fn announce(&mut self, name: StreamName, end: bool) {
+        let Some(sending) = self.requests.sending(name) else {
+            return;
+        };
+        sending.is_over |= end;
+        let up_to = sending.output.end();
+        if !self.transport.write_up_to(name.id, up_to, end) {
+            sending.output.clear();
+            sending.is_over = true;
+        }
+    }
+
+    /// Writes what the codec has for its own streams.
+    pub(super) fn write_channels(&mut self) {
+        for (place, channel) in CHANNELS.into_iter().enumerate() {
+            let bytes = self.codec.outgoing(channel);
+            if bytes.is_empty() {
+                continue;
+            }
+            let slot = &mut self.channels[place];
+            if slot.is_none() {
+                let Some(id) = self.transport.open(Direction::Unidirectional) else {
+                    continue; // a client that allows no more of them gets nothing
+                };
+                self.transport.set_priority(id, 0, false);
+                *slot = Some((id, Output::default()));
+            }
+            if let Some((id, output)) = slot {
+                let (_, count) = output.make(|out| out.extend_from_slice(bytes));
+                self.transport.write_up_to(*id, output.end(), false);
+                self.codec.sent(channel, count as usize); // no more than the slice has
+            }
+        }
+    }
+
+    /// The client has these bytes of a stream.
+    pub(super) fn acknowledge(&mut self, id: StreamId, up_to: u64) {
+        if let Some(name) = self.requests.find(id) {
+            if let Some(sending) = self.requests.sending(name) {
+                sending.output.acknowledge(up_to);
+                if !sending.is_over {
+                    self.queue(name);
+                }
+            }
+            return;
+        }
+        for (known, output) in self.channels.iter_mut().flatten() {
+            if *known == id {
+                output.acknowledge(up_to);
+            }
+        }
+    }
+
+    /// Has a request's body read in this turn.
+    pub(super) fn queue(&mut self, name: StreamName) {
+        if let Some(sending) = self.requests.sending(name)
+            && !std::mem::replace(&mut sending.is_queued, true)
+        {
+            self.to_fill.push(name);
+        }
+    }
+
+    /// Takes over the priority of a response.
+    pub(super) fn prioritise(&mut self, id: StreamId) {
+        if let Some(priority) = self.codec.priority(id.to_wire()) {
+            let (urgency, incremental) = (priority.urgency, priority.incremental);
+            self.transport.set_priority(id, urgency, incremental);
+        }
+    }
+
+    /// Gives a stream up in both directions.
+    pub(super) fn abort(&mut self, id: StreamId, code: Code) {
+        self.codec.reset(id.to_wire());
+        self.transport.reset_stream(id, code.0);
+        self.transport.stop_sending(id, code.0);
+        if let Some(name) = self.requests.find(id)
+            && let Some(sending) = self.requests.sending(name)
+        {
+            sending.output.clear();
+            sending.is_over = true;
+        }
+    }
+}
+
+impl Wire for Framer {
+    type Name = StreamName;
+
+    fn send_interim(&mut self, stream: StreamName, status: StatusCode, headers: &HeaderList) {
+        let Some(sending) = self.requests.sending(stream) else {
+            return;
+        };
+        let (id, fields) = (stream.id.to_wire(), headers.fields());
+        // Nothing is sent once the head of the final response has been.
+        let (sent, _) = sending
+            .output
+            .make(|out| self.codec.send_interim(id, status, fields, out));
+        if sent.is_ok() {
+            self.announce(stream, false);
+        }
+    }
+
+    fn send_head(
+        &mut self,
+        stream: StreamName,
+        exchange: &mut Exchange,
+        end: bool,
+    ) -> Result<(), Unsendable> {
+        let id = stream.id.to_wire();
+        let codec = &mut self.codec;
+        let sending = self.requests.sending(stream).ok_or(Unsendable)?;
+        let (sent, count) = sending.output.make(|out| {
+            response_head::with_head(exchange, ConnectionHeader::Close, false, |head| {
+                codec.send_response(id, head, end, out)
+            })
+        });
+        exchange.transfer.head_bytes = count;
+        sent.map_err(|_| Unsendable)?;
+        self.announce(stream, end);
+        Ok(())
+    }
+
+    fn send_trailers(&mut self, stream: StreamName, trailers: &HeaderList) {
+        let (id, fields) = (stream.id.to_wire(), trailers.fields());
+        let Some(sending) = self.requests.sending(stream) else {
+            return;
+        };
+        let (sent, _) = sending
+            .output
+            .make(|out| self.codec.send_trailers(id, fields, out));
+        if sent.is_ok() {
+            self.announce(stream, true);
+        }
+    }
+
+    fn end_body(&mut self, stream: StreamName) {
+        let id = stream.id.to_wire();
+        let Some(sending) = self.requests.sending(stream) else {
+            return;
+        };
+        let (sent, _) = sending.output.make(|out| self.codec.data(id, 0, true, out));
+        if sent.is_ok() {
+            self.announce(stream, true);
+        }
+    }
+
+    fn reset(&mut self, stream: StreamName, reason: ResetReason) {
+        let code = match reason {
+            ResetReason::Cancelled => Code::H3_REQUEST_CANCELLED,
+            ResetReason::Failed => Code::H3_INTERNAL_ERROR,
+            ResetReason::TunnelFailed => Code::H3_CONNECT_ERROR,
+            ResetReason::Malformed => Code::H3_MESSAGE_ERROR,
+        };
+        self.abort(stream.id, code);
+    }
+
+    fn offer(&mut self, stream: StreamName) {
+        self.queue(stream);
+    }
+
+    // Windows of streams grow by themselves, with the round-trip time.
+    fn widen(&mut self, _: StreamName) {}
+
+    fn release(&mut self, stream: StreamName, bytes: usize) {
+        self.transport.consumed(stream.id, bytes as u64, self.now);
+    }
+
+    fn answered(&mut self, stream: StreamName, _: TurnTime) -> bool {
+        // RFC 9114 section 4.1: a client that still sends may stop.
+        if self.codec.is_receiving(stream.id.to_wire()) {
+            self.codec.stop_receiving(stream.id.to_wire());
+            self.transport
+                .stop_sending(stream.id, Code::H3_NO_ERROR.0);
+        }
+        false
+    }
+}

@@ -1,0 +1,204 @@
+//! What a connection's transport asks of its owner: bytes of streams come in, bytes go out, and
+//! connection ids are made.
+
+use super::framer::CHANNELS;
+use super::names::{Requests, StreamName};
+use super::output::Output;
+use crate::client::Client;
+use crate::multiplexed::{Incoming, StreamTable, TurnTime};
+use crate::quic::ConnectionIds;
+use sealane_conf::model::LogLevel;
+use sealane_http::h3::{self, Code, ConnectionError, Event};
+use sealane_quic::{ConnectionId, Direction, IdSource, Owner, ResetToken, StreamId};
+use std::time::Duration;
+
+/// What is to be done once the transport has taken a datagram.
+#[derive(Default)]
+pub(super) struct News {
+    /// Streams to give up in both directions.
+    pub(super) aborted: Vec<(StreamId, Code)>,
+    /// Streams of which no more is to come.
+    pub(super) unwanted: Vec<(StreamId, Code)>,
+    /// Bytes that nobody will read any more, by stream.
+    pub(super) consumed: Vec<(StreamId, u64)>,
+    /// Streams whose priority is known or has changed.
+    pub(super) priorities: Vec<StreamId>,
+    /// Streams that waited for the client's encoder, and have more to be read.
+    pub(super) unblocked: Vec<StreamId>,
+    /// Requests that came.
+    pub(super) requests: u32,
+    /// The client's SETTINGS have come.
+    pub(super) has_settings: bool,
+    /// The connection has to end.
+    pub(super) error: Option<ConnectionError>,
+}
+
+/// The owner of a connection while its transport works.
+pub(super) struct Intake<'a> {
+    pub(super) client: &'a Client,
+    pub(super) ids: &'a mut ConnectionIds,
+    pub(super) codec: &'a mut h3::Connection,
+    pub(super) requests: &'a mut Requests,
+    pub(super) channels: &'a mut [Option<(StreamId, Output)>; CHANNELS.len()],
+    pub(super) streams: &'a mut StreamTable<StreamName>,
+    /// How many streams of each direction the codec knows.
+    pub(super) opened: &'a mut [u64; 2],
+    pub(super) news: &'a mut News,
+    pub(super) time: TurnTime,
+    pub(super) is_early_data: bool,
+}
+
+impl Intake<'_> {
+    fn age(&self) -> Duration {
+        let accepted = self.client.facts.accepted;
+        self.time.now.saturating_duration_since(accepted)
+    }
+
+    /// Tells the codec of a stream of the client, and of those with lower ids.
+    pub(super) fn note_opened(&mut self, id: StreamId) {
+        let direction = usize::from(id.direction() == Direction::Unidirectional);
+        while self.opened[direction] <= id.index() && self.news.error.is_none() {
+            let next = StreamId::new(id.initiator(), id.direction(), self.opened[direction]);
+            self.opened[direction] += 1;
+            match self.codec.opened(next.to_wire(), self.age()) {
+                Ok(None) => {}
+                Ok(Some(refused)) => self.news.aborted.push((next, refused.code)),
+                Err(error) => self.news.error = Some(error),
+            }
+        }
+    }
+
+    fn take_in(&mut self, event: Event<'_>, of: StreamId) -> u64 {
+        match event {
+            Event::Settings => self.news.has_settings = true,
+            Event::Request { id, request, end } => self.begin(of, id, request, end, None),
+            Event::Refused {
+                id,
+                request,
+                error,
+                end,
+            } => {
+                self.client.log(
+                    LogLevel::Info,
+                    &format!("{} while reading client request headers", error.reason()),
+                );
+                self.begin(of, id, request, end, Some(error));
+            }
+            Event::Data { id, bytes, end } => {
+                let id = StreamId::from_wire(id);
+                let name = self.requests.find(id);
+                let is_read = name.is_some_and(|name| {
+                    self.streams.take_data(name, bytes, end, self.time)
+                });
+                if is_read {
+                    // Its handler makes room by reading.
+                    return bytes.len() as u64;
+                }
+            }
+            Event::Trailers { id, trailers } => {
+                if let Some(name) = self.requests.find(StreamId::from_wire(id)) {
+                    self.streams.take_trailers(name, trailers.iter());
+                }
+            }
+            Event::Error { id, error } => {
+                let stream = StreamId::from_wire(id);
+                self.client.log(
+                    LogLevel::Info,
+                    &format!("{error} in stream {id} while processing HTTP/3 connection"),
+                );
+                self.news.aborted.push((stream, error.code));
+            }
+            Event::UnknownStream { id } => {
+                let stream = StreamId::from_wire(id);
+                self.news
+                    .unwanted
+                    .push((stream, Code::H3_STREAM_CREATION_ERROR));
+            }
+            Event::Priority { id, .. } => self.news.priorities.push(StreamId::from_wire(id)),
+            // These concern the other end of connections.
+            Event::GoAway { .. } | Event::Interim { .. } | Event::Response { .. } => {}
+        }
+        0
+    }
+
+    fn begin(
+        &mut self,
+        of: StreamId,
+        id: u64,
+        request: h3::Request,
+        end: bool,
+        refusal: Option<sealane_http::h1::RequestError>,
+    ) {
+        let id = StreamId::from_wire(id);
+        if id != of {
+            self.news.unblocked.push(id);
+        }
+        let name = self.requests.name(id);
+        let incoming = Incoming {
+            request,
+            end,
+            early_data: self.is_early_data,
+            refusal,
+        };
+        let index = self.streams.begin(self.client, name, incoming, self.time);
+        self.streams.queue(index);
+        self.news.priorities.push(id);
+        self.news.requests += 1;
+    }
+}
+
+impl IdSource for Intake<'_> {
+    fn new_id(&mut self) -> (ConnectionId, ResetToken) {
+        self.ids.make()
+    }
+
+    fn retire(&mut self, id: &ConnectionId) {
+        self.ids.retire(id);
+    }
+}
+
+impl Owner for Intake<'_> {
+    fn random(&mut self) -> u64 {
+        self.ids.random()
+    }
+
+    fn receive(&mut self, id: StreamId, bytes: &[u8], fin: bool) -> usize {
+        self.note_opened(id);
+        let mut at = 0;
+        let mut kept = 0;
+        while self.news.error.is_none() {
+            let received = self
+                .codec
+                .receive(id.to_wire(), &bytes[at..], fin, self.age());
+            match received {
+                Ok(received) => {
+                    at += received.consumed;
+                    match received.event {
+                        Some(event) => kept += self.take_in(event, id),
+                        None => break,
+                    }
+                }
+                Err(error) => self.news.error = Some(error),
+            }
+        }
+        let unread = (at as u64).saturating_sub(kept);
+        if unread > 0 {
+            self.news.consumed.push((id, unread));
+        }
+        at
+    }
+
+    fn copy(&mut self, id: StreamId, offset: u64, len: usize, out: &mut Vec<u8>) {
+        if let Some(name) = self.requests.find(id) {
+            if let Some(sending) = self.requests.sending(name) {
+                sending.output.copy(offset, len, out);
+            }
+            return;
+        }
+        for (known, output) in self.channels.iter_mut().flatten() {
+            if *known == id {
+                return output.copy(offset, len, out);
+            }
+        }
+    }
+}

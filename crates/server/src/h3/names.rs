@@ -1,0 +1,130 @@
+//! The requests of a connection by the ids of their streams.
+
+use crate::multiplexed::Name;
+use super::output::Output;
+use sealane_io::stream::ChainReader;
+use sealane_quic::StreamId;
+
+/// What a request is called: its stream, and a small number that no other has at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StreamName {
+    pub(super) id: StreamId,
+    slot: u32,
+}
+
+impl Name for StreamName {
+    fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// What a request has to send.
+#[derive(Default)]
+pub(super) struct Sending {
+    pub(super) output: Output,
+    /// Reads the files of its body.
+    pub(super) reader: ChainReader,
+    /// It is in the queue of streams that are to be filled.
+    pub(super) is_queued: bool,
+    /// Nothing is written any more: the end was, or the stream was reset.
+    pub(super) is_over: bool,
+}
+
+/// All requests whose streams the transport knows.
+#[derive(Default)]
+pub(super) struct Requests {
+    /// Ascending by id, each with its slot.
+    by_id: Vec<(u64, u32)>,
+    slots: Vec<Option<Box<Sending>>>,
+    free: Vec<u32>,
+}
+
+impl Requests {
+    /// The name of a request, which is made if there is none.
+    pub(super) fn name(&mut self, id: StreamId) -> StreamName {
+        let wire = id.to_wire();
+        // Nearly always behind all others.
+        let at = match self.by_id.last() {
+            Some(&(last, _)) if last < wire => self.by_id.len(),
+            _ => match self.by_id.binary_search_by_key(&wire, |&(known, _)| known) {
+                Ok(at) => {
+                    let slot = self.by_id[at].1;
+                    return StreamName { id, slot };
+                }
+                Err(at) => at,
+            },
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32 // the transport limits streams to 65,536
+        });
+        self.slots[slot as usize] = Some(Box::default());
+        self.by_id.insert(at, (wire, slot));
+        StreamName { id, slot }
+    }
+
+    /// The name of a request that is known.
+    pub(super) fn find(&self, id: StreamId) -> Option<StreamName> {
+        let wire = id.to_wire();
+        let at = self.by_id.binary_search_by_key(&wire, |&(known, _)| known);
+        let slot = self.by_id[at.ok()?].1;
+        Some(StreamName { id, slot })
+    }
+
+    /// What a request has to send.
+    pub(super) fn sending(&mut self, name: StreamName) -> Option<&mut Sending> {
+        self.slots.get_mut(name.slot())?.as_deref_mut()
+    }
+
+    /// The transport has forgotten the stream.
+    pub(super) fn forget(&mut self, id: StreamId) {
+        let wire = id.to_wire();
+        let at = self.by_id.binary_search_by_key(&wire, |&(known, _)| known);
+        if let Ok(at) = at {
+            let (_, slot) = self.by_id.remove(at);
+            self.slots[slot as usize] = None;
+            self.free.push(slot);
+        }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Gives memory back while there are none.
+    pub(super) fn trim(&mut self) {
+        if self.is_empty() {
+            *self = Requests::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(wire: u64) -> StreamId {
+        StreamId::from_wire(wire)
+    }
+
+    #[test]
+    fn slots_are_used_again_and_names_tell_streams_apart() {
+        let mut requests = Requests::default();
+        let first = requests.name(id(0));
+        let second = requests.name(id(8));
+        let between = requests.name(id(4));
+        assert_eq!(requests.name(id(8)), second);
+        assert_ne!(between.slot(), second.slot());
+        requests.forget(id(0));
+        assert_eq!(requests.find(id(0)), None);
+        let next = requests.name(id(12));
+        assert_eq!(next.slot(), first.slot());
+        assert_ne!(next, first);
+        for wire in [4, 8, 12] {
+            requests.forget(id(wire));
+            requests.forget(id(wire));
+        }
+        assert!(requests.is_empty());
+    }
+}

@@ -1,0 +1,88 @@
+//! The handshake of a connection.
+
+use super::serving::Serving;
+use crate::client_certificates::ClientFacts;
+use crate::snapshot::ServerId;
+use sealane_conf::model::LogLevel;
+use sealane_io::stream::HandshakeTimes;
+use sealane_tls::Load;
+use std::task::Context;
+
+impl Serving {
+    /// Lets the handshake go on.
+    pub(super) fn go_on_with_handshake(&mut self, cx: &mut Context<'_>) {
+        if self.transport().wants_handshake() {
+            let load = self.load();
+            let now = self.now();
+            let _ = self.with_transport(|transport, owner| {
+                transport.poll_handshake(cx, load, now, owner)
+            });
+        }
+        if self.is_open {
+            return;
+        }
+        if self.transport().is_established() {
+            self.is_open = true;
+            self.note_handshake();
+        } else if let Some(failure) = self.transport().handshake_failure() {
+            let text = failure.to_string();
+            self.client.worker.counters.handshakes_failed.add(1);
+            self.client
+                .log(LogLevel::Info, &format!("{text} while QUIC handshaking"));
+            self.is_open = true; // it was told
+        }
+    }
+
+    fn load(&self) -> Load {
+        Load {
+            has_others: self.client.worker.counters.active.get() > 1,
+            ..Load::default()
+        }
+    }
+
+    /// Remembers the results of the handshake, and lets TLS go.
+    fn note_handshake(&mut self) {
+        let queued = self.transport().server_tls().map(|tls| tls.queue_time());
+        let times = HandshakeTimes {
+            total: self.client.facts.accepted.elapsed(),
+            queued: queued.unwrap_or_default(),
+        };
+        let client = &mut self.client;
+        client.facts.set_secure();
+        client.worker.counters.handshakes.add(1);
+        let Some(tls) = self.exchanges.wire.transport.server_tls() else {
+            return;
+        };
+        client.server = ServerId(tls.selected_token());
+        let Some(info) = tls.info() else {
+            return;
+        };
+        self.name = info.server_name().to_ascii_lowercase().into_boxed_str();
+        let is_resumed = info.session_reused() == "r";
+        if is_resumed {
+            client.worker.counters.handshakes_resumed.add(1);
+        }
+        if let Some(zone) = &client.server().zone {
+            let counts = zone.counts(client.worker.index);
+            match is_resumed {
+                true => counts.handshakes_resumed.add(1),
+                false => counts.handshakes_full.add(1),
+            }
+        }
+        let stats = client.snapshot.handshakes.stats();
+        stats.handshake_time.record(times.total);
+        stats.handshake_queue_time.record(times.queued);
+        if client.snapshot.uses_tls_facts {
+            client.facts.set_tls(crate::tls_facts::collect(&info, times));
+        }
+        if client.snapshot.asks_clients && client.facts.client().is_none() {
+            client.facts.set_client(ClientFacts::of_quic(tls));
+        }
+        self.transport().release_tls();
+    }
+
+    /// The name that the client has sent, in lower case.
+    pub(super) fn server_name(&self) -> Option<String> {
+        self.is_open.then(|| self.name.to_string())
+    }
+}

@@ -1,0 +1,429 @@
+//! An HTTP/3 connection: its turns, and its end.
+
+use super::framer::Framer;
+use super::intake::{Intake, News};
+use super::timeouts::ConnectionTimeouts;
+use crate::client::Client;
+use crate::client_link::BodyError;
+use crate::multiplexed::{Exchanges, TurnTime};
+use crate::quic::{Clock, ConnectionIds, QuicSocket, mark};
+use sealane_conf::model::{LocationConf, LogLevel};
+use sealane_http::h3::{self, Code, ConnectionError};
+use sealane_io::forwarding::ForwardedBatch;
+use sealane_io::registry::Asked;
+use sealane_io::runtime::{self, Sleep};
+use sealane_quic::{Addresses, CloseReason, Connection, Event, Outbox, StreamId, Time};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// Turns after which other connections of the thread run and the kernel is polled.
+const TURNS: u32 = 4;
+/// Datagrams that the transport makes at a time: what the kernel cuts from one message.
+const BATCH_DATAGRAMS: usize = 44;
+
+/// What a connection begins with.
+pub(crate) struct Beginning {
+    pub(crate) client: Client,
+    pub(crate) transport: Connection,
+    pub(crate) codec: h3::Connection,
+    pub(crate) ids: ConnectionIds,
+    pub(crate) socket: Rc<QuicSocket>,
+    pub(crate) clock: Clock,
+}
+
+/// An HTTP/3 connection while it lives.
+pub(super) struct Serving {
+    pub(super) client: Client,
+    /// The streams, the codec, and the transport.
+    pub(super) exchanges: Exchanges<Framer>,
+    pub(super) timeouts: ConnectionTimeouts,
+    pub(super) ids: ConnectionIds,
+    socket: Rc<QuicSocket>,
+    clock: Clock,
+    arrived: ForwardedBatch,
+    pub(super) news: News,
+    /// How many streams of each direction the codec knows.
+    opened: [u64; 2],
+    /// `http3_stream_buffer_size`.
+    pub(super) buffer_bytes: u64,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// What was made and not sent yet.
+    unsent: Vec<u8>,
+    pub(super) is_open: bool,
+    oldest_configuration: u64,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(beginning: Beginning) {
+    let mut serving = Box::new(Serving::new(beginning));
+    serving.client.remember_task().await;
+    serving.client.enter_opening();
+    poll_fn(|cx| serving.poll(cx)).await;
+    serving.exchanges.abandon();
+    let Serving {
+        client, exchanges, ..
+    } = &mut *serving;
+    poll_fn(|cx| exchanges.poll_handlers(client, cx)).await;
+    serving.log_end();
+    serving.count();
+    serving.client.note_retirement();
+    serving.client.debug(format_args!("close connection"));
+}
+
+impl Serving {
+    fn new(beginning: Beginning) -> Serving {
+        let Beginning {
+            client,
+            transport,
+            codec,
+            ids,
+            socket,
+            clock,
+        } = beginning;
+        let buffer_bytes = client.server().conf.http3.stream_buffer_bytes.into();
+        let now = clock.time(Instant::now());
+        Serving {
+            timeouts: ConnectionTimeouts::new(&client),
+            exchanges: Exchanges::new(Framer::new(transport, codec, now)),
+            client,
+            ids,
+            socket,
+            clock,
+            arrived: ForwardedBatch::default(),
+            news: News::default(),
+            opened: [0; 2],
+            buffer_bytes,
+            timer: None,
+            unsent: Vec::new(),
+            is_open: false,
+            oldest_configuration: 0,
+        }
+    }
+
+    pub(super) fn transport(&mut self) -> &mut Connection {
+        &mut self.exchanges.wire.transport
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.exchanges.wire.now
+    }
+
+    /// Lets the transport work, with this connection as its owner.
+    pub(super) fn with_transport<R>(
+        &mut self,
+        work: impl FnOnce(&mut Connection, &mut Intake<'_>) -> R,
+    ) -> R {
+        let exchanges = &mut self.exchanges;
+        let wire = &mut exchanges.wire;
+        let mut intake = Intake {
+            client: &self.client,
+            ids: &mut self.ids,
+            codec: &mut wire.codec,
+            requests: &mut wire.requests,
+            channels: &mut wire.channels,
+            streams: &mut exchanges.streams,
+            opened: &mut self.opened,
+            news: &mut self.news,
+            time: exchanges.time,
+            is_early_data: !wire.transport.is_established(),
+        };
+        work(&mut wire.transport, &mut intake)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.exchanges.woken.set_task(cx);
+        for _ in 0..TURNS {
+            self.exchanges.time = TurnTime::now();
+            self.exchanges.wire.now = self.clock.time(self.exchanges.time.now);
+            if self.transport().is_closed() {
+                return Poll::Ready(());
+            }
+            let has_news = self.turn(cx);
+            if self.transport().is_closed() {
+                return Poll::Ready(());
+            }
+            if !has_news && self.poll_timer(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        // Wakes the task after the runtime has looked for events.
+        runtime::defer(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// One turn. Returns whether another one may have something to do.
+    fn turn(&mut self, cx: &mut Context<'_>) -> bool {
+        self.obey();
+        let mut news = self.receive(cx);
+        self.go_on_with_handshake(cx);
+        self.take_events();
+        self.heed_news();
+        news |= self.exchanges.let_streams_go_on();
+        self.exchanges.wire.write_channels();
+        loop {
+            let wrote = self.fill(cx);
+            let sent = self.send(cx);
+            if !(wrote && sent) {
+                break;
+            }
+        }
+        self.look_after_time();
+        news || self.exchanges.streams.has_queued()
+    }
+
+    /// Does what the connection was asked for.
+    fn obey(&mut self) {
+        if self.transport().is_ending() {
+            return;
+        }
+        let tls_name = self.server_name();
+        self.client.renew(|| tls_name);
+        match self.client.asked() {
+            Asked::Nothing => {}
+            Asked::Finish | Asked::Move => self.announce_end(),
+            Asked::Abort => return self.close(Code::H3_NO_ERROR),
+        }
+        let oldest = self.client.oldest_configuration();
+        if self.oldest_configuration < oldest {
+            self.oldest_configuration = oldest;
+            self.exchanges.retire_before(&self.client, oldest);
+        }
+    }
+
+    /// Takes the datagrams that have come. Returns whether there were any.
+    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let inbox = self.ids.inbox().clone();
+        let had = inbox.poll_take(cx, &mut arrived).is_ready();
+        if had {
+            let now = self.now();
+            for datagram in arrived.datagrams_mut() {
+                let addresses = Addresses {
+                    local: datagram.local,
+                    remote: datagram.peer,
+                };
+                let ecn = mark(datagram.ecn);
+                self.with_transport(|transport, owner| {
+                    transport.receive(now, addresses, ecn, datagram.bytes, owner);
+                });
+            }
+        }
+        self.arrived = arrived;
+        had
+    }
+
+    /// What the transport tells of streams.
+    fn take_events(&mut self) {
+        while let Some(event) = self.transport().next_event() {
+            let age = self.age();
+            match event {
+                Event::Opened { id } => {
+                    self.with_transport(|_, owner| owner.note_opened(id));
+                }
+                Event::Readable { id } => self.read(id),
+                Event::Reset { id, .. } => {
+                    let told = self.exchanges.wire.codec.stream_reset(id.to_wire(), age);
+                    self.lose(id, told);
+                }
+                Event::Stopped { id, .. } => {
+                    let told = self.exchanges.wire.codec.sending_stopped(id.to_wire(), age);
+                    self.lose(id, told);
+                }
+                Event::Acknowledged { id, up_to } => self.exchanges.wire.acknowledge(id, up_to),
+                Event::Closed { id } => self.exchanges.wire.requests.forget(id),
+                Event::Available { .. } => {}
+            }
+        }
+    }
+
+    fn age(&self) -> std::time::Duration {
+        let accepted = self.client.facts.accepted;
+        self.exchanges
+            .time
+            .now
+            .saturating_duration_since(accepted)
+    }
+
+    fn read(&mut self, id: StreamId) {
+        self.with_transport(|transport, owner| transport.read(id, owner));
+    }
+
+    /// The client has given up a stream: its exchange is told.
+    fn lose(&mut self, id: StreamId, told: Result<(), ConnectionError>) {
+        if let Err(error) = told {
+            self.news.error.get_or_insert(error);
+        }
+        if let Some(name) = self.exchanges.wire.requests.find(id) {
+            self.exchanges.wire.abort(id, Code::H3_REQUEST_CANCELLED);
+            self.exchanges.lose(name, BodyError::ClientClosed);
+        }
+    }
+
+    /// Does what came of the datagrams.
+    fn heed_news(&mut self) {
+        loop {
+            let unblocked = std::mem::take(&mut self.news.unblocked);
+            if unblocked.is_empty() {
+                break;
+            }
+            for id in unblocked {
+                self.read(id);
+            }
+        }
+        let news = std::mem::take(&mut self.news);
+        let now = self.now();
+        for (id, bytes) in news.consumed {
+            self.transport().consumed(id, bytes, now);
+        }
+        for (id, code) in news.aborted {
+            self.exchanges.wire.abort(id, code);
+            if let Some(name) = self.exchanges.wire.requests.find(id) {
+                self.exchanges.lose(name, BodyError::Malformed);
+            }
+        }
+        for (id, code) in news.unwanted {
+            self.transport().stop_sending(id, code.0);
+        }
+        for id in news.priorities {
+            self.exchanges.wire.prioritise(id);
+        }
+        if news.requests > 0 {
+            self.count_requests(news.requests);
+        }
+        self.timeouts.has_begun |= news.has_settings || news.requests > 0;
+        if let Some(error) = news.error {
+            self.fail(error);
+        }
+    }
+
+    fn count_requests(&mut self, requests: u32) {
+        for _ in 0..requests {
+            self.client.worker.counters.requests.add(1);
+            self.client.facts.count_request();
+        }
+        self.client.begin_response();
+        let age = self.age();
+        let conf = default_conf(&self.client);
+        if self.client.facts.requests() >= conf.keepalive_requests || age > conf.keepalive_time {
+            self.announce_end();
+        }
+    }
+
+    /// Sends what the transport makes. Returns whether the socket has taken all of it.
+    fn send(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = self.now();
+        loop {
+            if self.socket.is_full() && self.socket.poll_flush(cx).is_pending() {
+                return false;
+            }
+            let mut outbox = Outbox::default();
+            let socket = self.socket.clone();
+            let sent = socket.build(&mut outbox, |outbox| {
+                self.with_transport(|transport, owner| {
+                    transport.transmit(now, outbox, BATCH_DATAGRAMS, owner)
+                })
+            });
+            if sent.is_none() {
+                return self.socket.poll_flush(cx).is_ready();
+            }
+        }
+    }
+
+    /// Waits for the transport's time-out. Ready when it has passed.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let clock = self.clock;
+        let Some(at) = self.transport().timeout() else {
+            self.timer = None;
+            return Poll::Pending;
+        };
+        if at <= self.now() {
+            let now = self.now();
+            self.transport().on_timeout(now);
+            return Poll::Ready(());
+        }
+        let at = clock.instant(at);
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(runtime::sleep_until(at)));
+        if timer.deadline() != at {
+            timer.reset(at);
+        }
+        if timer.as_mut().poll(cx).is_ready() {
+            let now = clock.time(Instant::now());
+            self.exchanges.wire.now = now;
+            self.transport().on_timeout(now);
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    /// Announces that the connection ends, without losing a request (RFC 9114 section 5.2).
+    pub(super) fn announce_end(&mut self) {
+        if !self.is_open {
+            return;
+        }
+        if self.timeouts.announce(self.exchanges.time) {
+            self.exchanges.wire.codec.shut_down();
+        }
+    }
+
+    /// Whether no request is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.exchanges.streams.len() == 0 && self.exchanges.wire.requests.is_empty()
+    }
+
+    /// Ends the connection in order.
+    pub(super) fn close(&mut self, code: Code) {
+        let now = self.now();
+        self.transport().close(now, code.0);
+    }
+
+    fn fail(&mut self, error: ConnectionError) {
+        self.client.log(
+            LogLevel::Info,
+            &format!("{error} while processing HTTP/3 connection"),
+        );
+        self.close(error.code);
+    }
+
+    /// Frees what a connection does not need between requests.
+    pub(super) fn rest(&mut self) {
+        self.client.enter_idle();
+        self.exchanges.wire.requests.trim();
+        self.arrived = ForwardedBatch::default();
+        self.unsent = Vec::new();
+        self.count();
+    }
+
+    fn count(&mut self) {
+        let counted = self.exchanges.wire.codec.take_counters();
+        self.client.worker.counters.http3.add(&counted);
+    }
+
+    /// Says why the connection has ended, if that is of interest.
+    fn log_end(&mut self) {
+        let Some(reason) = self.transport().close_reason() else {
+            return;
+        };
+        let text = match reason {
+            CloseReason::Application { .. } | CloseReason::TimedOut => return,
+            // H3_NO_ERROR, and clients that say it with 0.
+            CloseReason::PeerApplication { code: 0 | 0x100, .. } => return,
+            reason => reason.to_string(),
+        };
+        let doing = match self.is_open {
+            true => "while processing HTTP/3 connection",
+            false => "while QUIC handshaking",
+        };
+        self.client.log(LogLevel::Info, &format!("{text} {doing}"));
+    }
+}
+
+/// Settings for the connection as a whole.
+pub(super) fn default_conf(client: &Client) -> &LocationConf {
+    let location = client.server().default_location;
+    &client.snapshot.location(location).conf
+}

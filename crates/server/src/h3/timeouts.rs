@@ -1,0 +1,147 @@
+//! Time-outs of an HTTP/3 connection: `client_header_timeout` for the handshake, `send_timeout` for
+//! clients that take nothing, `client_body_timeout` for bodies that do not come. An idle
+//! connection ends by the time-out of its transport, which is `keepalive_timeout`.
+
+use super::serving::{Serving, default_conf};
+use crate::client::Client;
+use crate::client_link::BodyError;
+use crate::multiplexed::{ResetReason, StreamState, TurnTime, ms};
+use sealane_conf::model::LogLevel;
+use sealane_http::h3::Code;
+use sealane_io::registry::Asked;
+use std::time::Duration;
+
+/// How long new requests are accepted after the end of the connection was announced.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// The shortest time between two looks at all streams.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
+
+/// What the connection waits for, and since when.
+pub(super) struct ConnectionTimeouts {
+    /// The client's SETTINGS, or a request, have come.
+    pub(super) has_begun: bool,
+    /// When the handshake has to be over.
+    handshake: Duration,
+    /// When the streams are looked at next, by the coarse clock.
+    look_at_ms: u64,
+    /// When the end of the connection was announced.
+    announced_ms: Option<u64>,
+    is_resting: bool,
+}
+
+impl ConnectionTimeouts {
+    pub(super) fn new(client: &Client) -> ConnectionTimeouts {
+        let conf = &client.server().conf;
+        let tls = conf.tls.as_ref();
+        let handshake = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
+        ConnectionTimeouts {
+            has_begun: false,
+            handshake: handshake.min(conf.client_header_timeout),
+            look_at_ms: 0,
+            announced_ms: None,
+            is_resting: false,
+        }
+    }
+
+    /// Notes that the end of the connection is announced now. False when it was before.
+    pub(super) fn announce(&mut self, time: TurnTime) -> bool {
+        let is_first = self.announced_ms.is_none();
+        self.announced_ms.get_or_insert(time.now_ms);
+        is_first
+    }
+}
+
+impl Serving {
+    /// At the end of a turn: ends what has waited for too long, and frees what an idle connection
+    /// does not need.
+    pub(super) fn look_after_time(&mut self) {
+        let notes = self.exchanges.take_notes();
+        for _ in 0..notes.early_data_refused {
+            self.count_early_data_refused();
+        }
+        if self.transport().is_ending() {
+            return;
+        }
+        let time = self.exchanges.time;
+        if !self.is_open && self.client.facts.accepted.elapsed() >= self.timeouts.handshake {
+            self.client
+                .log(LogLevel::Info, &format!("{TIMED_OUT} while QUIC handshaking"));
+            self.client.worker.counters.handshakes_failed.add(1);
+            return self.close(Code::H3_NO_ERROR);
+        }
+        if let Some(at_ms) = self.timeouts.announced_ms {
+            let is_over = time.left_ms(at_ms, ms(FAREWELL)).is_none();
+            if is_over || self.client.asked() == Asked::Finish && self.is_idle() {
+                self.exchanges.wire.codec.drain();
+                if self.is_idle() {
+                    return self.close(Code::H3_NO_ERROR);
+                }
+            }
+        }
+        if self.is_idle() {
+            if self.is_open && !std::mem::replace(&mut self.timeouts.is_resting, true) {
+                self.rest();
+            }
+        } else {
+            self.timeouts.is_resting = false;
+        }
+        if time.now_ms >= self.timeouts.look_at_ms {
+            self.timeouts.look_at_ms = time.now_ms + ms(LOOK_EVERY);
+            self.look_after_streams();
+        }
+        self.set_deadline();
+    }
+
+    /// Has the registry wake this task when there is something to look after.
+    fn set_deadline(&mut self) {
+        let must_look = !self.is_open
+            || !self.is_idle()
+            || self.timeouts.announced_ms.is_some();
+        match must_look {
+            true => self.client.set_deadline(LOOK_EVERY),
+            false => self.client.clear_deadline(),
+        }
+    }
+
+    /// Ends streams that have waited for too long.
+    fn look_after_streams(&mut self) {
+        let time = self.exchanges.time;
+        let body_timeout_ms = ms(default_conf(&self.client).client_body_timeout);
+        for index in self.exchanges.streams.indices() {
+            let Some(stream) = self.exchanges.streams.get(index) else {
+                continue;
+            };
+            let Some(name) = stream.name else {
+                continue;
+            };
+            let wire = &mut self.exchanges.wire;
+            let is_stuck = (wire.requests.sending(name))
+                .is_some_and(|sending| sending.output.unsent() > 0);
+            let send_ms = match &stream.state {
+                StreamState::Sending(sending) if is_stuck => Some(ms(sending.send_timeout)),
+                _ => None,
+            };
+            // The silence of a tunnel is limited by `proxy_read_timeout` and the like.
+            let body_ms = (stream.awaits_body && !stream.feed.is_tunnel())
+                .then(|| stream.feed.body_timeout().map_or(body_timeout_ms, ms));
+            let Some(limit_ms) = send_ms.or(body_ms) else {
+                continue;
+            };
+            if time.left_ms(stream.moved_ms, limit_ms).is_some() {
+                continue;
+            }
+            match send_ms.is_some() {
+                true => {
+                    self.client.log(
+                        LogLevel::Info,
+                        &format!("{TIMED_OUT} while sending response to client"),
+                    );
+                    self.exchanges.give_up(index, ResetReason::Cancelled);
+                }
+                false => stream.feed.fail(BodyError::TimedOut),
+            }
+        }
+    }
+}

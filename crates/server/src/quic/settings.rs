@@ -1,0 +1,119 @@
+//! Translates the `quic_*` and `http3_*` directives into settings of connections.
+
+use sealane_conf::model::{CongestionControl, FrameAllowance, LocationConf, QuicVersion, Server};
+use sealane_http::h1;
+use sealane_http::h2::Allowance;
+use sealane_http::h3;
+use sealane_quic::{Algorithm, ConnectionSettings, Settings, Version};
+use std::sync::Arc;
+
+/// Unidirectional streams that a client may have open: its control stream, those of QPACK, and
+/// some of types that are not known.
+const UNIDIRECTIONAL_STREAMS: u64 = 8;
+/// The window of these streams.
+const UNIDIRECTIONAL_WINDOW_BYTES: u64 = 64 << 10;
+/// Longest datagram that is received: what an Ethernet frame holds, with room to spare.
+const MAX_UDP_PAYLOAD_BYTES: u16 = 1500;
+/// Longest datagram that is sent where the interface takes it.
+const MAX_DATAGRAM_BYTES: u16 = 1452;
+/// The first window of a connection, for this many streams of which all send bodies.
+const STREAMS_IN_FIRST_WINDOW: u64 = 16;
+
+/// What connections of one server have in common.
+#[derive(Clone)]
+pub(crate) struct QuicRuntime {
+    pub(crate) transport: Arc<ConnectionSettings>,
+    pub(crate) codec: Arc<h3::Settings>,
+}
+
+impl QuicRuntime {
+    /// The settings of a server; `conf` is that of its default location.
+    pub(crate) fn new(server: &Server, conf: &LocationConf, head: h1::Limits) -> QuicRuntime {
+        let (quic, http3) = (&server.quic, &server.http3);
+        let stream_bytes = u64::from(http3.stream_buffer_bytes);
+        let max_connection_bytes = u64::from(http3.max_connection_window_bytes);
+        let codec = codec_settings(server, head);
+        let transport = ConnectionSettings {
+            streams: Settings {
+                max_data: (STREAMS_IN_FIRST_WINDOW * stream_bytes).min(max_connection_bytes),
+                max_stream_data_bidi_local: 0,
+                max_stream_data_bidi_remote: stream_bytes,
+                max_stream_data_uni: UNIDIRECTIONAL_WINDOW_BYTES,
+                max_streams_bidi: http3.max_concurrent_streams.into(),
+                max_streams_uni: UNIDIRECTIONAL_STREAMS,
+                max_window: max_connection_bytes,
+                max_stream_window: http3.max_stream_window_bytes.into(),
+            },
+            congestion_control: match quic.congestion_control {
+                CongestionControl::Cubic => Algorithm::Cubic,
+                CongestionControl::Bbr => Algorithm::Bbr,
+                CongestionControl::NewReno => Algorithm::NewReno,
+            },
+            max_idle_timeout: conf.keepalive_timeout,
+            active_connection_id_limit: quic.active_connection_id_limit.into(),
+            max_udp_payload_size: MAX_UDP_PAYLOAD_BYTES,
+            max_datagram_size: MAX_DATAGRAM_BYTES,
+            mtu_discovery: quic.mtu_discovery,
+            ecn: true,
+            versions: (quic.versions.iter())
+                .map(|version| match version {
+                    QuicVersion::V1 => Version::V1,
+                    QuicVersion::V2 => Version::V2,
+                })
+                .collect(),
+            early_data_context: early_data_context(&codec),
+            migration: true,
+            preferred_v4: quic.preferred_address.and_then(|preferred| preferred.v4),
+            preferred_v6: quic.preferred_address.and_then(|preferred| preferred.v6),
+        };
+        QuicRuntime {
+            transport: Arc::new(transport),
+            codec,
+        }
+    }
+}
+
+/// The settings of HTTP/3 that a client remembers for its early data (RFC 9114 section 7.2.4.2).
+fn early_data_context(codec: &h3::Settings) -> Vec<u8> {
+    format!(
+        "h3 {} {} {}",
+        codec.decoder_table_bytes, codec.blocked_streams, codec.extended_connect
+    )
+    .into_bytes()
+}
+
+fn codec_settings(server: &Server, head: h1::Limits) -> Arc<h3::Settings> {
+    let http3 = &server.http3;
+    let limits = &http3.limits;
+    let allow = |allowance: FrameAllowance| Allowance {
+        burst: allowance.burst,
+        per_second: allowance.per_second,
+    };
+    Arc::new(h3::Settings {
+        max_concurrent_streams: http3.max_concurrent_streams as usize,
+        decoder_table_bytes: http3.max_table_capacity_bytes,
+        encoder_table_bytes: http3.max_table_capacity_bytes,
+        blocked_streams: http3.max_blocked_streams as usize,
+        extended_connect: http3.extended_connect && server.passes_upgrades(),
+        head,
+        limits: h3::Limits {
+            resets: allow(limits.resets),
+            empty_frames: allow(limits.empty_frames),
+            priority_frames: allow(limits.priority_frames),
+            unidirectional_streams: allow(limits.unidirectional_streams),
+            oversized_heads: allow(limits.oversized_heads),
+            section_bytes: usize::try_from(limits.header_block_bytes).unwrap_or(usize::MAX),
+            ..h3::Limits::default()
+        },
+        ..h3::Settings::default()
+    })
+}
+
+/// The protocols that may be agreed on over QUIC, preferred first (`http3`).
+pub(crate) fn tls_protocols(server: &Server) -> Vec<Box<[u8]>> {
+    let mut protocols: Vec<Box<[u8]>> = Vec::new();
+    if server.http3.enabled {
+        protocols.push(b"h3".as_slice().into());
+    }
+    protocols
+}
