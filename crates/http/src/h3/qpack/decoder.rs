@@ -26,6 +26,8 @@ pub(crate) enum Section {
 struct Blocked {
     stream: u64,
     required: u64,
+    /// Entries that had come when it arrived, on which the meaning of its prefix depends.
+    inserted: u64,
 }
 
 /// Decodes the field sections of one connection.
@@ -40,6 +42,8 @@ pub(crate) struct Decoder {
     /// Entries of which the peer knows, or will have read in `out`, that they have come.
     acknowledged: u64,
     blocked: Vec<Blocked>,
+    /// The section that need not wait any more, and is decoded next.
+    resumed: Option<Blocked>,
     /// The front of an instruction.
     partial: Vec<u8>,
     /// Instructions for the peer's encoder.
@@ -59,6 +63,7 @@ impl Decoder {
             inserted: 0,
             acknowledged: 0,
             blocked: Vec::new(),
+            resumed: None,
             partial: Vec::new(),
             out: Vec::new(),
             has_begun: false,
@@ -197,11 +202,12 @@ impl Decoder {
             .ok_or(encoder_error("QPACK instruction with an invalid index"))
     }
 
-    /// A stream whose section need not wait any more: decode it now.
+    /// A stream whose section need not wait any more: decode it before anything else.
     pub(crate) fn next_unblocked(&mut self) -> Option<u64> {
         let is_free = |blocked: &Blocked| blocked.required <= self.inserted;
         let at = self.blocked.iter().position(is_free)?;
-        Some(self.blocked.remove(at).stream)
+        self.resumed = Some(self.blocked.remove(at));
+        self.resumed.map(|blocked| blocked.stream)
     }
 
     /// The sections of a stream are not wanted (section 2.2.2.2).
@@ -228,7 +234,10 @@ impl Decoder {
     ) -> Result<Section, ConnectionError> {
         let mut rest = section;
         let max_entries = super::max_entries(self.max_capacity);
-        let prefix = Prefix::take(&mut rest, self.inserted, max_entries).map_err(section_error)?;
+        let resumed = self.resumed.take();
+        let resumed = resumed.filter(|resumed| resumed.stream == stream);
+        let inserted = resumed.map_or(self.inserted, |resumed| resumed.inserted);
+        let prefix = Prefix::take(&mut rest, inserted, max_entries).map_err(section_error)?;
         if prefix.required > self.inserted {
             if self.blocked.len() >= self.max_blocked {
                 return Err(section_error("more blocked streams than allowed"));
@@ -236,6 +245,7 @@ impl Decoder {
             self.blocked.push(Blocked {
                 stream,
                 required: prefix.required,
+                inserted,
             });
             return Ok(Section::Blocked);
         }

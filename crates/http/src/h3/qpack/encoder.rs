@@ -283,6 +283,10 @@ impl PeerTable {
         if self.outstanding.len() >= MAX_OUTSTANDING {
             return 0;
         }
+        // Nearly always there are so few that none needs to be counted.
+        if (self.outstanding.len() as u64) < self.max_blocked {
+            return u64::MAX;
+        }
         let mut waiting: SmallVec<[u64; 32]> = SmallVec::new();
         for section in &self.outstanding {
             let is_new = !waiting.contains(&section.stream);

@@ -72,6 +72,50 @@ impl Wire {
     }
 }
 
+/// Sends the request of this number.
+fn ask(client: &mut Connection, number: u64, wire: &mut Wire) {
+    let id = number * 4;
+    let path = format!("/{}", number % 3);
+    let target = RequestTarget::new(b"POST", Scheme::Https, b"example.com", path.as_bytes());
+    let fields = [
+        Field::new(b"user-agent", b"the same").expect("valid"),
+        Field::new(b"x-path", path.as_bytes()).expect("valid"),
+    ];
+    let mut out = Vec::new();
+    client
+        .send_request(id, &target.expect("valid"), fields, false, &mut out)
+        .expect("a new stream");
+    client.data(id, 4, true, &mut out).expect("behind the head");
+    out.extend_from_slice(b"body");
+    wire.send(id, &out, true);
+    let priority = Priority {
+        urgency: 1,
+        incremental: false,
+    };
+    client.send_priority_update(id, priority);
+}
+
+/// Sends a response with a body and trailers.
+fn answer(server: &mut Connection, id: u64, wire: &mut Wire) {
+    let mut out = Vec::new();
+    let fields = [
+        Field::from_static("server", "sealane"),
+        Field::from_static("x-same", "again and again"),
+    ];
+    server
+        .send_head(id, StatusCode::OK, fields, false, &mut out)
+        .expect("the first head");
+    server
+        .data(id, 5, false, &mut out)
+        .expect("behind the head");
+    out.extend_from_slice(b"hello");
+    let trailers = [Field::from_static("x-end", "now")];
+    server
+        .send_trailers(id, trailers, &mut out)
+        .expect("behind the body");
+    wire.send(id, &out, true);
+}
+
 /// Runs some requests with random deliveries, and compares what each side understood.
 fn exchange(table_bytes: u32, blocked: usize, requests: u64, choices: &[(usize, usize)]) {
     let settings = Arc::new(Settings {
@@ -89,30 +133,8 @@ fn exchange(table_bytes: u32, blocked: usize, requests: u64, choices: &[(usize, 
         let (choice, most) = choices.get(round).copied().unwrap_or((round, usize::MAX));
         round += 1;
         assert!(round < choices.len() + 5000, "it does not end");
-        if asked < requests && choice % 3 == 0 {
-            let id = asked * 4;
-            let path = format!("/{}", asked % 3);
-            let target =
-                RequestTarget::new(b"POST", Scheme::Https, b"example.com", path.as_bytes());
-            let fields = [
-                Field::new(b"user-agent", b"the same").expect("valid"),
-                Field::new(b"x-path", path.as_bytes()).expect("valid"),
-            ];
-            let mut out = Vec::new();
-            let target = target.expect("valid");
-            client
-                .send_request(id, &target, fields, false, &mut out)
-                .expect("new");
-            client.data(id, 4, true, &mut out).expect("behind the head");
-            out.extend_from_slice(b"body");
-            to_server.send(id, &out, true);
-            client.send_priority_update(
-                id,
-                Priority {
-                    urgency: 1,
-                    incremental: false,
-                },
-            );
+        if asked < requests && choice.is_multiple_of(3) {
+            ask(&mut client, asked, &mut to_server);
             asked += 1;
         }
         to_server.collect(&mut client);
@@ -123,23 +145,7 @@ fn exchange(table_bytes: u32, blocked: usize, requests: u64, choices: &[(usize, 
                 continue;
             };
             let id: u64 = id.parse().expect("an id");
-            let mut out = Vec::new();
-            let fields = [
-                Field::from_static("server", "sealane"),
-                Field::from_static("x-same", "again and again"),
-            ];
-            server
-                .send_head(id, StatusCode::OK, fields, false, &mut out)
-                .expect("the first");
-            server
-                .data(id, 5, false, &mut out)
-                .expect("behind the head");
-            out.extend_from_slice(b"hello");
-            let trailers = [Field::from_static("x-end", "now")];
-            server
-                .send_trailers(id, trailers, &mut out)
-                .expect("behind the body");
-            to_client.send(id, &out, true);
+            answer(&mut server, id, &mut to_client);
             answered += 1;
         }
         for event in to_client.deliver(&mut client, choice / 2, most) {

@@ -138,3 +138,19 @@ fn what_is_decoded_is_bounded_before_it_is_copied() {
     // It counts as decoded all the same (section 2.2.2.1).
     assert_eq!(acknowledgements(&mut decoder), bytes("80"));
 }
+
+/// Section 4.5.1.1: what the prefix says depends on what had come when the section arrived.
+#[test]
+fn the_prefix_of_a_section_that_waits_keeps_its_meaning() {
+    let mut decoder = Decoder::new(100, 16);
+    decoder.encoder_stream(&bytes("3f45")).expect("100 bytes");
+    // Required Insert Count 2 of 0, with a range of 6.
+    assert_eq!(decode(&mut decoder, 0, &bytes("0300 80")), Ok(None));
+    for _ in 0..6 {
+        decoder.encoder_stream(&bytes(INSERT)).expect("valid");
+    }
+    // By now it would be 8. The entry is gone, as only a broken encoder evicts it.
+    assert_eq!(decoder.next_unblocked(), Some(0));
+    let error = decode(&mut decoder, 0, &bytes("0300 80")).expect_err("evicted");
+    assert_eq!(error.code, Code::QPACK_DECOMPRESSION_FAILED);
+}
