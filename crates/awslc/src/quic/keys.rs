@@ -165,7 +165,8 @@ impl fmt::Debug for PacketCipher {
 pub struct HeaderCipher(Kind);
 
 enum Kind {
-    Aes(sys::AES_KEY),
+    /// Where it is it stays until it is wiped: moving it would leave copies.
+    Aes(Box<sys::AES_KEY>),
     ChaCha20(Zeroizing<[u8; 32]>),
 }
 
@@ -187,7 +188,7 @@ impl HeaderCipher {
             copy.copy_from_slice(key);
             return Self(Kind::ChaCha20(copy));
         }
-        let mut schedule = MaybeUninit::zeroed();
+        let mut schedule = Box::new(MaybeUninit::<sys::AES_KEY>::zeroed());
         // SAFETY: the key has 16 or 32 bytes, and `schedule` has room for what is made of it. All
         // zeros would be a valid schedule, too.
         let schedule = unsafe {
@@ -213,7 +214,9 @@ impl HeaderCipher {
             Kind::Aes(schedule) => {
                 let mut block = [0; 16];
                 // SAFETY: both blocks have 16 bytes, and the schedule is valid.
-                unsafe { sys::AES_encrypt(sample.as_ptr(), block.as_mut_ptr(), schedule) };
+                unsafe {
+                    sys::AES_encrypt(sample.as_ptr(), block.as_mut_ptr(), &raw const **schedule)
+                };
                 *block.first_chunk().expect("16 bytes")
             }
             Kind::ChaCha20(key) => {
@@ -242,7 +245,7 @@ impl Drop for HeaderCipher {
         if let Kind::Aes(schedule) = &mut self.0 {
             // SAFETY: a plain structure of its own size, not used any more.
             unsafe {
-                sys::OPENSSL_cleanse((&raw mut *schedule).cast(), size_of::<sys::AES_KEY>());
+                sys::OPENSSL_cleanse((&raw mut **schedule).cast(), size_of::<sys::AES_KEY>());
             }
         }
     }

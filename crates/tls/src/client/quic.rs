@@ -1,5 +1,4 @@
-//! A [`Connection`] without records: what QUIC needs of it. [`crate::quic::ClientConnection`] drives
-//! it.
+//! A [`Connection`] without records, for QUIC. [`crate::quic::ClientConnection`] drives it.
 
 use sealane_awslc as awslc;
 use sealane_awslc::QuicLevel;

@@ -1,5 +1,4 @@
-//! A [`Connection`] without records: what QUIC needs of it. [`crate::quic::ServerConnection`] drives
-//! it.
+//! A [`Connection`] without records, for QUIC. [`crate::quic::ServerConnection`] drives it.
 
 use sealane_awslc as awslc;
 use sealane_awslc::{HandshakeStatus, QuicEvent, QuicLevel};
