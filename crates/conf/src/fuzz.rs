@@ -34,10 +34,7 @@ const LIMITS: Limits = Limits {
 /// When the parser has a fault.
 pub fn fuzz_config(data: &[u8]) {
     let data = &data[..data.len().min(MAX_INPUT_BYTES)];
-    let mut options = Options {
-        serves_quic: true,
-        ..Options::new("/conf/nginx.conf", "/prefix")
-    };
+    let mut options = Options::new("/conf/nginx.conf", "/prefix");
     let mut texts = data.split(|byte| *byte == 0).peekable();
     if let Some([b'-', globals @ ..]) = texts.peek() {
         options.globals = Some(String::from_utf8_lossy(globals).into_owned());

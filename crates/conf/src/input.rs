@@ -74,8 +74,6 @@ pub struct Options {
     /// Whether the configuration gets the server of its `control_socket`. Who only looks at what
     /// is written does without.
     pub adds_control_server: bool,
-    /// Whether `listen ... quic` opens sockets. Otherwise it is ignored with a warning.
-    pub serves_quic: bool,
 }
 
 impl Options {
@@ -95,7 +93,6 @@ impl Options {
             privileged: true,
             hostname: String::new(),
             adds_control_server: false,
-            serves_quic: false,
         }
     }
 

@@ -99,10 +99,6 @@ pub(crate) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         (_, true) => for_datagrams(&line, "quic", addresses)?,
         (false, false) => addresses,
     };
-    if line.options.quic && !b.options.serves_quic {
-        b.warn("HTTP/3 is not supported yet, \"listen ... quic\" is ignored");
-        return Ok(());
-    }
     let server = b.server_index();
     if b.kind() == ServerKind::Mail {
         note_protocol(b, &addresses);

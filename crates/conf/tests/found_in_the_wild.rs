@@ -45,18 +45,13 @@ fn blocks_of_other_servers_may_be_there_if_they_are_empty() {
 }
 
 #[test]
-fn quic_beside_ssl_is_ignored_with_a_warning() {
+fn quic_listens_beside_ssl() {
     let text = format!(
         "server {{ listen 8443 quic reuseport; listen 8443 ssl; http3 on; quic_retry on; {CERTIFICATE} }}"
     );
     let config = http(&text).expect("it is taken");
-    assert_eq!(listeners(&config), [("0.0.0.0:8443".to_owned(), true)]);
-    let about = warnings(&config);
-    assert!(
-        about[0].contains("\"listen ... quic\" is ignored"),
-        "{about:?}"
-    );
-    assert_eq!(about.len(), 1, "{about:?}");
+    assert_eq!(config.http.as_ref().map(|http| http.listeners.len()), Some(2));
+    assert_eq!(warnings(&config), Vec::<String>::new());
     for (other, name) in [
         ("ssl", "ssl"),
         ("http2", "http2"),

@@ -12,10 +12,7 @@ use std::sync::Arc;
 const CERTIFICATE: &str = "ssl_certificate c; ssl_certificate_key k;";
 
 fn options() -> Options {
-    Options {
-        serves_quic: true,
-        ..Options::new("/etc/nginx.conf", "/srv")
-    }
+    Options::new("/etc/nginx.conf", "/srv")
 }
 
 fn parsed(text: &str) -> Result<Config, String> {
@@ -213,29 +210,6 @@ fn ssl_on_is_about_connections_only() {
     let http = http("ssl on; server { listen 443 quic; listen 80; }");
     let ssl: Vec<_> = http.listeners.iter().map(|it| it.options.ssl).collect();
     assert_eq!(ssl, [false, true]);
-}
-
-#[test]
-fn until_it_is_served_listen_quic_is_ignored_with_one_warning() {
-    let text = format!(
-        "events {{}} http {{ {CERTIFICATE} http3 on; server {{ listen 443 quic; listen 443 ssl; }} }}"
-    );
-    let mut files = MemoryLoader::new().with("/etc/nginx.conf", text);
-    let config = parse(&Options::new("/etc/nginx.conf", "/srv"), &mut files).expect("it is read");
-    let http = config.http.expect("it was written");
-    assert_eq!(
-        http.listeners.iter().map(shown).collect::<Vec<_>>(),
-        [("0.0.0.0:443".to_owned(), false, false, true, true)]
-    );
-    let warnings: Vec<_> = config
-        .warnings
-        .iter()
-        .map(|it| it.message.as_str())
-        .collect();
-    assert_eq!(
-        warnings,
-        ["HTTP/3 is not supported yet, \"listen ... quic\" is ignored"]
-    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::mail::MailRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{GroupRuntime, Groups, HealthTask, TlsSettings, build_zone};
+use crate::quic::QuicRuntime;
 use crate::req_status::ReqStatusZoneRuntime;
 use crate::rewrite::Rotation;
 use crate::router::LocationTree;
@@ -247,6 +248,7 @@ impl Parts<'_> {
             tls_inputs: tls_inputs.unwrap_or_default(),
             certificates,
             http2: h2::codec_settings(server, head_limits(server)),
+            quic: QuicRuntime::new(server, &server.conf, head_limits(server)),
             head_limits: head_limits(server),
         });
         Ok(())
@@ -326,7 +328,7 @@ impl Parts<'_> {
         let default = &http.servers[listener.default_server];
         let starttls =
             (default.mail.as_ref()).is_some_and(|mail| mail.starttls != MailStartTls::Off);
-        let acceptor = if listener.options.ssl || starttls {
+        let acceptor = if listener.options.ssl || listener.options.quic || starttls {
             Some(self.tls.acceptor(&self.snapshot, listener, &names)?)
         } else {
             None

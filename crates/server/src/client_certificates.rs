@@ -11,7 +11,7 @@ use crate::snapshot::ServerId;
 use sealane_conf::model::VerifyClient;
 use sealane_http::StatusCode;
 use sealane_io::disk;
-use sealane_tls::{ClientChain, ClientVerifier, StatusFailure, VerifyFailure};
+use sealane_tls::{ClientChain, ClientVerifier, Info, StatusFailure, VerifyFailure};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -24,12 +24,20 @@ pub struct ClientFacts {
 
 impl ClientFacts {
     pub(crate) fn of(connection: &sealane_tls::Connection) -> ClientFacts {
-        let info = connection.info();
+        ClientFacts::new(connection.info(), connection.client_chain())
+    }
+
+    /// The same of a handshake over QUIC.
+    pub(crate) fn of_quic(tls: &sealane_tls::quic::ServerConnection) -> ClientFacts {
+        ClientFacts::new(tls.info(), tls.client_chain())
+    }
+
+    fn new(info: Option<Info<'_>>, chain: Option<ClientChain>) -> ClientFacts {
         let name = info.as_ref().map_or("", |info| info.server_name());
         let name = name.strip_suffix('.').unwrap_or(name);
         ClientFacts {
             server_name: name.to_ascii_lowercase().into_bytes().into(),
-            chain: connection.client_chain().map(Arc::new),
+            chain: chain.map(Arc::new),
         }
     }
 

@@ -67,6 +67,8 @@ pub struct Counts {
     pub ktls_off: [Counter; KTLS_REFUSALS.len() + 1],
     /// HTTP/2: streams, and what went wrong with them.
     pub http2: Http2Counters,
+    /// HTTP/3: the same.
+    pub http3: Http2Counters,
     /// Panics caught.
     pub panics: Counter,
     /// Datagrams of clients that were dropped because a limit was reached (`listen ... udp`).

@@ -31,6 +31,7 @@ pub struct ConnectionFacts {
     passed_to: OnceLock<Box<Mutex<SocketAddr>>>,
     /// `debug_connection` names the client: lines about it are logged at every level.
     is_debugged: bool,
+    is_quic: bool,
     /// Requests so far.
     requests: AtomicU64,
     /// Set once the TLS handshake is done; a plain request on a TLS port leaves it unset.
@@ -146,8 +147,17 @@ impl ConnectionFacts {
         facts
     }
 
+    /// The facts of a connection of QUIC.
+    pub(crate) fn of_quic(number: u64, peer: SocketAddr, local: SocketAddr) -> ConnectionFacts {
+        ConnectionFacts {
+            is_quic: true,
+            ..ConnectionFacts::of_datagrams(number, peer, local)
+        }
+    }
+
     fn with(number: u64, peer: PeerAddress, socket: Option<Socket>) -> ConnectionFacts {
         ConnectionFacts {
+            is_quic: false,
             number,
             peer,
             accepted: Instant::now(),
@@ -206,12 +216,17 @@ impl ConnectionFacts {
     /// The socket itself.
     pub(crate) fn socket(&self) -> &Socket {
         let socket = self.socket.as_ref();
-        socket.expect("only sessions of datagrams are without, and they do not ask")
+        socket.expect("only clients that send datagrams are without, and they do not ask")
     }
 
     /// Whether the client sends datagrams: there is no connection.
     pub(crate) fn is_udp(&self) -> bool {
-        self.socket.is_none()
+        self.socket.is_none() && !self.is_quic
+    }
+
+    /// Whether it is a connection of QUIC.
+    pub(crate) fn is_quic(&self) -> bool {
+        self.is_quic
     }
 
     /// The local address; `None` for a Unix socket, or when the connection is gone.

@@ -47,9 +47,9 @@ impl Arrival {
         let Arrival { buffer, head, .. } = self;
         let body = match head.framing {
             Framing::None => RequestBody::None,
-            // In HTTP/2 an empty body has an end to wait for: what comes before it may be data,
+            // On a stream an empty body has an end to wait for: what comes before it may be data,
             // which makes the request malformed.
-            Framing::Length(0) if head.version != Version::Http2 => RequestBody::None,
+            Framing::Length(0) if !head.version.has_streams() => RequestBody::None,
             _ => RequestBody::Unread,
         };
         let snapshot = self.snapshot;
@@ -177,12 +177,17 @@ fn choose_server(exchange: &mut Exchange) {
     }
 }
 
-/// Whether the request came by HTTP/2, on a connection that another server allowed, while the one
-/// that it names does not have it.
+/// Whether the request came by HTTP/2 or HTTP/3, on a connection that another server allowed, while
+/// the one that it names does not have it.
 fn is_wrong_protocol(exchange: &Exchange) -> bool {
-    exchange.request.head.version == Version::Http2
-        && !exchange.server().conf.http2.enabled
-        && !exchange.snapshot.listener(exchange.listener).options.http2
+    let conf = &exchange.server().conf;
+    match exchange.request.head.version {
+        Version::Http2 => {
+            !conf.http2.enabled && !exchange.snapshot.listener(exchange.listener).options.http2
+        }
+        Version::Http3 => !conf.http3.enabled,
+        _ => false,
+    }
 }
 
 /// Whether the request is early data and may only be answered once a replay is ruled out

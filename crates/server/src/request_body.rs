@@ -250,7 +250,7 @@ pub(crate) fn failed(exchange: &mut Exchange, error: BodyError) -> StatusCode {
         BodyError::TimedOut => {
             log_request!(exchange, Info, "{error} while reading client request body");
             exchange.response.drop_connection = true;
-            if exchange.conf().reset_timedout_connection {
+            if exchange.conf().reset_timedout_connection && !exchange.connection.is_quic() {
                 let socket = exchange.connection.socket().as_fd();
                 let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
             }
@@ -331,7 +331,7 @@ impl Spool {
         let (memory_bytes, goes_to_file, expected) = match framing {
             Framing::Length(len) => {
                 let more = match version {
-                    Version::Http2 => 1,
+                    Version::Http2 | Version::Http3 => 1,
                     _ => buffer_bytes / 4,
                 };
                 let limit = buffer_bytes.saturating_add(more);

@@ -20,6 +20,7 @@ use crate::proxying::{
 };
 use crate::req_status::ReqStatusZoneRuntime;
 use crate::rewrite::Rotation;
+use crate::quic::QuicRuntime;
 use crate::router::LocationTree;
 use crate::status::{StatusZone, Zones};
 use crate::sysguard::{Guard, LoadWatch};
@@ -154,6 +155,8 @@ pub struct ServerRuntime {
     pub(crate) certificates: Option<EvaluatedCertificates>,
     /// How its HTTP/2 connections behave.
     pub(crate) http2: Arc<sealane_http::h2::Settings>,
+    /// How its connections of QUIC and HTTP/3 behave.
+    pub(crate) quic: QuicRuntime,
     /// Limits for parsing request heads.
     pub head_limits: sealane_http::h1::Limits,
 }

@@ -19,6 +19,7 @@ use crate::certificate_files::{CertificateReader, KeptCertificates, KeyUse};
 use crate::evaluated_certificates::EvaluatedCertificates;
 use crate::materials::{KeyFile, Materials};
 use crate::names::ServerNames;
+use crate::quic::tls_protocols;
 use crate::snapshot::{ServerId, Snapshot};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::{Diagnostic, SourceLocation};
@@ -326,7 +327,7 @@ impl<'a> TlsBuilder<'a> {
             client_status: self.client_status(&tls.client_certificates)?,
             session_stats: Some(self.sessions.stats()),
             alpn: protocols_of(server, http2),
-            quic_protocols: Vec::new(),
+            quic_protocols: tls_protocols(server),
             reject_handshake: tls.reject_handshake,
             buffer_bytes: tls.buffer_bytes as usize,
             dynamic_records: tls.dynamic_records.map(|d| sealane_tls::DynamicRecords {

@@ -9,6 +9,7 @@ use crate::current::Current;
 use crate::handover::InFlight;
 use crate::handover::channel::Channel;
 use crate::open_file_cache::OpenFileCache;
+use crate::quic::QuicShared;
 use crate::snapshot::{ListenerId, Snapshot};
 use sealane_conf::model::{LogLevel, WorkerCount};
 use sealane_counters::Placed;
@@ -65,6 +66,8 @@ pub struct Process {
     pub(crate) in_flight: InFlight,
     /// TLS sessions with peers, for the next connection.
     pub(crate) upstream_sessions: Arc<SessionCache>,
+    /// What the sockets of QUIC share.
+    pub(crate) quic: Arc<QuicShared>,
 }
 
 impl Worker {

@@ -82,6 +82,11 @@ pub enum Version {
 }
 
 impl Version {
+    /// Whether requests have streams of their own: HTTP/2 and HTTP/3.
+    pub fn has_streams(self) -> bool {
+        matches!(self, Version::Http2 | Version::Http3)
+    }
+
     /// `$server_protocol`, empty for HTTP/0.9 as in nginx.
     pub fn name(self) -> &'static str {
         match self {

@@ -140,9 +140,9 @@ impl Connection {
         self.role
     }
 
-    /// What has been counted; the caller adds it up.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
+    /// What has been counted since it was taken last; the caller adds it up.
+    pub fn take_counters(&mut self) -> Counters {
+        std::mem::take(&mut self.counters)
     }
 
     /// Requests that are open.

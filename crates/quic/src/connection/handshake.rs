@@ -127,7 +127,8 @@ pub(super) struct Held {
 
 impl Version {
     /// The same for TLS.
-    pub(crate) const fn to_tls(self) -> tls::Version {
+    #[must_use]
+    pub const fn to_tls(self) -> tls::Version {
         match self {
             Self::V1 => tls::Version::V1,
             Self::V2 => tls::Version::V2,

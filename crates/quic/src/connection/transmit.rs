@@ -28,6 +28,8 @@ pub struct Datagrams {
     pub mark: Codepoint,
     /// Bytes of each but the last, which may be shorter.
     pub segment_bytes: usize,
+    /// It may be too long for the path (RFC 9000 section 14.3): nothing else shares its fate.
+    pub is_mtu_probe: bool,
 }
 
 impl Connection {
@@ -68,6 +70,7 @@ impl Connection {
                 from: addresses.local,
                 mark,
                 segment_bytes,
+                is_mtu_probe: segment_bytes > usize::from(self.datagram_size()),
             }
         })
     }
@@ -308,6 +311,7 @@ impl Connection {
             from: off_path.addresses.local,
             mark,
             segment_bytes: bytes,
+            is_mtu_probe: false,
         })
     }
 
@@ -357,6 +361,7 @@ impl Connection {
             from: addresses.local,
             mark: Codepoint::NotEct,
             segment_bytes: bytes,
+            is_mtu_probe: false,
         })
     }
 }

@@ -3,8 +3,8 @@
 use super::framer::Framer;
 use super::names::StreamName;
 use super::serving::Serving;
-use crate::multiplexed::{FollowUp, Stream, StreamState, TurnTime};
-use sealane_conf::model::LogLevel;
+use crate::multiplexed::{FollowUp, ResetReason, Stream, StreamResponse, StreamState, TurnTime};
+use crate::request_log::log_request;
 use sealane_io::buffers;
 use sealane_io::chain::Segment;
 use std::task::{Context, Poll};
@@ -105,10 +105,8 @@ fn fill_stream(
                     Poll::Ready(Ok(count)) => count,
                     Poll::Ready(Err(error)) => {
                         buffers::give_back(read);
-                        response.exchange.log(LogLevel::Alert, &error.to_string());
-                        return Filled::FollowUp(FollowUp::Reset(
-                            crate::multiplexed::ResetReason::Failed,
-                        ));
+                        log_request!(&response.exchange, Alert, "{error}");
+                        return Filled::FollowUp(FollowUp::Reset(ResetReason::Failed));
                     }
                 }
             }
@@ -151,7 +149,7 @@ fn fill_stream(
 }
 
 /// Bytes in memory at the front of a body, at most those that are allowed.
-fn memory_bytes(response: &crate::multiplexed::StreamResponse, allowed: u64) -> u64 {
+fn memory_bytes(response: &StreamResponse, allowed: u64) -> u64 {
     let memory = response.body.segments().map_while(|segment| match segment {
         Segment::Memory(bytes) => Some(bytes.len() as u64),
         Segment::File(_) => None,

@@ -23,6 +23,7 @@ impl Serving {
         }
         if self.transport().is_established() {
             self.is_open = true;
+            self.unproved = None;
             self.note_handshake();
         } else if let Some(failure) = self.transport().handshake_failure() {
             let text = failure.to_string();
@@ -36,7 +37,6 @@ impl Serving {
     fn load(&self) -> Load {
         Load {
             has_others: self.client.worker.counters.active.get() > 1,
-            ..Load::default()
         }
     }
 

@@ -6,7 +6,7 @@ use super::timeouts::ConnectionTimeouts;
 use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::multiplexed::{Exchanges, TurnTime};
-use crate::quic::{Clock, ConnectionIds, QuicSocket, mark};
+use crate::quic::{Clock, ConnectionIds, Counted, QuicSocket, mark};
 use sealane_conf::model::{LocationConf, LogLevel};
 use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
@@ -32,6 +32,10 @@ pub(crate) struct Beginning {
     pub(crate) ids: ConnectionIds,
     pub(crate) socket: Rc<QuicSocket>,
     pub(crate) clock: Clock,
+    /// Counts the connection while it lives.
+    pub(crate) open: Counted,
+    /// Counts its handshake, if its client has not proved its address.
+    pub(crate) unproved: Option<Counted>,
 }
 
 /// An HTTP/3 connection while it lives.
@@ -50,10 +54,12 @@ pub(super) struct Serving {
     /// `http3_stream_buffer_size`.
     pub(super) buffer_bytes: u64,
     timer: Option<Pin<Box<Sleep>>>,
-    /// What was made and not sent yet.
-    unsent: Vec<u8>,
     pub(super) is_open: bool,
     oldest_configuration: u64,
+    /// The name that the client has sent, in lower case.
+    pub(super) name: Box<str>,
+    pub(super) unproved: Option<Counted>,
+    _open: Counted,
 }
 
 /// Serves a connection to its end.
@@ -82,6 +88,8 @@ impl Serving {
             ids,
             socket,
             clock,
+            open,
+            unproved,
         } = beginning;
         let buffer_bytes = client.server().conf.http3.stream_buffer_bytes.into();
         let now = clock.time(Instant::now());
@@ -97,9 +105,11 @@ impl Serving {
             opened: [0; 2],
             buffer_bytes,
             timer: None,
-            unsent: Vec::new(),
             is_open: false,
             oldest_configuration: 0,
+            name: Box::default(),
+            unproved,
+            _open: open,
         }
     }
 
@@ -319,9 +329,8 @@ impl Serving {
             if self.socket.is_full() && self.socket.poll_flush(cx).is_pending() {
                 return false;
             }
-            let mut outbox = Outbox::default();
             let socket = self.socket.clone();
-            let sent = socket.build(&mut outbox, |outbox| {
+            let sent = socket.build(|outbox: &mut Outbox| {
                 self.with_transport(|transport, owner| {
                     transport.transmit(now, outbox, BATCH_DATAGRAMS, owner)
                 })
@@ -394,7 +403,6 @@ impl Serving {
         self.client.enter_idle();
         self.exchanges.wire.requests.trim();
         self.arrived = ForwardedBatch::default();
-        self.unsent = Vec::new();
         self.count();
     }
 

@@ -59,7 +59,8 @@ impl Serving {
     pub(super) fn look_after_time(&mut self) {
         let notes = self.exchanges.take_notes();
         for _ in 0..notes.early_data_refused {
-            self.count_early_data_refused();
+            let stats = self.client.snapshot.session_stats();
+            stats.count_early_data(sealane_tls::EarlyVerdict::MethodRefused);
         }
         if self.transport().is_ending() {
             return;

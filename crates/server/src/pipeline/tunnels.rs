@@ -99,7 +99,7 @@ fn has_body(exchange: &Exchange) -> bool {
     match exchange.request.head.framing {
         Framing::None | Framing::Length(0) => false,
         Framing::Length(_) => true,
-        Framing::Chunked => exchange.request.head.version != Version::Http2,
+        Framing::Chunked => !exchange.request.head.version.has_streams(),
     }
 }
 

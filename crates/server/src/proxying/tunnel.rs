@@ -22,7 +22,7 @@ use crate::template;
 use sealane_conf::model::{Pass, PassTarget, TunnelPass};
 use sealane_conf::upstream_url::{HostKind, UpstreamUrl, UriPart};
 use sealane_http::StatusCode;
-use sealane_http::h1::{ParsedResponse, ResponseLimits, ResponseState, Version, parse_response};
+use sealane_http::h1::{ParsedResponse, ResponseLimits, ResponseState, parse_response};
 use sealane_http::headers::KnownHeader;
 use sealane_upstream::PeerAddress;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -287,7 +287,7 @@ pub(super) fn become_tunnel(
 ) {
     // The end of one direction of a stream is that of one direction of the connection (RFC 9113
     // section 8.5); in HTTP/1 a tunnel ends with either side (RFC 9110 section 9.3.6).
-    let has_halves = exchange.request.head.version == Version::Http2;
+    let has_halves = exchange.request.head.version.has_streams();
     exchange.response.is_tunnel = true;
     exchange.client.open_tunnel(has_halves);
     conversation.become_tunnel(exchange.client.clone(), has_halves);

@@ -23,7 +23,11 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             let name = if exchange.is_tls() { "h2" } else { "h2c" };
             text(if is_http2 { name } else { "" }, out)
         }
-        Builtin::Http3 | Builtin::Quic => true, // no connection is one of QUIC
+        Builtin::Http3 => {
+            let is_http3 = exchange.request.head.version == Version::Http3;
+            text(if is_http3 { "h3" } else { "" }, out)
+        }
+        Builtin::Quic => text(if facts.is_quic() { "quic" } else { "" }, out),
         Builtin::Https => text(if exchange.is_tls() { "on" } else { "" }, out),
         Builtin::RemoteAddr => peer_ip(exchange.client_address(), out),
         Builtin::RealipRemoteAddr => peer_ip(facts.peer, out),

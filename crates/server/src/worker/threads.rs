@@ -6,6 +6,7 @@ use crate::connection;
 use crate::handover::channel::{self, Adopter, Channel, OutboundEvents};
 use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
 use crate::key_channel;
+use crate::quic::{QuicAcceptor, QuicControl};
 use crate::snapshot::Snapshot;
 use crate::stream::{DatagramAcceptor, DatagramControl};
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
@@ -389,6 +390,21 @@ struct Accepting {
     connections: Vec<Accepted>,
     /// For datagrams, also those that the configuration does not have any more.
     datagrams: Vec<ReceivingSocket>,
+    /// For QUIC, likewise.
+    quic: Vec<QuicListening>,
+}
+
+/// A socket for QUIC.
+struct QuicListening {
+    address: ListenAddress,
+    control: Rc<QuicControl>,
+    task: JoinHandle<()>,
+}
+
+/// Whether an address is one of `listen ... quic`.
+fn is_quic(snapshot: &Snapshot, address: &ListenAddress) -> bool {
+    let listener = snapshot.listener_accepting(address);
+    listener.is_some_and(|id| snapshot.listener(id).options.quic)
 }
 
 /// A socket for datagrams.
@@ -410,6 +426,10 @@ struct Accepted {
 impl Accepting {
     fn add(&mut self, worker: &Arc<Worker>, sockets: Vec<OwnSocket>) {
         for OwnSocket { address, socket } in sockets {
+            if is_quic(&worker.current.snapshot(), &address) {
+                self.receive_quic(worker, address, socket);
+                continue;
+            }
             if address.is_udp() {
                 self.receive(worker, address, socket);
                 continue;
@@ -465,8 +485,38 @@ impl Accepting {
         }
     }
 
+    /// Receives packets of QUIC; as with datagrams, one that is leaving serves again.
+    fn receive_quic(&mut self, worker: &Arc<Worker>, address: ListenAddress, socket: OwnedFd) {
+        self.quic.retain(|known| !known.control.is_over());
+        let mut known = self.quic.iter();
+        let left = known.find(|known| known.address == address);
+        if left.is_some_and(|left| left.control.serve_again()) {
+            return;
+        }
+        match QuicAcceptor::new(worker.clone(), address.clone(), socket) {
+            Ok((acceptor, control)) => self.quic.push(QuicListening {
+                address,
+                control,
+                task: runtime::spawn_with_handle(acceptor.run()),
+            }),
+            Err(error) => worker.current.snapshot().main_log.log(
+                LogLevel::Emerg,
+                None,
+                format_args!(
+                    "cannot receive packets of QUIC on {address} ({})",
+                    OsError(&error)
+                ),
+            ),
+        }
+    }
+
     /// Begins no sessions any more at addresses that a configuration does not have.
     fn leave_unknown(&mut self, snapshot: &Snapshot) -> Vec<Rc<DatagramControl>> {
+        for known in &self.quic {
+            if !snapshot.has_socket(&known.address) {
+                known.control.leave();
+            }
+        }
         let datagrams = self.datagrams.iter();
         let unknown = datagrams.filter(|known| !snapshot.has_socket(&known.address));
         let unknown = unknown.map(|known| {
@@ -489,6 +539,9 @@ impl Accepting {
             accepted.renewed.notify_one();
         }
         for receiving in &self.datagrams {
+            receiving.control.renew();
+        }
+        for receiving in &self.quic {
             receiving.control.renew();
         }
     }

@@ -170,7 +170,7 @@ fn what_follows_a_malformed_head_is_ignored() {
         .send_head(0, crate::StatusCode::BAD_REQUEST, fields, true, &mut out)
         .expect("the first head");
     assert_eq!(server.open_streams(), 0);
-    assert_eq!(server.counters().malformed_heads, 1);
+    assert_eq!(server.take_counters().malformed_heads, 1);
 }
 
 #[test]
