@@ -1,5 +1,6 @@
 //! Whole connections in memory: both ends, and a network between them that loses and reorders.
 
+mod arrivals;
 mod endings;
 mod handshakes;
 mod moving;
@@ -291,31 +292,35 @@ impl Pair {
 
     /// A server end for the client whose first datagram this is.
     fn accept(&self, datagram: &[u8], addresses: Addresses) -> End {
-        let mut copy = datagram.to_vec();
-        let packet = crate::packet::Packets::new(&mut copy, 8).next();
-        let Some(crate::packet::Packet::Protected(packet)) = packet else {
+        let crate::Unrouted::Initial(initial) = crate::initial(datagram) else {
             panic!("an Initial packet");
         };
-        let accepted = Accepted {
-            version: packet.version().expect("a long header"),
-            destination: packet.destination(),
-            source: packet.source(),
-            original_destination: packet.destination(),
+        self.accept_as(&Accepted {
+            version: initial.version,
+            destination: initial.destination,
+            source: initial.source,
+            original_destination: initial.destination,
             retry_source: None,
             is_validated: false,
             addresses,
-        };
+        })
+    }
+
+    fn accept_as(&self, accepted: &Accepted) -> End {
         let mut application = Application {
             random: 17,
             name: b's',
             ..Application::default()
         };
-        let (id, reset_token) = application.new_id();
+        let (id, reset_token) = match accepted.retry_source {
+            Some(id) => (id, ResetToken::new([1; 16])),
+            None => application.new_id(),
+        };
         let tls = ServerConnection::accept(server_tls(), accepted.version.to_tls());
         let connection = Connection::server(
             self.settings.clone(),
             tls,
-            &accepted,
+            accepted,
             id,
             reset_token,
             self.now,
