@@ -101,6 +101,7 @@ fn a_client_follows_a_retry_rfc_9000_section_8_1_2() {
         for bytes in again.clone() {
             pair.to_server.push_back(UnderWay {
                 arrives: pair.now,
+                sent_to: server_address(),
                 addresses,
                 mark: Codepoint::NotEct,
                 bytes,

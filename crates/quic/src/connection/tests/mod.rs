@@ -96,7 +96,7 @@ struct Application {
     retired: Vec<ConnectionId>,
     /// What came, by stream, and whether it ended.
     received: BTreeMap<StreamId, (Vec<u8>, bool)>,
-    /// Bytes that are taken at most; the rest stays in the connection.
+    /// Bytes of a stream that are taken at most; the rest stays in the connection.
     takes_at_most: Option<usize>,
     events: Vec<Event>,
 }
@@ -129,8 +129,9 @@ impl Owner for Application {
     }
 
     fn receive(&mut self, id: StreamId, bytes: &[u8], fin: bool) -> usize {
-        let taken = self.takes_at_most.unwrap_or(usize::MAX).min(bytes.len());
         let (data, ended) = self.received.entry(id).or_default();
+        let most = self.takes_at_most.unwrap_or(usize::MAX);
+        let taken = most.saturating_sub(data.len()).min(bytes.len());
         data.extend(&bytes[..taken]);
         *ended |= fin && taken == bytes.len();
         taken
@@ -179,6 +180,7 @@ impl End {
 
 struct UnderWay {
     arrives: Time,
+    sent_to: SocketAddr,
     addresses: Addresses,
     mark: Codepoint,
     bytes: Vec<u8>,
@@ -372,6 +374,7 @@ impl Pair {
         };
         let under_way = || UnderWay {
             arrives: self.now + delay,
+            sent_to: sent.to,
             addresses: Addresses {
                 local: sent.to,
                 remote: source,
@@ -437,6 +440,8 @@ impl Pair {
                 end.connection.on_timeout(now);
             }
         }
+        self.flush(true);
+        self.flush(false);
         true
     }
 
