@@ -398,18 +398,31 @@ impl Pair {
         }
     }
 
-    /// The next thing that happens.
-    fn step(&mut self) -> bool {
+    /// When the next thing happens, once both ends have sent what they have.
+    fn next_time(&mut self) -> Option<Time> {
         self.flush(true);
         self.flush(false);
         let timeout = |end: &End| end.connection.timeout();
         let arrivals = self.to_server.iter().chain(&self.to_client);
-        let next = arrivals
+        arrivals
             .map(|under_way| under_way.arrives)
             .chain(timeout(&self.client))
             .chain(self.server.as_ref().and_then(timeout))
-            .min();
-        let Some(next) = next else {
+            .min()
+    }
+
+    /// Lets so much time pass.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.next_time().is_some_and(|next| next <= end) {
+            self.step();
+        }
+        self.now = end;
+    }
+
+    /// The next thing that happens.
+    fn step(&mut self) -> bool {
+        let Some(next) = self.next_time() else {
             return false;
         };
         self.now = self.now.max(next);
