@@ -62,6 +62,8 @@ impl ItemOwners<'_> {
                 }
             }
             Item::RetireConnectionId(_) => self.remote_ids.on_retire_acked(),
+            // Unless another one was to be sent since.
+            Item::NewToken if self.once.new_token_is_due => {}
             Item::NewToken => self.once.new_token = None,
             Item::NewConnectionId(_)
             | Item::HandshakeDone
@@ -228,8 +230,10 @@ impl Connection {
                 self.note_response(data);
                 Ok(())
             }
-            // A client may ignore it (RFC 9000 section 8.1.3).
-            Frame::NewToken(_) => Ok(()),
+            Frame::NewToken(token) => {
+                self.receive_token(token);
+                Ok(())
+            }
             Frame::ConnectionClose {
                 code,
                 frame_type,
@@ -272,6 +276,11 @@ impl Connection {
             && let Some(keys) = &mut self.data.keys
         {
             keys.on_acked(ack.largest);
+        }
+        if self.negotiation.is_none()
+            && (self.data.crypto.as_ref()).is_some_and(|crypto| crypto.is_all_acked())
+        {
+            self.data.crypto = None;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use super::close::State;
 use super::keys::DataKeys;
 use super::{Connection, ConnectionSettings, HandshakeSpace, Owner, PeerParameters};
 use crate::crypto_stream::CryptoStream;
+use crate::packet::PacketType;
 use crate::parameters::TransportParameters;
 use crate::recovery::Codepoint;
 use crate::reset::ResetToken;
@@ -24,6 +25,10 @@ pub use sealane_tls::quic::Failure as HandshakeFailure;
 const MAX_HELD_PACKETS: usize = 16;
 /// Most bytes of them.
 const MAX_HELD_BYTES: usize = 20_000;
+
+/// Longest token that a client keeps. It has to fit into an Initial packet, beside the start of a
+/// ClientHello.
+const MAX_KEPT_TOKEN: usize = 512;
 
 /// TLS of either end.
 pub(super) enum Tls {
@@ -87,6 +92,8 @@ pub(super) struct Negotiation {
     pub(super) reset_token: Option<ResetToken>,
     /// What the client's Initial packets carry.
     pub(super) token: Box<[u8]>,
+    /// What the server has issued for the next connection.
+    pub(super) new_token: Box<[u8]>,
     /// Came before the secret that seals.
     opening: Option<TrafficSecret>,
     failure: Option<HandshakeFailure>,
@@ -105,6 +112,7 @@ impl Negotiation {
             client_destination: None,
             reset_token: None,
             token: Box::default(),
+            new_token: Box::default(),
             opening: None,
             failure: None,
         }
@@ -219,8 +227,11 @@ impl Connection {
                 self.set_parameters(owner);
             }
             Status::WantRead | Status::Established => {
-                negotiation.has_chosen = true;
                 self.learn_parameters()?;
+                if let Some(negotiation) = &mut self.negotiation {
+                    // Before, the hello has come in part only.
+                    negotiation.has_chosen = self.peer.are_known;
+                }
                 self.take_tls_events()?;
                 if status == Status::Established && matches!(self.state, State::Handshaking) {
                     self.establish(now, owner)?;
@@ -302,6 +313,11 @@ impl Connection {
         if let Some(reset_token) = parameters.stateless_reset_token {
             self.remote_ids.set_first_token(reset_token);
         }
+        if let Some(preferred) = &parameters.preferred_address {
+            // The server counts this id, also if this end never goes there (RFC 9000 section 9.6).
+            self.remote_ids
+                .on_new(1, 0, preferred.id, preferred.reset_token)?;
+        }
         self.streams.set_peer_limits(&PeerLimits {
             max_data: parameters.initial_max_data,
             max_stream_data_bidi_local: parameters.initial_max_stream_data_bidi_local,
@@ -346,7 +362,10 @@ impl Connection {
             match event {
                 Event::Crypto { level, bytes } => self.push_crypto(level, &bytes),
                 Event::WriteSecret { level, secret } => self.set_seal(level, secret),
-                Event::ReadSecret { level, secret } => self.set_open(level, secret),
+                Event::ReadSecret { level, secret } => {
+                    self.check_all_read(level)?;
+                    self.set_open(level, secret);
+                }
             }
         }
     }
@@ -356,7 +375,7 @@ impl Connection {
             Level::Initial => self.initial.as_mut().map(|space| &mut space.crypto),
             Level::Handshake => self.handshake.as_mut().map(|space| &mut space.crypto),
             Level::ZeroRtt => None,
-            Level::OneRtt => Some(&mut **self.data.crypto()),
+            Level::OneRtt => Some(self.data.crypto()),
         }
         .into_iter()
         .for_each(|crypto| crypto.push(bytes));
@@ -388,6 +407,23 @@ impl Connection {
                 self.data.keys = Some(Box::new(keys));
             }
         }
+    }
+
+    /// RFC 9001 section 4.1.3: no message goes on when keys change.
+    fn check_all_read(&self, level: Level) -> Result<(), Error> {
+        let before = match level {
+            Level::Handshake => &self.initial,
+            Level::OneRtt => &self.handshake,
+            Level::Initial | Level::ZeroRtt => return Ok(()),
+        };
+        if before
+            .as_ref()
+            .is_some_and(|space| space.crypto.has_unread())
+        {
+            let reason = "handshake bytes behind the last message of their level";
+            return Err(Error::new(Code::PROTOCOL_VIOLATION, reason));
+        }
+        Ok(())
     }
 
     fn set_open(&mut self, level: Level, secret: TrafficSecret) {
@@ -429,21 +465,24 @@ impl Connection {
                 self.handshake.as_mut().map(|space| &mut space.crypto),
                 Level::Handshake,
             ),
-            Space::Data => (Some(&mut **self.data.crypto()), Level::OneRtt),
+            Space::Data if self.negotiation.is_none() => {
+                (self.data.crypto.as_deref_mut(), Level::OneRtt)
+            }
+            Space::Data => (Some(self.data.crypto()), Level::OneRtt),
         };
         let Some(crypto) = crypto else {
             return Ok(());
         };
-        if !crypto.on_crypto(offset, data)? {
-            return Ok(());
-        }
         let Some(negotiation) = &mut self.negotiation else {
-            // RFC 9001 section 4.9: nothing is expected behind the handshake.
+            // Clients have nothing to say behind the handshake (RFC 9001 sections 4.4 and 6).
             return Err(Error::new(
                 Code::crypto(ALERT_UNEXPECTED_MESSAGE),
                 "a handshake message after the handshake",
             ));
         };
+        if !crypto.on_crypto(offset, data)? {
+            return Ok(());
+        }
         let mut taken = Ok(());
         crypto.read(&mut |bytes| {
             if taken.is_ok() {
@@ -496,6 +535,22 @@ impl Connection {
         match &mut self.negotiation.as_mut()?.tls {
             Tls::Client(tls) => Some(tls),
             Tls::Server(_) => None,
+        }
+    }
+
+    /// The last token that the server has issued for later connections to it (NEW_TOKEN). To be
+    /// used once.
+    pub fn take_token(&mut self) -> Option<Box<[u8]>> {
+        let token = std::mem::take(&mut self.negotiation.as_mut()?.new_token);
+        (!token.is_empty()).then_some(token)
+    }
+
+    /// NEW_TOKEN. A client may ignore it (RFC 9000 section 8.1.3).
+    pub(super) fn receive_token(&mut self, token: &[u8]) {
+        if let Some(negotiation) = &mut self.negotiation
+            && token.len() <= MAX_KEPT_TOKEN
+        {
+            negotiation.new_token = token.into();
         }
     }
 
@@ -572,14 +627,16 @@ impl Connection {
     }
 
     /// Whether keys for such a packet may still come.
-    pub(super) fn may_hold(&self, is_early_data: bool) -> bool {
+    pub(super) fn may_hold(&self, packet_type: PacketType) -> bool {
         let Some(negotiation) = &self.negotiation else {
             return false;
         };
         matches!(self.state, State::Handshaking)
-            && match is_early_data {
-                true => self.side.is_server() && !negotiation.has_chosen,
-                false => true,
+            && match packet_type {
+                // Their keys come first, and go.
+                PacketType::Initial => false,
+                PacketType::ZeroRtt => self.side.is_server() && !negotiation.has_chosen,
+                PacketType::Handshake | PacketType::OneRtt => true,
             }
     }
 
@@ -603,7 +660,7 @@ impl Connection {
 
 impl super::DataSpace {
     /// Session tickets, mostly.
-    pub(super) fn crypto(&mut self) -> &mut Box<CryptoStream> {
+    pub(super) fn crypto(&mut self) -> &mut CryptoStream {
         self.crypto
             .get_or_insert_with(|| Box::new(CryptoStream::new()))
     }

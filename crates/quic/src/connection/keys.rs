@@ -9,13 +9,6 @@ use std::time::Duration;
 /// 2^22 packets.
 const UPDATE_AT_SHARE: u64 = 2;
 
-/// Keys of both directions for one level that has no updates: Initial and Handshake.
-#[derive(Debug)]
-pub(crate) struct LevelKeys {
-    pub(crate) seal: tls::Keys,
-    pub(crate) open: tls::Keys,
-}
-
 /// Counts packets that could not be opened, over all keys of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Forgeries(u64);
@@ -43,10 +36,19 @@ struct Opening {
     secret: TrafficSecret,
     /// The smallest number that these keys have opened.
     first: Option<u64>,
-    /// The keys before, for packets that come late.
-    previous: Option<Box<(PacketKey, Time)>>,
+    /// The keys before, for packets that come late, or from a peer that has not followed yet.
+    previous: Option<Box<Previous>>,
     /// The keys after; made when a packet may need them.
     next: Option<Box<(PacketKey, TrafficSecret)>>,
+}
+
+/// Keys that were replaced.
+#[derive(Debug)]
+struct Previous {
+    packet: PacketKey,
+    /// When they go. Unknown until a packet was opened with those that replace them: the peer may
+    /// not have heard of these (section 6.5).
+    until: Option<Time>,
 }
 
 /// Keys of 1-RTT packets in both directions. Those that seal come first.
@@ -139,10 +141,14 @@ impl DataKeys {
 
     /// Whether this end may update the keys: the peer has got the current ones (section 6.1), and
     /// the ones before are gone (section 6.5).
-    pub(crate) fn may_update(&self) -> bool {
+    pub(crate) fn may_update(&self, now: Time) -> bool {
+        let Some(opening) = &self.opening else {
+            return false;
+        };
+        let is_kept = |previous: &Previous| previous.until.is_none_or(|until| until > now);
         self.acknowledged
-            && (self.opening.as_ref())
-                .is_some_and(|opening| opening.previous.is_none() && opening.first.is_some())
+            && opening.first.is_some()
+            && !opening.previous.as_deref().is_some_and(is_kept)
     }
 
     /// Packets up to this number were acknowledged.
@@ -151,9 +157,9 @@ impl DataKeys {
     }
 
     /// Updates the keys, because this end wants to.
-    pub(crate) fn update(&mut self, now: Time, pto: Duration) {
+    pub(crate) fn update(&mut self) {
         self.make_next();
-        self.advance(now, pto);
+        self.advance();
     }
 
     fn make_next(&mut self) {
@@ -167,7 +173,7 @@ impl DataKeys {
     }
 
     /// Moves on to the next keys, in both directions.
-    fn advance(&mut self, now: Time, pto: Duration) {
+    fn advance(&mut self) {
         let Some(opening) = &mut self.opening else {
             return;
         };
@@ -176,8 +182,10 @@ impl DataKeys {
         };
         let (packet, secret) = *next;
         let before = std::mem::replace(&mut opening.packet, packet);
-        // Section 6.5: three times the probe timeout, for packets that come late.
-        opening.previous = Some(Box::new((before, now + 3 * pto)));
+        opening.previous = Some(Box::new(Previous {
+            packet: before,
+            until: None,
+        }));
         opening.secret = secret;
         opening.first = None;
         self.secret = tls::next_secret(self.version, &self.secret);
@@ -197,20 +205,21 @@ impl DataKeys {
         &mut self,
         packet: &mut Unmasked<'_>,
         now: Time,
-        pto: Duration,
+        pto: impl FnOnce() -> Duration,
     ) -> Result<Option<usize>, Error> {
         let (number, phase) = (packet.number, packet.key_phase());
         let current = self.phase;
         let Some(opening) = &mut self.opening else {
             return Ok(None);
         };
-        if (opening.previous.as_ref()).is_some_and(|previous| previous.1 <= now) {
+        let is_over = |previous: &Previous| previous.until.is_some_and(|until| until <= now);
+        if opening.previous.as_deref().is_some_and(is_over) {
             opening.previous = None;
         }
         if phase == current {
             let opened = opening.packet.open(number, packet.header, packet.payload);
             if opened.is_some() {
-                opening.first = Some(opening.first.map_or(number, |first| first.min(number)));
+                opening.note_opened(number, now, pto);
             }
             return Ok(opened);
         }
@@ -219,7 +228,7 @@ impl DataKeys {
         if let Some(previous) = &opening.previous
             && is_late
         {
-            return Ok(previous.0.open(number, packet.header, packet.payload));
+            return Ok((previous.packet).open(number, packet.header, packet.payload));
         }
         if is_late && opening.first.is_some() {
             return Ok(None);
@@ -235,9 +244,9 @@ impl DataKeys {
                 let reason = "keys were updated again before the last update was acknowledged";
                 return Err(Error::new(Code::KEY_UPDATE_ERROR, reason));
             }
-            self.advance(now, pto);
+            self.advance();
             if let Some(opening) = &mut self.opening {
-                opening.first = Some(number);
+                opening.note_opened(number, now, pto);
             }
         }
         Ok(opened)
@@ -246,5 +255,16 @@ impl DataKeys {
     /// Whether the peer may update keys: this end has sealed with the current ones what told it so.
     fn has_settled(&self) -> bool {
         self.first_sealed.is_some()
+    }
+}
+
+impl Opening {
+    /// A packet was opened with the current keys.
+    fn note_opened(&mut self, number: u64, now: Time, pto: impl FnOnce() -> Duration) {
+        self.first = Some(self.first.map_or(number, |first| first.min(number)));
+        if let Some(previous) = &mut self.previous {
+            // Section 6.5: three times the probe timeout, for packets that come late.
+            previous.until.get_or_insert_with(|| now + 3 * pto());
+        }
     }
 }

@@ -72,7 +72,8 @@ pub trait Owner: IdSource {
     fn random(&mut self) -> u64;
 
     /// Takes bytes of a stream in order, and whether the stream ends behind them. Returns how many
-    /// it took; the rest is kept for [`Connection::read`].
+    /// it took; the rest is kept for [`Connection::read`]. The first call for a stream of the peer
+    /// stands for its [`Event::Opened`].
     fn receive(&mut self, id: StreamId, bytes: &[u8], fin: bool) -> usize;
 
     /// Appends bytes that were made available with [`Connection::write_up_to`], exactly `len` from

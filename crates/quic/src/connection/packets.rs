@@ -207,7 +207,9 @@ impl Connection {
         owner: &mut impl Owner,
     ) -> Option<Open> {
         let space = packet.space;
-        let has_frames = may_send && self.has_frames(&packet, now);
+        // Frames about the path are few, and what it carries is not known before they are answered.
+        let has_path_frame = space == Space::Data && !packet.is_early && self.has_path_frame(now);
+        let has_frames = has_path_frame || may_send && self.has_frames(space, now);
         let is_ack_due = !packet.is_early
             && (self.received(space)).is_some_and(|received| received.ack_needed(now));
         if !has_frames && !is_ack_due && !is_probe {
@@ -217,9 +219,12 @@ impl Connection {
         if !packet.is_early {
             self.put_ack(now, &mut packet, outbox);
         }
-        if may_send {
+        if has_path_frame {
+            self.put_path_frames(now, &mut packet, outbox, owner);
+        }
+        if may_send && !packet.is_padded {
             match space {
-                Space::Data => self.put_data_frames(now, &mut packet, outbox, owner),
+                Space::Data => self.put_data_frames(&mut packet, outbox, owner),
                 Space::Initial | Space::Handshake => self.put_crypto(&mut packet, outbox),
             }
         }
@@ -235,12 +240,14 @@ impl Connection {
     }
 
     /// Whether there is more to send in a packet than an ACK.
-    fn has_frames(&self, packet: &Open, now: Time) -> bool {
+    pub(super) fn has_frames(&self, space: Space, now: Time) -> bool {
         let crypto = |space: &super::HandshakeSpace| space.crypto.has_pending();
-        match packet.space {
+        match space {
             Space::Initial => self.initial.as_deref().is_some_and(crypto),
             Space::Handshake => self.handshake.as_deref().is_some_and(crypto),
-            Space::Data if packet.is_early => self.streams.has_pending(),
+            Space::Data if self.data.keys.is_none() => {
+                self.data.early.is_some() && self.streams.has_pending()
+            }
             Space::Data => {
                 self.streams.has_pending()
                     || self.once.is_due()
@@ -298,24 +305,25 @@ impl Connection {
         }
     }
 
-    /// Frames of 0-RTT and 1-RTT packets.
-    fn put_data_frames(
+    /// Frames about the path. Nothing else goes with them.
+    fn put_path_frames(
         &mut self,
         now: Time,
         packet: &mut Open,
         outbox: &mut Outbox,
         owner: &mut impl Owner,
     ) {
+        while let Some(frame) = self.take_path_frame(now, owner) {
+            packet.put_path_frame(frame, outbox);
+        }
+        // RFC 9000 section 8.2.1: it shows as well that the path carries so much.
+        let end = packet.building.start() + usize::from(BASE_DATAGRAM);
+        packet.pad_to(end.min(packet.limit + TAG_LEN), outbox);
+    }
+
+    /// Frames of 0-RTT and 1-RTT packets.
+    fn put_data_frames(&mut self, packet: &mut Open, outbox: &mut Outbox, owner: &mut impl Owner) {
         if !packet.is_early {
-            while let Some(frame) = self.take_path_frame(now, owner) {
-                packet.put_path_frame(frame, outbox);
-                // RFC 9000 section 8.2.1: it shows as well that the path carries so much.
-                let end = packet.building.start() + usize::from(BASE_DATAGRAM);
-                packet.pad_to(end.min(packet.limit + TAG_LEN), outbox);
-            }
-            if packet.is_padded {
-                return;
-            }
             self.put_once(packet, outbox);
             self.put_crypto(packet, outbox);
             self.put_ids(packet, outbox);
@@ -363,9 +371,11 @@ impl Connection {
     }
 
     fn put_streams(&mut self, packet: &mut Open, outbox: &mut Outbox, owner: &mut impl Owner) {
-        while !packet.is_full
-            && let Some(outgoing) = self.streams.next_frame(packet.room(outbox))
-        {
+        while !packet.is_full {
+            let room = packet.room(outbox);
+            let Some(outgoing) = self.streams.next_frame(room) else {
+                return;
+            };
             match outgoing {
                 Outgoing::Stream {
                     id,
@@ -377,7 +387,13 @@ impl Connection {
                     let len = usize::from(len);
                     let told = (!last).then_some(len);
                     let out = &mut outbox.bytes;
-                    frame::put_stream_header(out, id.to_wire(), offset, told, fin);
+                    let id_number = id.to_wire();
+                    if last {
+                        // It ends with the packet: what is left over goes before it.
+                        let header = frame::stream_header_len(id_number, offset, told);
+                        frame::put_padding(out, room.saturating_sub(header + len));
+                    }
+                    frame::put_stream_header(out, id_number, offset, told, fin);
                     let data_at = out.len();
                     owner.copy(id, offset, len, out);
                     debug_assert_eq!(out.len() - data_at, len, "the owner copies what was asked");
@@ -416,7 +432,7 @@ impl Connection {
         self.seal(packet, end, outbox);
         let size = end - packet.building.start();
         let is_marked = packet.mark == Codepoint::Ect0;
-        let in_flight = (packet.elicits_ack || packet.is_padded) && !packet.is_off_path;
+        let in_flight = packet.elicits_ack || packet.is_padded;
         let sent = Packet {
             number: packet.number,
             time: now,
@@ -426,6 +442,10 @@ impl Connection {
             ecn: is_marked,
             mtu_probe: packet.is_mtu_probe,
         };
+        if packet.is_off_path {
+            self.recovery.on_sent_off_path(packet.space, &sent);
+            return;
+        }
         let items = &outbox.items[packet.first_item..last_item];
         let path = &mut self.paths.current.path;
         self.recovery.on_sent(path, packet.space, &sent, items);

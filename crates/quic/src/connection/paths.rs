@@ -2,7 +2,7 @@
 //! 8.2 and 9.
 
 use super::{CloseReason, Connection, Owner};
-use crate::recovery::Path;
+use crate::recovery::{OFF_PATH, Path};
 use crate::{ConnectionId, Error, Side, Time};
 use std::net::SocketAddr;
 
@@ -70,6 +70,8 @@ pub(super) struct Paths {
     probed: Option<Box<Probed>>,
     /// The tag of the next path.
     next_tag: u8,
+    /// Bytes of the last datagram.
+    datagram_len: usize,
 }
 
 /// A path that the peer tries, and this end does not use.
@@ -106,6 +108,7 @@ impl Paths {
             previous: None,
             probed: None,
             next_tag: 1,
+            datagram_len: 0,
         }
     }
 }
@@ -113,6 +116,7 @@ impl Paths {
 impl Connection {
     /// A datagram came, whatever is in it. Returns whether it is to be looked at.
     pub(super) fn note_datagram(&mut self, addresses: Addresses, len: usize) -> bool {
+        self.paths.datagram_len = len;
         if addresses == self.paths.current.addresses {
             self.paths.current.path.on_datagram_received(len);
             return true;
@@ -165,8 +169,7 @@ impl Connection {
         self.paths.probed = Some(Box::new(Probed {
             addresses,
             id,
-            // A datagram with a challenge has 1,200 bytes, or the answer has to be shorter too.
-            credit: 3 * 1200,
+            credit: 3 * self.paths.datagram_len,
             response: Some(data),
         }));
     }
@@ -217,6 +220,7 @@ impl Connection {
         }
         if let Some(previous) = self.paths.previous.take_if(|p| p.addresses == addresses) {
             self.return_to(*previous);
+            self.paths.current.own_id = Some(*own_id);
             return;
         }
         // A peer that has not changed its id does not know that its address has changed
@@ -236,12 +240,12 @@ impl Connection {
     fn move_to(&mut self, now: Time, addresses: Addresses, id: u64, own_id: &ConnectionId) {
         self.counters.migrations += 1;
         let tag = self.paths.next_tag;
-        self.paths.next_tag = tag.wrapping_add(1);
+        self.paths.next_tag = tag.wrapping_add(1) % OFF_PATH;
         let path = Path::new(tag, &self.settings.recovery(), false, now);
         let mut route = Route::new(addresses, id, path);
         route.own_id = Some(*own_id);
         // The datagram that has moved it.
-        route.path.on_datagram_received(1200);
+        (route.path).on_datagram_received(self.paths.datagram_len);
         self.recovery.switch_path(&mut route.path);
         let before = std::mem::replace(&mut self.paths.current, route);
         self.challenge_current(now);
@@ -290,7 +294,9 @@ impl Connection {
     /// There is none.
     pub(super) fn replace_retired_id(&mut self) -> Result<(), Error> {
         if self.remote_ids.get(self.paths.current.id).is_none() {
-            let Some((id, _)) = self.remote_ids.take_unused() else {
+            let unused = self.remote_ids.take_unused().map(|(id, _)| id);
+            // Rather give up another path than this one.
+            let Some(id) = unused.or_else(|| self.take_id_of_other_path()) else {
                 let reason = "all connection ids are retired";
                 return Err(Error::new(crate::Code::PROTOCOL_VIOLATION, reason));
             };
@@ -307,6 +313,13 @@ impl Connection {
             self.paths.probed = None;
         }
         Ok(())
+    }
+
+    fn take_id_of_other_path(&mut self) -> Option<u64> {
+        let probed = self.paths.probed.take().map(|probed| probed.id);
+        let previous = self.paths.previous.as_ref().map(|previous| previous.id);
+        let mut ids = probed.into_iter().chain(previous);
+        ids.find(|&id| self.remote_ids.get(id).is_some())
     }
 
     /// The peer's id on the current path.
@@ -363,18 +376,17 @@ impl Connection {
 
     /// When something is to be done about paths.
     pub(super) fn path_timeout(&self) -> Option<Time> {
-        let of = |route: &Route| {
+        let of = |route: &Route, may_send: bool| {
             let challenge = route.challenge.as_ref()?;
-            Some(match challenge.sent < MAX_CHALLENGES {
+            Some(match may_send && challenge.sent < MAX_CHALLENGES {
                 true => challenge.next.min(challenge.until),
                 false => challenge.until,
             })
         };
-        let previous = self.paths.previous.as_deref().and_then(of);
-        [of(&self.paths.current), previous]
-            .into_iter()
-            .flatten()
-            .min()
+        let previous = self.paths.previous.as_deref();
+        let previous = previous.and_then(|previous| of(previous, true));
+        let current = of(&self.paths.current, !self.is_held_back());
+        current.into_iter().chain(previous).min()
     }
 
     /// Gives up paths that do not answer (section 9.3.2).

@@ -2,6 +2,7 @@
 
 use super::close::State;
 use super::{Addresses, CloseReason, Connection, Owner};
+use crate::incoming::MIN_INITIAL_DATAGRAM;
 use crate::packet::{Packet, PacketType, Packets, Protected, Retry, Unmasked, VersionNegotiation};
 use crate::recovery::{AckPolicy, Codepoint};
 use crate::reset::ResetToken;
@@ -32,7 +33,10 @@ impl Connection {
         self.counters.bytes_received += datagram.len() as u64;
         match &self.state {
             State::Handshaking | State::Established => {}
-            State::Closing(_) => return self.note_packet_while_closing(),
+            State::Closing(_) => {
+                self.note_datagram(addresses, datagram.len());
+                return self.note_packet_while_closing();
+            }
             State::Draining(_) | State::Closed(_) => return,
         }
         if !self.note_datagram(addresses, datagram.len()) {
@@ -58,11 +62,21 @@ impl Connection {
     ) -> bool {
         let mut any = false;
         let id_len = self.local_ids.first().len();
+        // RFC 9000 section 14.1: a server drops Initial packets of shorter datagrams.
+        let takes_initial = !self.side.is_server() || datagram.len() >= MIN_INITIAL_DATAGRAM;
         for packet in Packets::new(datagram, id_len) {
             if self.is_ending() {
                 return true;
             }
             let outcome = match packet {
+                Packet::Protected(packet)
+                    if packet.packet_type() == PacketType::Initial
+                        && (!takes_initial
+                            || self.side.is_client() && !packet.token().is_empty()) =>
+                {
+                    // RFC 9000 section 17.2.2: servers send no tokens.
+                    Ok(Outcome::Dropped)
+                }
                 Packet::Protected(packet) => {
                     self.receive_protected(now, addresses, mark, packet, owner)
                 }
@@ -104,7 +118,7 @@ impl Connection {
             .sample()
             .and_then(|sample| self.mask(packet_type, sample))
         else {
-            if self.may_hold(packet_type == PacketType::ZeroRtt) && packet.sample().is_some() {
+            if packet.sample().is_some() && self.may_hold(packet_type) {
                 self.hold(packet.bytes(), mark);
             }
             return Ok(Outcome::Dropped);
@@ -202,12 +216,12 @@ impl Connection {
             }
             PacketType::ZeroRtt => open(self.data.early.as_deref(), packet).flatten(),
             PacketType::OneRtt => {
-                let pto = self.pto();
+                let (recovery, path) = (&self.recovery, &self.paths.current.path);
                 let Some(keys) = &mut self.data.keys else {
                     return Ok(None);
                 };
                 let phase = keys.phase();
-                let opened = keys.open(packet, now, pto)?;
+                let opened = keys.open(packet, now, || recovery.pto(path))?;
                 if keys.phase() != phase {
                     self.counters.key_updates += 1;
                 }

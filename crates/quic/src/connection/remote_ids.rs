@@ -13,9 +13,9 @@ const RETIRED_PER_ACTIVE: usize = 3;
 pub(crate) struct RemoteIds {
     /// In the order of their sequence numbers.
     active: Vec<RemoteId>,
-    /// All below this one are retired.
-    retire_prior_to: u64,
-    /// Numbers at and above `retire_prior_to` that are retired.
+    /// All below this one are retired, because the peer wants it or this end.
+    retired_below: u64,
+    /// Numbers above `retired_below` that are retired.
     retired_above: Vec<u64>,
     /// RETIRE_CONNECTION_ID frames to be sent.
     to_retire: VecDeque<u64>,
@@ -45,7 +45,7 @@ impl RemoteIds {
                 reset_token: None,
                 is_used: true,
             }],
-            retire_prior_to: 0,
+            retired_below: 0,
             retired_above: Vec::new(),
             to_retire: VecDeque::new(),
             in_flight: 0,
@@ -92,10 +92,10 @@ impl RemoteIds {
             }
         }
         let is_known = (self.active.iter()).any(|known| known.sequence == sequence);
-        if retire_prior_to > self.retire_prior_to {
+        if retire_prior_to > self.retired_below {
             self.retire_below(retire_prior_to);
         }
-        if sequence < self.retire_prior_to {
+        if sequence < self.retired_below {
             if !is_known {
                 self.note_retired(sequence);
             }
@@ -111,6 +111,7 @@ impl RemoteIds {
         }
         if self.active.len() > self.limit
             || self.to_retire.len() + self.in_flight > self.limit * RETIRED_PER_ACTIVE
+            || self.retired_above.len() > self.limit * RETIRED_PER_ACTIVE
         {
             return Err(Error::new(
                 Code::CONNECTION_ID_LIMIT_ERROR,
@@ -121,7 +122,7 @@ impl RemoteIds {
     }
 
     fn retire_below(&mut self, prior_to: u64) {
-        self.retire_prior_to = prior_to;
+        self.retired_below = prior_to;
         self.retired_above.retain(|&sequence| sequence >= prior_to);
         let end = (self.active).partition_point(|known| known.sequence < prior_to);
         for old in self.active.drain(..end) {
@@ -163,6 +164,13 @@ impl RemoteIds {
         self.active.remove(at);
         self.retired_above.push(sequence);
         self.to_retire.push_back(sequence);
+        // Numbers have no gaps, so that this ends with few.
+        while let Some(at) =
+            (self.retired_above.iter()).position(|&retired| retired == self.retired_below)
+        {
+            self.retired_above.swap_remove(at);
+            self.retired_below += 1;
+        }
     }
 
     /// Whether RETIRE_CONNECTION_ID is to be sent.

@@ -29,6 +29,8 @@ impl Connection {
                 .ack_deadline()
                 .filter(|_| self.can_seal_data()),
         ];
+        // Without credit they would be due for ever.
+        let acks = acks.map(|time| time.filter(|_| !self.is_held_back()));
         let recovery = self.recovery.next_timeout(&self.paths.current.path);
         acks.into_iter()
             .chain([

@@ -32,6 +32,21 @@ pub struct Datagrams {
     pub is_mtu_probe: bool,
 }
 
+/// Least credit for a datagram to an address that is not validated: a packet with a challenge and an
+/// acknowledgement.
+const MIN_DATAGRAM: u16 = 80;
+
+/// What may be sent now.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    /// Bytes of a datagram.
+    size: usize,
+    /// What congestion control allows.
+    allowed: u64,
+    /// When the pacer allows more.
+    not_before: Option<Time>,
+}
+
 impl Connection {
     /// Builds the next datagrams, at most `max_datagrams` of the same size, behind what is in the
     /// outbox. `None` if nothing is to be sent now.
@@ -42,22 +57,27 @@ impl Connection {
         max_datagrams: usize,
         owner: &mut impl Owner,
     ) -> Option<Datagrams> {
+        if !self.is_ending() {
+            self.keep_keys_fresh(now);
+        }
         match self.state {
             State::Handshaking | State::Established => {}
             State::Closing(_) => return self.transmit_close(now, outbox, owner),
             State::Draining(_) | State::Closed(_) => return None,
         }
+        self.paced_until = None;
         if self.has_off_path(now)
             && let Some(frame) = self.take_off_path(now, owner)
+            && let Some(sent) = self.transmit_off_path(now, outbox, &frame, owner)
         {
-            return self.transmit_off_path(now, outbox, &frame, owner);
+            return Some(sent);
         }
         let start = outbox.bytes.len();
         let mark = match self.paths.current.path.marks_ecn() {
             true => Codepoint::Ect0,
             false => Codepoint::NotEct,
         };
-        match self.initial.is_some() || self.handshake.is_some() {
+        match self.is_in_handshake() {
             true => self.build_coalesced(now, outbox, mark, owner),
             false => self.build_data(now, outbox, mark, max_datagrams, owner),
         }
@@ -81,23 +101,38 @@ impl Connection {
         self.paths.current.path.on_datagram_sent(bytes);
     }
 
-    /// Bytes of a datagram that may be sent, and what congestion control allows. `None` if the
-    /// peer's address has to be validated first.
-    fn room(&mut self, now: Time) -> Option<(usize, u64)> {
-        let path = &mut self.paths.current.path;
-        let size = path.datagram_size();
-        if path.amplification_credit() < size.into() {
+    /// Whether packets of the handshake may have to be sent.
+    fn is_in_handshake(&self) -> bool {
+        self.initial.is_some() || self.handshake.is_some()
+    }
+
+    /// Whether nothing may be sent before the peer has sent more: its address is not validated
+    /// (RFC 9000 section 8.1).
+    pub(super) fn is_held_back(&self) -> bool {
+        let least = match self.is_in_handshake() {
+            true => BASE_DATAGRAM,
+            false => MIN_DATAGRAM,
+        };
+        self.paths.current.path.amplification_credit() < least.into()
+    }
+
+    /// What may be sent. `None` if the peer's address has to be validated first.
+    fn room(&mut self, now: Time) -> Option<Room> {
+        if self.is_held_back() {
             return None;
         }
-        let allowed = match self.recovery.allowance(path, now) {
-            Allowance::Bytes(bytes) => bytes,
-            Allowance::NotBefore(time) => {
-                self.paced_until = Some(time);
-                0
-            }
-            Allowance::Congested => 0,
+        let path = &mut self.paths.current.path;
+        let size = u64::from(path.datagram_size()).min(path.amplification_credit());
+        let (allowed, not_before) = match self.recovery.allowance(path, now) {
+            Allowance::Bytes(bytes) => (bytes, None),
+            Allowance::NotBefore(time) => (0, Some(time)),
+            Allowance::Congested => (0, None),
         };
-        Some((size.into(), allowed))
+        Some(Room {
+            size: size as usize, // a datagram's
+            allowed,
+            not_before,
+        })
     }
 
     /// One datagram with packets of all levels that have something to send (RFC 9000 section 12.2).
@@ -110,7 +145,11 @@ impl Connection {
     ) -> Option<usize> {
         let start = outbox.bytes.len();
         outbox.items.clear();
-        let (size, allowed) = self.room(now)?;
+        let Room {
+            size,
+            allowed,
+            not_before,
+        } = self.room(now)?;
         let mut open: Option<Open> = None;
         let (mut needs_padding, mut has_handshake) = (false, false);
         for space in Space::ALL {
@@ -145,6 +184,9 @@ impl Connection {
                 }
             }
         }
+        if allowed < size as u64 {
+            self.note_pacing(not_before, now);
+        }
         let mut last = open?;
         if needs_padding {
             last.pad_to(start + usize::from(BASE_DATAGRAM), outbox);
@@ -166,39 +208,42 @@ impl Connection {
         max_datagrams: usize,
         owner: &mut impl Owner,
     ) -> Option<usize> {
-        let (size, mut allowed) = self.room(now)?;
+        let Room {
+            mut size,
+            mut allowed,
+            not_before,
+        } = self.room(now)?;
+        let max_datagrams = match self.paths.current.path.is_validated() {
+            true => max_datagrams.max(1),
+            false => 1,
+        };
         if allowed >= size as u64
             && let Some(bytes) = self.build_mtu_probe(now, outbox, mark, allowed, owner)
         {
             return Some(bytes);
         }
-        self.keep_keys_fresh(now)?;
-        let batch_start = outbox.bytes.len();
         let mut segment = 0;
-        for _ in 0..max_datagrams.max(1) {
+        for _ in 0..max_datagrams {
             let start = outbox.bytes.len();
             outbox.items.clear();
             let is_probe = self.recovery.probes(Space::Data) > 0;
-            let credit = self.paths.current.path.amplification_credit();
-            if credit < (start - batch_start + size) as u64 || self.marks_change(mark) {
+            if self.marks_change(mark) {
                 break;
             }
             if is_probe {
                 self.take_probe(Space::Data);
-            }
-            let size = match is_probe {
                 // A path may have got narrower: what has to arrive goes in small datagrams.
-                true => size.min(BASE_DATAGRAM.into()),
-                false => size,
-            };
+                size = size.min(BASE_DATAGRAM.into());
+            }
             let may_send = allowed >= size as u64 || is_probe;
             let Some(packet) = self.open_packet_for(Space::Data, start + size, mark, outbox, owner)
             else {
                 break;
             };
             let Some(packet) = self.fill(now, packet, (may_send, is_probe), outbox, owner) else {
-                if may_send {
-                    self.paths.current.path.set_app_limited();
+                match may_send {
+                    true => self.paths.current.path.set_app_limited(),
+                    false => self.note_pacing(not_before, now),
                 }
                 break;
             };
@@ -210,6 +255,8 @@ impl Connection {
             }
             if segment == 0 {
                 segment = len;
+                // None of those behind it is longer.
+                size = len;
             }
             if len < segment || is_probe {
                 break;
@@ -218,20 +265,26 @@ impl Connection {
         (segment > 0).then_some(segment)
     }
 
+    /// There is to be a call when the pacer allows more, if something waits for that.
+    fn note_pacing(&mut self, not_before: Option<Time>, now: Time) {
+        if not_before.is_some() && Space::ALL.iter().any(|&space| self.has_frames(space, now)) {
+            self.paced_until = not_before;
+        }
+    }
+
     /// Whether the next packet would be marked otherwise than this one.
     fn marks_change(&self, mark: Codepoint) -> bool {
         self.paths.current.path.marks_ecn() != (mark == Codepoint::Ect0)
     }
 
-    /// Updates keys in time; `None` if the connection has to end because it could not.
-    fn keep_keys_fresh(&mut self, now: Time) -> Option<()> {
-        let pto = self.pto();
+    /// Updates keys in time. The connection has to end if it could not.
+    fn keep_keys_fresh(&mut self, now: Time) {
         let is_confirmed = self.is_confirmed;
         let Some(keys) = &mut self.data.keys else {
-            return Some(());
+            return;
         };
-        if keys.is_worn() && is_confirmed && keys.may_update() {
-            keys.update(now, pto);
+        if keys.is_worn() && is_confirmed && keys.may_update(now) {
+            keys.update();
             self.counters.key_updates += 1;
         } else if keys.is_exhausted() {
             let reason = "the keys could not be updated in time";
@@ -239,18 +292,15 @@ impl Connection {
                 now,
                 crate::Error::new(crate::Code::AEAD_LIMIT_REACHED, reason),
             );
-            return None;
         }
-        Some(())
     }
 
     /// Updates the keys of 1-RTT packets now, if that is allowed. Returns whether it was.
     pub fn update_keys(&mut self, now: Time) -> bool {
-        let pto = self.pto();
         let is_confirmed = self.is_confirmed;
         match &mut self.data.keys {
-            Some(keys) if is_confirmed && keys.may_update() => {
-                keys.update(now, pto);
+            Some(keys) if is_confirmed && keys.may_update(now) => {
+                keys.update();
                 self.counters.key_updates += 1;
                 true
             }

@@ -50,6 +50,9 @@ use loss::Thresholds;
 use pto::Pto;
 use sent::SentPackets;
 
+/// Tag of packets that went along another path than the current one.
+pub(crate) const OFF_PATH: u8 = u8::MAX;
+
 /// How paths behave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
@@ -115,7 +118,7 @@ impl Recovery {
         self.space(space)?.largest_acked()
     }
 
-    /// A packet was sent on `path`, which need not be the current one. `items` are what it carried.
+    /// A packet was sent on the current path. `items` are what it carried.
     pub(crate) fn on_sent(
         &mut self,
         path: &mut Path,
@@ -136,6 +139,20 @@ impl Recovery {
         };
         sent.push(packet, path.tag(), snapshot, items);
         self.pto.on_sent(space, packet);
+    }
+
+    /// A packet was sent along another path than the current one, to probe it. It is not sent
+    /// again, nothing is measured with it, and it does not count as in flight.
+    pub(crate) fn on_sent_off_path(&mut self, space: Space, packet: &Packet) {
+        let packet = Packet {
+            ack_eliciting: false,
+            in_flight: false,
+            ecn: false,
+            ..*packet
+        };
+        if let Some(sent) = self.space_mut(space) {
+            sent.push(&packet, OFF_PATH, None, &[]);
+        }
     }
 
     /// How many bytes may be sent on `path` now. Probes, packets of nothing but ACK, and

@@ -1,5 +1,6 @@
 //! Whole connections in memory: both ends, and a network between them that loses and reorders.
 
+mod arrivals;
 mod endings;
 mod handshakes;
 mod moving;
@@ -95,7 +96,7 @@ struct Application {
     retired: Vec<ConnectionId>,
     /// What came, by stream, and whether it ended.
     received: BTreeMap<StreamId, (Vec<u8>, bool)>,
-    /// Bytes that are taken at most; the rest stays in the connection.
+    /// Bytes of a stream that are taken at most; the rest stays in the connection.
     takes_at_most: Option<usize>,
     events: Vec<Event>,
 }
@@ -128,8 +129,9 @@ impl Owner for Application {
     }
 
     fn receive(&mut self, id: StreamId, bytes: &[u8], fin: bool) -> usize {
-        let taken = self.takes_at_most.unwrap_or(usize::MAX).min(bytes.len());
         let (data, ended) = self.received.entry(id).or_default();
+        let most = self.takes_at_most.unwrap_or(usize::MAX);
+        let taken = most.saturating_sub(data.len()).min(bytes.len());
         data.extend(&bytes[..taken]);
         *ended |= fin && taken == bytes.len();
         taken
@@ -178,6 +180,7 @@ impl End {
 
 struct UnderWay {
     arrives: Time,
+    sent_to: SocketAddr,
     addresses: Addresses,
     mark: Codepoint,
     bytes: Vec<u8>,
@@ -291,31 +294,35 @@ impl Pair {
 
     /// A server end for the client whose first datagram this is.
     fn accept(&self, datagram: &[u8], addresses: Addresses) -> End {
-        let mut copy = datagram.to_vec();
-        let packet = crate::packet::Packets::new(&mut copy, 8).next();
-        let Some(crate::packet::Packet::Protected(packet)) = packet else {
+        let crate::Unrouted::Initial(initial) = crate::initial(datagram) else {
             panic!("an Initial packet");
         };
-        let accepted = Accepted {
-            version: packet.version().expect("a long header"),
-            destination: packet.destination(),
-            source: packet.source(),
-            original_destination: packet.destination(),
+        self.accept_as(&Accepted {
+            version: initial.version,
+            destination: initial.destination,
+            source: initial.source,
+            original_destination: initial.destination,
             retry_source: None,
             is_validated: false,
             addresses,
-        };
+        })
+    }
+
+    fn accept_as(&self, accepted: &Accepted) -> End {
         let mut application = Application {
             random: 17,
             name: b's',
             ..Application::default()
         };
-        let (id, reset_token) = application.new_id();
+        let (id, reset_token) = match accepted.retry_source {
+            Some(id) => (id, ResetToken::new([1; 16])),
+            None => application.new_id(),
+        };
         let tls = ServerConnection::accept(server_tls(), accepted.version.to_tls());
         let connection = Connection::server(
             self.settings.clone(),
             tls,
-            &accepted,
+            accepted,
             id,
             reset_token,
             self.now,
@@ -367,6 +374,7 @@ impl Pair {
         };
         let under_way = || UnderWay {
             arrives: self.now + delay,
+            sent_to: sent.to,
             addresses: Addresses {
                 local: sent.to,
                 remote: source,
@@ -390,18 +398,31 @@ impl Pair {
         }
     }
 
-    /// The next thing that happens.
-    fn step(&mut self) -> bool {
+    /// When the next thing happens, once both ends have sent what they have.
+    fn next_time(&mut self) -> Option<Time> {
         self.flush(true);
         self.flush(false);
         let timeout = |end: &End| end.connection.timeout();
         let arrivals = self.to_server.iter().chain(&self.to_client);
-        let next = arrivals
+        arrivals
             .map(|under_way| under_way.arrives)
             .chain(timeout(&self.client))
             .chain(self.server.as_ref().and_then(timeout))
-            .min();
-        let Some(next) = next else {
+            .min()
+    }
+
+    /// Lets so much time pass.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.next_time().is_some_and(|next| next <= end) {
+            self.step();
+        }
+        self.now = end;
+    }
+
+    /// The next thing that happens.
+    fn step(&mut self) -> bool {
+        let Some(next) = self.next_time() else {
             return false;
         };
         self.now = self.now.max(next);
@@ -432,6 +453,8 @@ impl Pair {
                 end.connection.on_timeout(now);
             }
         }
+        self.flush(true);
+        self.flush(false);
         true
     }
 
