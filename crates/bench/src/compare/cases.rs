@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, Expected, Url,
     load::{
-        ConnectionUse, Http2Plan, KeyType, Keys, Limit, Offer, Plan, Protocol, Resumption, TlsPlan,
+        ConnectionUse, KeyType, Keys, Limit, Offer, Plan, Protocol, Resource, Resumption, TlsPlan,
         Zipf,
     },
     testbed::{File, Kind, Listener, Ports, server_name},
@@ -639,7 +639,7 @@ impl Case {
             Some(CacheUse::Hits) | None => None,
         };
         let is_http2 = [CaseSite::Http2, CaseSite::Http2Cached].contains(&self.site);
-        plan.http2 = is_http2.then(|| Http2Plan {
+        plan.http2 = is_http2.then(|| Resource {
             streams: match self.measure {
                 Measure::CpuPerOperation {
                     connection: Connection::Http2 { streams },

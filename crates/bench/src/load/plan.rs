@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use crate::{
-    load::{Http2Plan, Keys, TlsPlan},
+    load::{Keys, TlsPlan},
     response::Expected,
     url::Url,
 };
@@ -33,6 +33,17 @@ pub enum Limit {
     Operations(u64),
 }
 
+/// What to fetch over HTTP/2 or HTTP/3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// Concurrent requests on a connection; each is an operation of the run.
+    pub streams: usize,
+    /// `:authority`.
+    pub authority: String,
+    /// `:path`.
+    pub path: String,
+}
+
 /// A run of the load generator.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -49,7 +60,9 @@ pub struct Plan {
     /// Keep-alive, or one connection per request.
     pub connection_use: ConnectionUse,
     /// HTTP/2 instead of `request`.
-    pub http2: Option<Http2Plan>,
+    pub http2: Option<Resource>,
+    /// HTTP/3 instead of `request`, over QUIC. Without keep-alive the client closes.
+    pub http3: Option<Resource>,
     /// TLS and its pinned parameters; `None` for cleartext.
     pub tls: Option<TlsPlan>,
     /// Concurrent clients, each with at most one connection.
@@ -69,7 +82,8 @@ pub struct Plan {
 impl Plan {
     /// Requests that one operation of a client makes.
     pub fn requests_per_operation(&self) -> u64 {
-        self.http2.as_ref().map_or(1, |http2| http2.streams as u64)
+        let resource = self.http2.as_ref().or(self.http3.as_ref());
+        resource.map_or(1, |resource| resource.streams as u64)
     }
 
     /// Default limit for the time of one operation.
@@ -91,6 +105,7 @@ impl Plan {
             expected,
             connection_use,
             http2: None,
+            http3: None,
             tls: url.tls.then(TlsPlan::default),
             clients: 1,
             threads: 1,
