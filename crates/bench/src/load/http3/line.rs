@@ -28,6 +28,10 @@ use crate::{
 const BATCHES_AT_ONCE: usize = 4;
 /// Datagrams of one size that are sent with one call.
 const DATAGRAMS_AT_ONCE: usize = MAX_SEGMENTS / 2;
+/// The random bits for transport parameters. The upper ones make the number of a reserved one, of
+/// which nginx 1.31 looks at the last 16 bits only: with more, it would take one in 4,000 for a
+/// parameter that it knows.
+const PARAMETER_BITS: u64 = (1 << 43) - 1;
 
 pub(super) struct Line {
     quic: Connection,
@@ -54,9 +58,8 @@ impl Line {
         let version = Version::V1;
         // As browsers do: the address alone says whose packets these are.
         let source = ConnectionId::EMPTY;
-        let random: [u8; 8] = random_bytes();
-        let parameters =
-            (settings.quic).client_parameters(version, source, u64::from_le_bytes(random));
+        let random = u64::from_le_bytes(random_bytes()) & PARAMETER_BITS;
+        let parameters = settings.quic.client_parameters(version, source, random);
         let offer = ClientOffer {
             protocols: &[b"h3"],
             transport_parameters: &parameters,

@@ -14,7 +14,10 @@ use sealane_tls::{
     client::{ClientSettings, ClientTls},
 };
 
-use crate::{Error, load::TlsPlan};
+use crate::{
+    Error,
+    load::{self, KeyType, Offer, Resumption, TlsPlan},
+};
 
 /// Windows large enough that the client never holds up the server, as with HTTP/2.
 const WINDOW_BYTES: u64 = (1 << 30) - 1;
@@ -40,6 +43,13 @@ pub(crate) struct Http3Settings {
 impl Http3Settings {
     /// For connections with what `plan` pins, which is all that they offer.
     pub(crate) fn new(plan: &TlsPlan) -> Result<Self, Error> {
+        let is_full = plan.resumption == Resumption::Full;
+        let is_tls13 = matches!(plan.protocol, None | Some(load::Protocol::Tls13));
+        if !is_full || !is_tls13 || plan.staple || plan.offer != Offer::Pinned {
+            return Err(Error::Usage(
+                "over HTTP/3 there are full handshakes of TLS 1.3 only".into(),
+            ));
+        }
         Ok(Self {
             tls: client_tls(plan)?,
             quic: Arc::new(quic_settings()),
@@ -69,7 +79,7 @@ fn client_tls(plan: &TlsPlan) -> Result<ClientTls, Error> {
     };
     pin("Ciphersuites", plan.suite.as_deref());
     pin("Groups", plan.group.as_deref());
-    let algorithms = plan.key_type.map(crate::load::KeyType::signature_algorithms);
+    let algorithms = plan.key_type.map(KeyType::signature_algorithms);
     pin("SignatureAlgorithms", algorithms);
     let settings = ClientSettings {
         protocols: [Protocol::TlsV1_3].into_iter().collect(),
