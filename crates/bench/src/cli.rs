@@ -18,8 +18,8 @@ use crate::{
     compare::{self, Comparison, Turns},
     datagrams::Datagrams,
     load::{
-        self, ConnectionUse, IdleOutcome, KeyType, Limit, Offer, Outcome, Plan, Protocol,
-        Resource, Resumption, TlsPlan,
+        self, ConnectionUse, IdleOutcome, KeyType, Limit, Offer, Outcome, Plan, Protocol, Resource,
+        Resumption, TlsPlan,
     },
     storm::{Storm, StormKey},
     testbed::Precedence,

@@ -111,11 +111,7 @@ fn measure(plan: &Arc<Plan>, server: ProcessTree, hold: Duration) -> Result<Idle
 }
 
 /// Opens `count` connections and makes one request on each.
-async fn open(
-    plan: &Arc<Plan>,
-    count: usize,
-    shared: &EventLoop,
-) -> Result<Vec<Client>, Error> {
+async fn open(plan: &Arc<Plan>, count: usize, shared: &EventLoop) -> Result<Vec<Client>, Error> {
     let gate = Rc::new(Semaphore::new(OPENING_AT_ONCE));
     let tasks: Vec<_> = (0..count)
         .map(|number| {

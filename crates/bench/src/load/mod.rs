@@ -21,6 +21,7 @@ mod stream;
 mod tls;
 
 pub use client::EarlyDataCount;
+pub(crate) use http3::prepare_socket;
 pub use idle::{IdleOutcome, hold_idle};
 pub use keys::{Keys, Zipf};
 pub use plan::{ConnectionUse, Limit, Plan, Resource};

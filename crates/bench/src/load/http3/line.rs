@@ -7,9 +7,7 @@ use std::{
 };
 
 use sealane_http::h3::{Channel, Code};
-use sealane_quic::{
-    Addresses, Connection, ConnectionId, Direction, Event, Target, Version,
-};
+use sealane_quic::{Addresses, Connection, ConnectionId, Direction, Event, Target, Version};
 use sealane_sys::socket::MAX_SEGMENTS;
 use sealane_tls::{Load, quic::ClientOffer};
 
@@ -65,7 +63,9 @@ impl Line {
             transport_parameters: &parameters,
             ..ClientOffer::default()
         };
-        let tls = settings.tls.connect_quic(plan.server_name.as_deref(), offer);
+        let tls = settings
+            .tls
+            .connect_quic(plan.server_name.as_deref(), offer);
         let tls = tls.map_err(|error| Error::Tls {
             what: "prepare a TLS connection".into(),
             reason: error.to_string(),
@@ -88,7 +88,9 @@ impl Line {
             is_closing: false,
             is_over: false,
             group: pinned.and_then(|pinned| pinned.group.clone()),
-            key_type: pinned.and_then(|pinned| pinned.key_type).map(|key| key.name()),
+            key_type: pinned
+                .and_then(|pinned| pinned.key_type)
+                .map(|key| key.name()),
         })
     }
 
@@ -198,8 +200,9 @@ impl Line {
                 Event::Reset { id, code } | Event::Stopped { id, code } => {
                     let code = code_name(code);
                     let id = id.to_wire();
-                    self.exchange
-                        .fail(Error::Http3(format!("the server reset stream {id}: {code}")));
+                    self.exchange.fail(Error::Http3(format!(
+                        "the server reset stream {id}: {code}"
+                    )));
                 }
                 Event::Opened { .. } | Event::Available { .. } => {}
             }

@@ -22,6 +22,7 @@ use std::{cell::RefCell, rc::Rc, time::Instant};
 use tokio::sync::Notify;
 
 pub(super) use settings::Http3Settings;
+pub(crate) use socket::prepare_socket;
 
 use crate::{
     Error,

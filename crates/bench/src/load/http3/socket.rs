@@ -17,7 +17,7 @@ use crate::Error;
 
 /// `SO_RCVBUF`: a server that is faster than the client for a moment must not lose what it sends.
 /// Without privileges the system's limit applies.
-pub(crate) const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
+const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
 /// A socket with one peer.
 pub(super) struct Socket {
@@ -36,7 +36,7 @@ impl Socket {
             let socket = UdpSocket::bind(any)?;
             socket.connect(remote)?;
             socket.set_nonblocking(true)?;
-            prepare(&socket, remote.is_ipv4())?;
+            prepare_socket(&socket, remote.is_ipv4())?;
             let local = socket.local_addr()?;
             Ok(Self {
                 socket: tokio::net::UdpSocket::from_std(socket)?,
@@ -91,7 +91,7 @@ impl Socket {
 }
 
 /// Sets what sockets for datagrams of QUIC need.
-pub(crate) fn prepare(socket: &UdpSocket, is_ipv4: bool) -> io::Result<()> {
+pub(crate) fn prepare_socket(socket: &UdpSocket, is_ipv4: bool) -> io::Result<()> {
     if sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER_BYTES).is_err() {
         sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER_BYTES)?;
     }
