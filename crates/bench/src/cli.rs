@@ -540,6 +540,7 @@ impl TargetArgs {
             streams: self.streams.into(),
             authority: self.url.host_header(),
             path: self.url.path.clone(),
+            content: None,
         });
         if self.http3 && plan.tls.is_none() {
             return Err(Error::Usage("--http3 needs an https:// URL".into()));

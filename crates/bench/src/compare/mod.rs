@@ -309,6 +309,10 @@ impl Comparison {
         let mut plan = case.plan(&running.ports, self.measurement, self.quick, self.keys);
         plan.cpus.clone_from(&cpus.generator);
         plan.threads = plan.threads.min(cpus.generator.len().max(1));
+        if let Some(resource) = plan.http3.as_mut() {
+            // What puts the pieces together is our own on both sides.
+            resource.content = Some(stage.site.content(case.file)?);
+        }
         let relay = case
             .delay()
             .map(|delay| Relay::start(plan.address, delay, &cpus.generator));
@@ -402,9 +406,10 @@ fn measure_cpu(
         _ => None,
     };
     let per_operation = |count: u64| count as f64 / outcome.operations.max(1) as f64;
-    let ns = match case.measure {
-        Measure::TimePerOperation { .. } => 1e9 / outcome.rate_per_s(),
-        _ => outcome.server_ns_per_operation().unwrap_or(f64::NAN),
+    let is_time = matches!(case.measure, Measure::TimePerOperation { .. });
+    let ns = match is_time {
+        true => 1e9 / outcome.rate_per_s(),
+        false => outcome.server_ns_per_operation().unwrap_or(f64::NAN),
     };
     let value = ns / case.unit.nanoseconds();
     Ok(Measurement {
@@ -416,6 +421,7 @@ fn measure_cpu(
         instructions: instructions.map(per_operation),
         system_share: outcome
             .server_cpu
+            .filter(|_| !is_time)
             .map(|cpu| cpu.system_ns as f64 / (cpu.user_ns + cpu.system_ns).max(1) as f64),
         memory_kib: outcome
             .server_memory

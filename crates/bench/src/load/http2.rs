@@ -116,6 +116,9 @@ impl Http2 {
                 }
                 Event::Data { stream, bytes, end } => {
                     let count = bytes.len();
+                    if !self.plan.has(self.bodies[stream.slot()], bytes) {
+                        return Err(Error::Http2("a body that is not the file".into()));
+                    }
                     self.bodies[stream.slot()] += count as u64;
                     batch.body_bytes += count as u64;
                     self.codec.release(stream, count, &mut self.outgoing);

@@ -1,6 +1,6 @@
 //! What a run does, fixed before it starts.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
     load::{Keys, TlsPlan},
@@ -42,6 +42,19 @@ pub struct Resource {
     pub authority: String,
     /// `:path`.
     pub path: String,
+    /// What every body must be, if it is known. Otherwise only its length is compared.
+    pub content: Option<Arc<[u8]>>,
+}
+
+impl Resource {
+    /// Whether `bytes` are what a body has from `at` on.
+    pub(super) fn has(&self, at: u64, bytes: &[u8]) -> bool {
+        let Some(content) = &self.content else {
+            return true;
+        };
+        let rest = usize::try_from(at).ok().and_then(|at| content.get(at..));
+        rest.is_some_and(|rest| rest.starts_with(bytes))
+    }
 }
 
 /// A run of the load generator.
@@ -148,6 +161,21 @@ fn request(url: &Url, connection_use: ConnectionUse) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_is_compared_where_it_is() {
+        let mut resource = Resource {
+            streams: 1,
+            authority: "localhost".into(),
+            path: "/".into(),
+            content: None,
+        };
+        assert!(resource.has(3, b"anything"), "nothing is known");
+        resource.content = Some(b"content".as_slice().into());
+        assert!(resource.has(0, b"con") && resource.has(3, b"tent") && resource.has(7, b""));
+        assert!(!resource.has(0, b"tent") && !resource.has(3, b"tents"));
+        assert!(!resource.has(8, b"") && !resource.has(u64::MAX, b"c"));
+    }
 
     #[test]
     fn a_key_ends_the_path() {

@@ -6,6 +6,7 @@ use std::{
     io::{self, Write},
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{Error, testbed::kind::Kind};
@@ -316,6 +317,15 @@ impl Site {
     /// one with it.
     pub(crate) fn set_origin(&mut self, plain: SocketAddr, tls: SocketAddr) {
         self.origin = Some((plain, tls));
+    }
+
+    /// What a file has.
+    pub(crate) fn content(&self, file: File) -> Result<Arc<[u8]>, Error> {
+        let path = self.files.join(file.name());
+        let content = fs::read(&path);
+        let content =
+            content.map_err(|source| Error::io(format!("read {}", path.display()), source));
+        Ok(content?.into())
     }
 
     /// Where the certificates are.

@@ -198,7 +198,7 @@ impl Exchange {
 
     /// Notes an event that came while stream `read` was read.
     fn note(&mut self, read: StreamId, event: &Event<'_>) -> Result<(), Error> {
-        let (id, body_bytes, end) = match event {
+        let (id, bytes, end): (_, &[u8], _) = match event {
             Event::Settings | Event::Interim { .. } | Event::UnknownStream { .. } => return Ok(()),
             Event::Response { id, response, end } => {
                 let (status, wanted) = (response.head.status.0, self.expected.status);
@@ -206,10 +206,10 @@ impl Exchange {
                     let what = format!("status {status} instead of {wanted}");
                     return Err(Error::Http3(what));
                 }
-                (*id, 0, *end)
+                (*id, &[], *end)
             }
-            Event::Data { id, bytes, end } => (*id, bytes.len() as u64, *end),
-            Event::Trailers { id, .. } => (*id, 0, true),
+            Event::Data { id, bytes, end } => (*id, bytes, *end),
+            Event::Trailers { id, .. } => (*id, &[], true),
             other => return Err(Error::Http3(format!("{other:?}"))),
         };
         let id = StreamId::from_wire(id);
@@ -217,11 +217,14 @@ impl Exchange {
             self.unblocked.push(id);
         }
         self.batch.first_byte.get_or_insert_with(Instant::now);
-        self.batch.body_bytes += body_bytes;
+        self.batch.body_bytes += bytes.len() as u64;
         let mut requests = self.requests.iter_mut();
         let request = requests.find(|request| request.id == id);
         let request = request.ok_or_else(|| Error::Http3("a response to no request".into()))?;
-        request.body_bytes += body_bytes;
+        if !self.resource.has(request.body_bytes, bytes) {
+            return Err(Error::Http3("a body that is not the file".into()));
+        }
+        request.body_bytes += bytes.len() as u64;
         match end {
             true => self.complete(id),
             false => Ok(()),
