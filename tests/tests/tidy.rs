@@ -44,7 +44,7 @@ const DEPENDENCIES: [(&str, &[&str]); 19] = [
             "tls", "upstream",
         ],
     ),
-    ("bench", &["awslc", "http", "sys"]),
+    ("bench", &["awslc", "http", "quic", "sys", "tls"]),
     // Not `bench`: what makes load has no place in what faces the network.
     (
         "sealane",

@@ -18,7 +18,7 @@ use crate::{
     compare::{self, Comparison, Turns},
     datagrams::Datagrams,
     load::{
-        self, ConnectionUse, IdleOutcome, KeyType, Limit, Offer, Outcome, Plan, Protocol,
+        self, ConnectionUse, IdleOutcome, KeyType, Limit, Offer, Outcome, Plan, Protocol, Resource,
         Resumption, TlsPlan,
     },
     storm::{Storm, StormKey},
@@ -86,6 +86,13 @@ struct TargetArgs {
     /// Ask for an OCSP response along with the certificate, and fail without one
     #[arg(long)]
     staple: bool,
+    /// Request over HTTP/3 (QUIC); the client closes the connections that are not kept
+    #[arg(long, conflicts_with_all = ["protocol", "offer", "staple"])]
+    http3: bool,
+    /// Concurrent requests on each connection of HTTP/3; each is an operation
+    #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "http3",
+        value_parser = clap::value_parser!(u16).range(1..))]
+    streams: u16,
     /// Process id of the server; its children are included
     #[arg(long)]
     pid: Option<u32>,
@@ -528,6 +535,15 @@ impl TargetArgs {
                 )));
             }
             None => {}
+        }
+        plan.http3 = self.http3.then(|| Resource {
+            streams: self.streams.into(),
+            authority: self.url.host_header(),
+            path: self.url.path.clone(),
+            content: None,
+        });
+        if self.http3 && plan.tls.is_none() {
+            return Err(Error::Usage("--http3 needs an https:// URL".into()));
         }
         plan.cpus.clone_from(&self.cpus);
         Ok(plan)

@@ -45,6 +45,8 @@ pub enum Error {
     },
     /// An HTTP/2 response is malformed or unexpected.
     Http2(String),
+    /// An HTTP/3 response is malformed or unexpected, or its connection has failed.
+    Http3(String),
     /// An HTTP/1 response is malformed or unexpected.
     Response(ResponseError),
     /// The server closed a connection prematurely; holds when.
@@ -90,6 +92,7 @@ impl fmt::Display for Error {
                 "{got} of {operations} requests reached the origin, but the run requires {wanted}"
             ),
             Self::Http2(what) => write!(f, "unexpected over HTTP/2: {what}"),
+            Self::Http3(what) => write!(f, "unexpected over HTTP/3: {what}"),
             Self::Response(error) => write!(f, "unexpected response: {error}"),
             Self::Closed(what) => write!(f, "the server closed the connection {what}"),
             Self::Stalled(what) => write!(f, "no progress: {what}"),

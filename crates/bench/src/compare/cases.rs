@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, Expected, Url,
     load::{
-        ConnectionUse, Http2Plan, KeyType, Keys, Limit, Offer, Plan, Protocol, Resumption, TlsPlan,
+        ConnectionUse, KeyType, Keys, Limit, Offer, Plan, Protocol, Resource, Resumption, TlsPlan,
         Zipf,
     },
-    testbed::{File, Kind, Listener, Ports, server_name},
+    testbed::{Additions, File, Kind, Listener, Ports, server_name},
 };
 
 /// One row of the comparison.
@@ -65,6 +65,10 @@ pub(super) enum CaseSite {
     Offload(OffloadSuite),
     /// TLS 1.3 with HTTP/2.
     Http2,
+    /// The same over QUIC, with HTTP/3.
+    Http3,
+    /// Like `Http3`, where the way to the server takes this many milliseconds, and so the way back.
+    Http3Afar(u64),
     /// Like `Tls13`, for responses from an origin.
     Proxied,
     /// Like `Proxied`, with a cache in front of the origin.
@@ -130,6 +134,11 @@ pub(super) enum Measure {
     MemoryPerIdleConnection {
         connections: usize,
     },
+    /// How long an operation takes.
+    TimePerOperation {
+        connection: Connection,
+        clients: usize,
+    },
 }
 
 /// How an operation uses connections.
@@ -143,8 +152,8 @@ pub(super) enum Connection {
     SessionId,
     /// Resumed by ticket, with the request in early data.
     EarlyData,
-    /// HTTP/2, with this many concurrent requests.
-    Http2 {
+    /// HTTP/2 or HTTP/3, with this many concurrent requests.
+    Multiplexed {
         streams: usize,
     },
 }
@@ -152,6 +161,7 @@ pub(super) enum Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     MicrosecondsPerOperation,
+    MillisecondsPerOperation,
     SecondsPerOperation,
     KibibytesPerConnection,
 }
@@ -160,6 +170,7 @@ impl Unit {
     pub(super) fn nanoseconds(self) -> f64 {
         match self {
             Self::MicrosecondsPerOperation => 1e3,
+            Self::MillisecondsPerOperation => 1e6,
             Self::SecondsPerOperation => 1e9,
             Self::KibibytesPerConnection => 1.0,
         }
@@ -168,6 +179,7 @@ impl Unit {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::MicrosecondsPerOperation => "us",
+            Self::MillisecondsPerOperation => "ms",
             Self::SecondsPerOperation => "s",
             Self::KibibytesPerConnection => "KiB",
         }
@@ -192,7 +204,7 @@ const FULL: Measure = Measure::CpuPerOperation {
     clients: 16,
 };
 /// As clients of protocols other than HTTP/1 do it.
-const PASSED_FULL: Measure = Measure::CpuPerOperation {
+const FULL_ENDED_BY_CLIENT: Measure = Measure::CpuPerOperation {
     connection: Connection::FullEndedByClient,
     clients: 16,
 };
@@ -215,12 +227,19 @@ const EARLY_DATA: Measure = Measure::CpuPerOperation {
 };
 const IDLE: Measure = Measure::MemoryPerIdleConnection { connections: 4000 };
 const IDLE_HTTP2: Measure = Measure::MemoryPerIdleConnection { connections: 5000 };
-const HTTP2_SMALL: Measure = Measure::CpuPerOperation {
-    connection: Connection::Http2 { streams: 10 },
+/// A download over a way that takes its time: what counts is how fast it is.
+const DOWNLOAD_TIME: Measure = Measure::TimePerOperation {
+    connection: Connection::KeepAlive,
+    clients: 1,
+};
+/// Fewer: nginx counts each stream as one of its `worker_connections`, several for a connection.
+const IDLE_HTTP3: Measure = Measure::MemoryPerIdleConnection { connections: 2000 };
+const MULTIPLEXED_SMALL: Measure = Measure::CpuPerOperation {
+    connection: Connection::Multiplexed { streams: 10 },
     clients: 16,
 };
-const HTTP2_LARGE: Measure = Measure::CpuPerOperation {
-    connection: Connection::Http2 { streams: 4 },
+const MULTIPLEXED_LARGE: Measure = Measure::CpuPerOperation {
+    connection: Connection::Multiplexed { streams: 4 },
     clients: 4,
 };
 
@@ -239,6 +258,7 @@ const PASSED_TLS: CaseSite = CaseSite::Passed(Sealed::Client);
 const PASSED_BOTH: CaseSite = CaseSite::Passed(Sealed::Both);
 const BROWSER: CaseSite = CaseSite::Browser(KeyType::P256);
 const US: Unit = Unit::MicrosecondsPerOperation;
+const MS: Unit = Unit::MillisecondsPerOperation;
 
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
@@ -271,10 +291,16 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "tls12-1k-stapled", title: "1 KiB keep-alive, TLS 1.2, ECDHE, stapling", site: CaseSite::Tls12Stapled, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
     Case { name: "plain-1k", title: "1 KiB keep-alive, plain HTTP", site: CaseSite::Plain, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.85) },
     Case { name: "tls13-idle", title: "memory per idle connection, TLS 1.3", site: TLS13_P256, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: below(0.35) },
-    Case { name: "h2-1k", title: "1 KiB over HTTP/2, 10 at a time, TLS 1.3", site: CaseSite::Http2, file: File::Small, measure: HTTP2_SMALL, unit: US, target: below(0.24) },
-    Case { name: "cache-h2-1k", title: "1 KiB from the cache over HTTP/2, 10 at a time, TLS 1.3", site: CaseSite::Http2Cached, file: File::Small, measure: HTTP2_SMALL, unit: US, target: below(0.30) },
-    Case { name: "h2-1m", title: "1 MiB over HTTP/2, 4 at a time, TLS 1.3", site: CaseSite::Http2, file: File::Mebibyte, measure: HTTP2_LARGE, unit: US, target: below(0.85) },
+    Case { name: "h2-1k", title: "1 KiB over HTTP/2, 10 at a time, TLS 1.3", site: CaseSite::Http2, file: File::Small, measure: MULTIPLEXED_SMALL, unit: US, target: below(0.24) },
+    Case { name: "cache-h2-1k", title: "1 KiB from the cache over HTTP/2, 10 at a time, TLS 1.3", site: CaseSite::Http2Cached, file: File::Small, measure: MULTIPLEXED_SMALL, unit: US, target: below(0.30) },
+    Case { name: "h2-1m", title: "1 MiB over HTTP/2, 4 at a time, TLS 1.3", site: CaseSite::Http2, file: File::Mebibyte, measure: MULTIPLEXED_LARGE, unit: US, target: below(0.85) },
     Case { name: "h2-idle", title: "memory per idle HTTP/2 connection, TLS 1.3", site: CaseSite::Http2, file: File::Small, measure: IDLE_HTTP2, unit: Unit::KibibytesPerConnection, target: below(0.50) },
+    Case { name: "h2-100m", title: "100 MiB over HTTP/2, TLS 1.3", site: CaseSite::Http2, file: File::HundredMebibytes, measure: DOWNLOAD, unit: MS, target: None },
+    Case { name: "http3-1k", title: "1 KiB over HTTP/3, 10 at a time", site: CaseSite::Http3, file: File::Small, measure: MULTIPLEXED_SMALL, unit: US, target: below(0.50) },
+    Case { name: "http3-100m", title: "100 MiB over HTTP/3", site: CaseSite::Http3, file: File::HundredMebibytes, measure: DOWNLOAD, unit: MS, target: below(0.50) },
+    Case { name: "http3-100m-1ms", title: "100 MiB over HTTP/3, 1 ms away: time", site: CaseSite::Http3Afar(1), file: File::HundredMebibytes, measure: DOWNLOAD_TIME, unit: MS, target: None },
+    Case { name: "http3-handshakes", title: "connection over HTTP/3, full, P-256, 1 KiB", site: CaseSite::Http3, file: File::Small, measure: FULL_ENDED_BY_CLIENT, unit: US, target: below(0.60) },
+    Case { name: "http3-idle", title: "memory per idle HTTP/3 connection", site: CaseSite::Http3, file: File::Small, measure: IDLE_HTTP3, unit: Unit::KibibytesPerConnection, target: below(0.50) },
     Case { name: "proxied-1k", title: "1 KiB from an origin, keep-alive, TLS 1.3", site: CaseSite::Proxied, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.80) },
     Case { name: "cache-miss-1k", title: "1 KiB that is not cached yet, keep-alive, TLS 1.3", site: CaseSite::Cached(CacheUse::Misses), file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(1.00) },
     Case { name: "zipf", title: "1 KiB by keys of a Zipf distribution, from a cache or the origin, TLS 1.3", site: CaseSite::Cached(CacheUse::Zipf), file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
@@ -289,15 +315,15 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "scale-10000", title: "1 KiB keep-alive, TLS 1.3, 10,000 connections", site: TLS13_P256, file: File::Small, measure: keep_alive_of(10_000), unit: US, target: None },
     Case { name: "stream-plain-1k", title: "1 KiB through stream, on open connections, plain", site: PASSED, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.90) },
     Case { name: "stream-plain-1g", title: "1 GiB through stream, plain", site: PASSED, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.90) },
-    Case { name: "stream-plain-connection", title: "connection through stream, 1 KiB, plain", site: PASSED, file: File::Small, measure: PASSED_FULL, unit: US, target: below(0.90) },
+    Case { name: "stream-plain-connection", title: "connection through stream, 1 KiB, plain", site: PASSED, file: File::Small, measure: FULL_ENDED_BY_CLIENT, unit: US, target: below(0.90) },
     Case { name: "stream-plain-idle", title: "memory per idle connection through stream, plain", site: PASSED, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: None },
     Case { name: "stream-tls13-1k", title: "1 KiB through stream, on open connections, TLS 1.3 to plain", site: PASSED_TLS, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.70) },
     Case { name: "stream-tls13-1g", title: "1 GiB through stream, TLS 1.3 to plain", site: PASSED_TLS, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.70) },
-    Case { name: "stream-tls13-connection", title: "connection through stream, 1 KiB, TLS 1.3 full, P-256, to plain", site: PASSED_TLS, file: File::Small, measure: PASSED_FULL, unit: US, target: below(0.70) },
+    Case { name: "stream-tls13-connection", title: "connection through stream, 1 KiB, TLS 1.3 full, P-256, to plain", site: PASSED_TLS, file: File::Small, measure: FULL_ENDED_BY_CLIENT, unit: US, target: below(0.70) },
     Case { name: "stream-tls13-idle", title: "memory per idle connection through stream, TLS 1.3 to plain", site: PASSED_TLS, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: None },
     Case { name: "stream-tls13-both-1k", title: "1 KiB through stream, on open connections, TLS 1.3 to TLS 1.3", site: PASSED_BOTH, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.70) },
     Case { name: "stream-tls13-both-1g", title: "1 GiB through stream, TLS 1.3 to TLS 1.3", site: PASSED_BOTH, file: File::Sparse, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.70) },
-    Case { name: "stream-tls13-both-connection", title: "connection through stream, 1 KiB, TLS 1.3 full, P-256, to TLS 1.3 resumed", site: PASSED_BOTH, file: File::Small, measure: PASSED_FULL, unit: US, target: below(0.70) },
+    Case { name: "stream-tls13-both-connection", title: "connection through stream, 1 KiB, TLS 1.3 full, P-256, to TLS 1.3 resumed", site: PASSED_BOTH, file: File::Small, measure: FULL_ENDED_BY_CLIENT, unit: US, target: below(0.70) },
     Case { name: "names-1", title: "connection, TLS 1.3 full, P-256, 1 server name", site: CaseSite::Named(1), file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "names-100", title: "connection, TLS 1.3 full, P-256, 100 server names", site: CaseSite::Named(100), file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "names-1000", title: "connection, TLS 1.3 full, P-256, 1,000 server names", site: CaseSite::Named(1_000), file: File::Small, measure: FULL, unit: US, target: None },
@@ -402,6 +428,33 @@ pub(super) const STREAM: &[&str] = &[
     "stream-tls13-both-connection",
 ];
 
+/// The name of [`HTTP3`] on the command line.
+pub(super) const HTTP3_NAME: &str = "http3";
+
+/// HTTP/3 beside HTTP/2, or beside HTTP/1.1 where an operation is a connection. Only servers that
+/// have it built in can be compared.
+pub(super) const HTTP3: &[&str] = &[
+    "tls13-full-p256",
+    "h2-1k",
+    "h2-idle",
+    "h2-100m",
+    "http3-1k",
+    "http3-100m",
+    "http3-100m-1ms",
+    "http3-handshakes",
+    "http3-idle",
+];
+
+/// Those of them that are measured only on request.
+pub(super) const HTTP3_ONLY: &[&str] = &[
+    "h2-100m",
+    "http3-1k",
+    "http3-100m",
+    "http3-100m-1ms",
+    "http3-handshakes",
+    "http3-idle",
+];
+
 /// A case that is compared with another one of the same server; they are measured by turns.
 #[derive(Debug)]
 pub(super) struct Pair {
@@ -416,7 +469,8 @@ const fn pair(name: &'static str, base: &'static str, target: Option<f64>) -> Pa
     Pair { name, base, target }
 }
 
-/// What an OCSP response adds to a handshake, and a cache to the file or the origin behind it.
+/// What an OCSP response adds to a handshake, and a cache to the file or the origin behind it; and
+/// what QUIC costs instead of TCP.
 pub(super) const PAIRS: &[Pair] = &[
     pair("tls12-1k-stapled", "tls12-1k", None),
     pair("tls12-ticket-stapled", "tls12-ticket", None),
@@ -427,6 +481,10 @@ pub(super) const PAIRS: &[Pair] = &[
     pair("cache-hit-1g", "tls13-1g", None),
     pair("cache-h2-1k", "h2-1k", None),
     pair("cache-miss-1k", "proxied-1k", None),
+    pair("http3-1k", "h2-1k", None),
+    pair("http3-100m", "h2-100m", None),
+    pair("http3-handshakes", "tls13-full-p256", None),
+    pair("http3-idle", "h2-idle", None),
 ];
 
 /// What a case is compared with.
@@ -460,11 +518,12 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (SCALE_NAME, SCALE),
     (NAMES_NAME, NAMES),
     (STREAM_NAME, STREAM),
+    (HTTP3_NAME, HTTP3),
 ];
 
 /// What is measured only on request: the file that is a hole, what is meaningful only for servers
 /// with and without offload, what is read beside each other, and what not every nginx has.
-const NOT_BY_DEFAULT: &[&[&str]] = &[&["tls13-1g-sparse"], S2, SCALE, NAMES, STREAM];
+const NOT_BY_DEFAULT: &[&[&str]] = &[&["tls13-1g-sparse"], S2, SCALE, NAMES, STREAM, HTTP3_ONLY];
 
 /// Requests for each key of a case by Zipf's law.
 const REQUESTS_PER_KEY: u64 = 10;
@@ -502,11 +561,28 @@ pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
 }
 
 impl Case {
-    /// How many servers with names share the port.
-    pub(super) fn names(&self) -> usize {
+    /// What it needs in the configuration.
+    pub(super) fn additions(&self) -> Additions {
+        Additions {
+            names: match self.site {
+                CaseSite::Named(count) => count,
+                _ => 0,
+            },
+            stream: self.is_passed(),
+            http3: self.is_http3(),
+        }
+    }
+
+    /// Whether requests are over HTTP/3.
+    fn is_http3(&self) -> bool {
+        matches!(self.site, CaseSite::Http3 | CaseSite::Http3Afar(_))
+    }
+
+    /// How long the way to the server takes, if it is not a short one.
+    pub(super) fn delay(&self) -> Option<Duration> {
         match self.site {
-            CaseSite::Named(count) => count,
-            _ => 0,
+            CaseSite::Http3Afar(ms) => Some(Duration::from_millis(ms)),
+            _ => None,
         }
     }
 
@@ -516,19 +592,13 @@ impl Case {
     }
 
     /// Whether connections are passed on.
-    pub(super) fn is_passed(&self) -> bool {
+    fn is_passed(&self) -> bool {
         matches!(self.site, CaseSite::Passed(_))
     }
 
     /// Whether each operation is a connection to the origin, too, that must resume a session.
     pub(super) fn resumes_to_origin(&self) -> bool {
-        let ends = matches!(
-            self.measure,
-            Measure::CpuPerOperation {
-                connection: Connection::FullEndedByClient,
-                ..
-            }
-        );
+        let ends = self.connection() == Some(Connection::FullEndedByClient);
         ends && self.site == PASSED_BOTH
     }
 
@@ -548,7 +618,7 @@ impl Case {
     }
 
     pub(super) fn needs_large_file(&self) -> bool {
-        self.file.bytes() == File::Large.bytes()
+        self.file.bytes() >= File::Large.bytes()
     }
 
     /// Why a server of this kind is left out of the case, if it is.
@@ -572,6 +642,9 @@ impl Case {
             (Kind::H2o | Kind::Haproxy, CaseSite::Named(_)) => {
                 Some("its configuration has one server for each port")
             }
+            (Kind::H2o | Kind::Haproxy, CaseSite::Http3 | CaseSite::Http3Afar(_)) => {
+                Some("its configuration here has no HTTP/3")
+            }
             (Kind::H2o, CaseSite::EarlyData) => Some("it accepts no early data"),
             (Kind::Haproxy, CaseSite::Uncached) => {
                 Some("it responds from memory and has no files to open")
@@ -580,6 +653,15 @@ impl Case {
                 Some("it serves no files, only responses from memory that fit into a buffer")
             }
             _ => None,
+        }
+    }
+
+    /// How an operation uses connections, if there are operations.
+    fn connection(&self) -> Option<Connection> {
+        match self.measure {
+            Measure::CpuPerOperation { connection, .. }
+            | Measure::TimePerOperation { connection, .. } => Some(connection),
+            Measure::MemoryPerIdleConnection { .. } => None,
         }
     }
 
@@ -611,15 +693,11 @@ impl Case {
                 _ => format!("/{}", self.file.name()),
             },
         };
-        let connection_use = match self.measure {
-            Measure::CpuPerOperation {
-                connection: Connection::Full | Connection::Ticket | Connection::SessionId,
-                ..
-            } => ConnectionUse::PerRequest,
-            Measure::CpuPerOperation {
-                connection: Connection::FullEndedByClient,
-                ..
-            } => ConnectionUse::EndedByClient,
+        let connection_use = match self.connection() {
+            Some(Connection::Full | Connection::Ticket | Connection::SessionId) => {
+                ConnectionUse::PerRequest
+            }
+            Some(Connection::FullEndedByClient) => ConnectionUse::EndedByClient,
             _ => ConnectionUse::KeepAlive,
         };
         let expected = Expected {
@@ -638,18 +716,20 @@ impl Case {
             Some(CacheUse::Zipf) => Some(Keys::Zipf(Zipf::of(keys))),
             Some(CacheUse::Hits) | None => None,
         };
-        let is_http2 = [CaseSite::Http2, CaseSite::Http2Cached].contains(&self.site);
-        plan.http2 = is_http2.then(|| Http2Plan {
-            streams: match self.measure {
-                Measure::CpuPerOperation {
-                    connection: Connection::Http2 { streams },
-                    ..
-                } => streams,
+        let resource = Resource {
+            streams: match self.connection() {
+                Some(Connection::Multiplexed { streams }) => streams,
                 _ => 1,
             },
             authority: url.host_header(),
             path: url.path.clone(),
-        });
+            content: None,
+        };
+        if [CaseSite::Http2, CaseSite::Http2Cached].contains(&self.site) {
+            plan.http2 = Some(resource);
+        } else if self.is_http3() {
+            plan.http3 = Some(resource);
+        }
         let is_zipf = self.cache_use() == Some(CacheUse::Zipf);
         plan.limit = if self.needs_large_file() {
             Limit::Operations(if quick { 1 } else { 2 })
@@ -668,6 +748,10 @@ impl Case {
             Measure::CpuPerOperation {
                 connection,
                 clients,
+            }
+            | Measure::TimePerOperation {
+                connection,
+                clients,
             } => {
                 plan.clients = clients;
                 plan.threads = 2;
@@ -678,7 +762,7 @@ impl Case {
                         Connection::KeepAlive
                         | Connection::Full
                         | Connection::FullEndedByClient
-                        | Connection::Http2 { .. } => Resumption::Full,
+                        | Connection::Multiplexed { .. } => Resumption::Full,
                         Connection::Ticket | Connection::SessionId => Resumption::Resumed,
                         Connection::EarlyData => Resumption::EarlyData,
                     };
@@ -724,6 +808,9 @@ impl CaseSite {
             Self::Tls13(key_type) => (Protocol::Tls13, TLS13, key_type, Listener::P256),
             Self::EarlyData => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Early),
             Self::Http2 => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Http2),
+            Self::Http3 | Self::Http3Afar(_) => {
+                (Protocol::Tls13, TLS13, KeyType::P256, Listener::Http3)
+            }
             Self::Http2Cached => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Http2),
             Self::Cached(_) => (Protocol::Tls13, TLS13, KeyType::P256, Listener::P256),
             Self::Named(_) => (Protocol::Tls13, TLS13, KeyType::P256, Listener::P256),

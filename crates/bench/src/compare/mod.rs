@@ -23,8 +23,8 @@ use crate::{
     Error,
     load::{self, Meter, Plan},
     testbed::{
-        Course, Cpus, FirstErrorEnds, Running, Server, ServerCores, Site, Turn, Watch, kernel_tls,
-        order,
+        Course, Cpus, File, FirstErrorEnds, Relay, Running, Server, ServerCores, Site, Turn, Watch,
+        kernel_tls, order,
         origin::{Origin, OriginRequests},
     },
 };
@@ -106,10 +106,12 @@ impl Comparison {
             ));
         }
         let divisions = self.divisions()?;
+        let sizes = cases.iter().map(|case| case.file.bytes());
+        let largest = sizes.max().unwrap_or(0);
         let mut site = Site::prepare(
             &self.work,
             &self.certificates,
-            cases.iter().any(|case| case.needs_large_file()),
+            largest.max(File::Mebibyte.bytes()),
         )?;
         let mut origin = None;
         if cases.iter().any(|case| case.is_proxied()) {
@@ -194,7 +196,7 @@ impl Comparison {
             }
         }
         for (case, result) in group.iter().zip(&mut results) {
-            let is_cpu = matches!(case.measure, Measure::CpuPerOperation { .. });
+            let is_cpu = !matches!(case.measure, Measure::MemoryPerIdleConnection { .. });
             if self.instructions && is_cpu {
                 for (index, server) in self.able(case) {
                     let measurement = self
@@ -291,8 +293,7 @@ impl Comparison {
         let cpus = stage.cpus;
         let wants_kernel_tls = kernel_tls::is_wanted(server);
         let sealed_before = kernel_tls::sealed_connections();
-        let (names, stream) = (case.names(), case.is_passed());
-        let running = Running::start(server, stage.site, &cpus.server, names, stream)?;
+        let running = Running::start(server, stage.site, &cpus.server, case.additions())?;
         let mut profiler = None;
         let mut counter = None;
         match extra {
@@ -308,8 +309,21 @@ impl Comparison {
         let mut plan = case.plan(&running.ports, self.measurement, self.quick, self.keys);
         plan.cpus.clone_from(&cpus.generator);
         plan.threads = plan.threads.min(cpus.generator.len().max(1));
+        if let Some(resource) = plan.http3.as_mut() {
+            // What puts the pieces together is our own on both sides.
+            resource.content = Some(stage.site.content(case.file)?);
+        }
+        let relay = case
+            .delay()
+            .map(|delay| Relay::start(plan.address, delay, &cpus.generator));
+        let relay = relay.transpose()?;
+        if let Some(relay) = &relay {
+            plan.address = relay.address;
+        }
         let measurement = match case.measure {
-            Measure::CpuPerOperation { .. } => measure_cpu(case, &plan, stage, &running, counter)?,
+            Measure::CpuPerOperation { .. } | Measure::TimePerOperation { .. } => {
+                measure_cpu(case, &plan, stage, &running, counter)?
+            }
             Measure::MemoryPerIdleConnection { .. } => {
                 let outcome = load::hold_idle(&plan, running.processes(), Duration::from_secs(1))?;
                 Measurement {
@@ -392,7 +406,12 @@ fn measure_cpu(
         _ => None,
     };
     let per_operation = |count: u64| count as f64 / outcome.operations.max(1) as f64;
-    let value = outcome.server_ns_per_operation().unwrap_or(f64::NAN) / case.unit.nanoseconds();
+    let is_time = matches!(case.measure, Measure::TimePerOperation { .. });
+    let ns = match is_time {
+        true => 1e9 / outcome.rate_per_s(),
+        false => outcome.server_ns_per_operation().unwrap_or(f64::NAN),
+    };
+    let value = ns / case.unit.nanoseconds();
     Ok(Measurement {
         busy: outcome.server_cpu.map(|cpu| {
             let available_ns = outcome.elapsed.as_nanos() as f64 * stage.cpus.server.len() as f64;
@@ -402,6 +421,7 @@ fn measure_cpu(
         instructions: instructions.map(per_operation),
         system_share: outcome
             .server_cpu
+            .filter(|_| !is_time)
             .map(|cpu| cpu.system_ns as f64 / (cpu.user_ns + cpu.system_ns).max(1) as f64),
         memory_kib: outcome
             .server_memory

@@ -308,15 +308,15 @@ impl Report {
         let busy = case.median_of(index, |measurement| percent(measurement.busy));
         let user = case.median_of(index, Measurement::user);
         let system = case.median_of(index, Measurement::system);
-        if let (Some(busy), Some(user), Some(system)) = (busy, user, system) {
+        if let (Some(user), Some(system)) = (user, system) {
             let (user, system) = (number(user), number(system));
-            let _ = write!(
-                line,
-                "  user {user}, system {system}, core {busy:.0} % busy"
-            );
+            let _ = write!(line, "  user {user}, system {system},");
+        }
+        if let Some(busy) = busy {
+            let _ = write!(line, " core {busy:.0} % busy");
         }
         if let Some(rate) = case.median_of(index, |measurement| measurement.rate_per_s) {
-            let _ = write!(line, ", {rate:.0} /s");
+            let _ = write!(line, ", {} /s", number(rate));
         }
         if cases::SCALE.contains(&case.name.as_ref())
             && let Some(memory) = case.median_of(index, |measurement| measurement.memory_kib)

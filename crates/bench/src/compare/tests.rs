@@ -105,6 +105,7 @@ fn cases_are_found_by_name_and_named_once() {
             + cases::SCALE.len()
             + cases::NAMES.len()
             + cases::STREAM.len()
+            + cases::HTTP3_ONLY.len()
             + 1,
         cases::ALL.len()
     );
@@ -159,6 +160,11 @@ fn peers_are_left_out_of_what_they_cannot_do() {
             "tls13-early-data",
             "tls12-1k-stapled",
             "cache-h2-1k",
+            "http3-1k",
+            "http3-100m",
+            "http3-100m-1ms",
+            "http3-handshakes",
+            "http3-idle",
             "cache-miss-1k",
             "zipf",
             "stream-plain-1k",
@@ -193,6 +199,12 @@ fn peers_are_left_out_of_what_they_cannot_do() {
             "tls12-1k-stapled",
             "cache-h2-1k",
             "h2-1m",
+            "h2-100m",
+            "http3-1k",
+            "http3-100m",
+            "http3-100m-1ms",
+            "http3-handshakes",
+            "http3-idle",
             "cache-miss-1k",
             "zipf",
             "stream-plain-1k",

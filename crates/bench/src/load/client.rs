@@ -7,6 +7,7 @@ use crate::{
     load::{
         ConnectionUse, Negotiated, Plan, Resumption,
         http2::{Batch, Http2},
+        http3::{Http3, Http3Settings},
         keys::KeySequence,
         plan::write_with_key,
         stream::{Scratch, Stream},
@@ -17,9 +18,33 @@ use crate::{
 use sealane_awslc::Session;
 use serde::Serialize;
 
+/// What the clients of one event loop share.
+#[derive(Clone)]
+pub(super) struct EventLoop {
+    tls: Option<Rc<TlsSettings>>,
+    http3: Option<Rc<Http3Settings>>,
+    scratch: Rc<RefCell<Scratch>>,
+}
+
+impl EventLoop {
+    /// Settings and buffers for the clients of `plan`.
+    pub(super) fn new(plan: &Plan) -> Result<Self, Error> {
+        let tls = plan.tls.as_ref();
+        let settings =
+            |tls| TlsSettings::new(tls, plan.server_name.as_deref(), plan.http2.is_some());
+        let http3 = tls.filter(|_| plan.http3.is_some());
+        Ok(Self {
+            tls: tls.map(settings).transpose()?.map(Rc::new),
+            http3: http3.map(Http3Settings::new).transpose()?.map(Rc::new),
+            scratch: Rc::new(Scratch::new()),
+        })
+    }
+}
+
 pub(super) struct Client {
     plan: Arc<Plan>,
     tls: Option<Rc<TlsSettings>>,
+    http3_settings: Option<Rc<Http3Settings>>,
     scratch: Rc<RefCell<Scratch>>,
     reader: ResponseReader,
     /// The next request, if they differ.
@@ -27,6 +52,7 @@ pub(super) struct Client {
     keys: Option<KeySequence>,
     stream: Option<Stream>,
     http2: Option<Http2>,
+    http3: Option<Http3>,
     session: Option<Session>,
     /// What the first connection negotiated, for the report.
     pub(super) negotiated: Option<Negotiated>,
@@ -63,23 +89,20 @@ impl EarlyDataCount {
 
 impl Client {
     /// Client `number` of `plan`, from 0 on.
-    pub(super) fn new(
-        plan: Arc<Plan>,
-        number: usize,
-        tls: Option<Rc<TlsSettings>>,
-        scratch: Rc<RefCell<Scratch>>,
-    ) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, number: usize, shared: EventLoop) -> Self {
         let reader = ResponseReader::new(plan.expected);
         let keys = plan.keys.clone();
         Self {
             request: plan.request.clone(),
             keys: keys.map(|keys| KeySequence::new(keys, number, plan.clients)),
             plan,
-            tls,
-            scratch,
+            tls: shared.tls,
+            http3_settings: shared.http3,
+            scratch: shared.scratch,
             reader,
             stream: None,
             http2: None,
+            http3: None,
             session: None,
             negotiated: None,
             connections: 0,
@@ -93,6 +116,9 @@ impl Client {
     pub(super) async fn operate(&mut self) -> Result<Option<Instant>, Error> {
         if self.plan.http2.is_some() {
             return self.operate_http2().await;
+        }
+        if self.plan.http3.is_some() {
+            return self.operate_http3().await;
         }
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -164,6 +190,31 @@ impl Client {
         Ok(batch.first_byte)
     }
 
+    /// The same over QUIC, where a connection that is not kept is closed by the client.
+    async fn operate_http3(&mut self) -> Result<Option<Instant>, Error> {
+        let (plan, settings) = (&self.plan, &self.http3_settings);
+        let (Some(wanted), Some(settings)) = (&plan.http3, settings) else {
+            return Err(Error::Usage("HTTP/3 needs an https:// URL".into()));
+        };
+        let (http3, is_new) = match self.http3.take() {
+            Some(http3) => (http3, false),
+            None => (Http3::connect(settings, plan)?, true),
+        };
+        let batch = http3.fetch(wanted.streams).await?;
+        self.body_bytes += batch.body_bytes;
+        if is_new {
+            self.connections += 1;
+            if let Some(negotiated) = http3.negotiated() {
+                self.check_negotiated(negotiated, false)?;
+            }
+        }
+        match self.plan.connection_use {
+            ConnectionUse::KeepAlive => self.http3 = Some(http3),
+            ConnectionUse::PerRequest | ConnectionUse::EndedByClient => http3.close().await,
+        }
+        Ok(batch.first_byte)
+    }
+
     fn resumption(&self) -> Resumption {
         let tls = self.tls.as_ref();
         tls.map_or(Resumption::Full, |tls| tls.resumption())
@@ -209,7 +260,14 @@ impl Client {
 
     /// Compares the negotiated parameters with the pinned ones.
     fn check(&mut self, stream: &Stream, offered: bool) -> Result<(), Error> {
-        if let (Some(settings), Some(negotiated)) = (&self.tls, stream.negotiated()?) {
+        match stream.negotiated()? {
+            Some(negotiated) => self.check_negotiated(negotiated, offered),
+            None => Ok(()),
+        }
+    }
+
+    fn check_negotiated(&mut self, negotiated: Negotiated, offered: bool) -> Result<(), Error> {
+        if let Some(settings) = &self.tls {
             settings.check(&negotiated, offered)?;
             // The report shows the kind of connection that is being measured.
             if self
@@ -225,8 +283,9 @@ impl Client {
 
     /// Whether the client has a connection that the server has not closed.
     pub(super) fn is_connected(&self) -> bool {
-        self.stream
-            .as_ref()
-            .is_some_and(|stream| stream.is_open(&self.scratch))
+        match &self.http3 {
+            Some(http3) => http3.is_open(),
+            None => (self.stream.as_ref()).is_some_and(|stream| stream.is_open(&self.scratch)),
+        }
     }
 }

@@ -5,24 +5,16 @@ use std::{sync::Arc, time::Instant};
 use sealane_http::h2::{Connection, Event, RequestTarget, Scheme, Settings};
 use sealane_http::headers::Field;
 
-use crate::{Error, load::Plan};
-
-/// The resource to fetch over HTTP/2.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Http2Plan {
-    /// Concurrent requests; each is an operation of the run.
-    pub streams: usize,
-    /// `:authority`.
-    pub authority: String,
-    /// `:path`.
-    pub path: String,
-}
+use crate::{
+    Error,
+    load::{Plan, Resource},
+};
 
 /// The client's side of a connection.
 pub(super) struct Http2 {
     codec: Connection,
     began: Instant,
-    plan: Http2Plan,
+    plan: Resource,
     /// Frames to be sent.
     pub(super) outgoing: Vec<u8>,
     /// Received but incomplete.
@@ -40,7 +32,7 @@ pub(super) struct Batch {
 }
 
 impl Http2 {
-    pub(super) fn new(plan: Http2Plan) -> Http2 {
+    pub(super) fn new(plan: Resource) -> Http2 {
         let mut outgoing = Vec::new();
         let began = Instant::now();
         // Windows large enough that the client never holds up the server, as in h2load.
@@ -124,6 +116,9 @@ impl Http2 {
                 }
                 Event::Data { stream, bytes, end } => {
                     let count = bytes.len();
+                    if !self.plan.has(self.bodies[stream.slot()], bytes) {
+                        return Err(Error::Http2("a body that is not the file".into()));
+                    }
                     self.bodies[stream.slot()] += count as u64;
                     batch.body_bytes += count as u64;
                     self.codec.release(stream, count, &mut self.outgoing);

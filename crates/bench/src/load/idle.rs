@@ -1,14 +1,15 @@
 //! Memory per idle connection.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, thread, time::Duration};
+use std::{rc::Rc, sync::Arc, thread, time::Duration};
 
 use tokio::{sync::Semaphore, task::LocalSet};
 
 use crate::{
     Error, Memory, ProcessTree,
     load::{
-        ConnectionUse, Negotiated, Plan, client::Client, run::pin_this_thread, stream::Scratch,
-        tls::TlsSettings,
+        ConnectionUse, Negotiated, Plan,
+        client::{Client, EventLoop},
+        run::pin_this_thread,
     },
 };
 
@@ -80,12 +81,7 @@ fn measure(plan: &Arc<Plan>, server: ProcessTree, hold: Duration) -> Result<Idle
         .enable_all()
         .build()
         .map_err(|source| Error::io("create an event loop", source))?;
-    let tls = plan
-        .tls
-        .as_ref()
-        .map(|tls| TlsSettings::new(tls, plan.server_name.as_deref(), plan.http2.is_some()))
-        .transpose()?;
-    let (tls, scratch) = (tls.map(Rc::new), Rc::new(Scratch::new()));
+    let shared = EventLoop::new(plan)?;
     let memory = || {
         server
             .memory()
@@ -93,10 +89,10 @@ fn measure(plan: &Arc<Plan>, server: ProcessTree, hold: Duration) -> Result<Idle
     };
 
     LocalSet::new().block_on(&runtime, async {
-        drop(open(plan, WARM_UP_CONNECTIONS, &tls, &scratch).await?);
+        drop(open(plan, WARM_UP_CONNECTIONS, &shared).await?);
         tokio::time::sleep(SETTLE).await;
         let before = memory()?;
-        let clients = open(plan, plan.clients, &tls, &scratch).await?;
+        let clients = open(plan, plan.clients, &shared).await?;
         tokio::time::sleep(SETTLE.max(hold)).await;
         let holding = memory()?;
         if !clients.iter().all(Client::is_connected) {
@@ -115,16 +111,11 @@ fn measure(plan: &Arc<Plan>, server: ProcessTree, hold: Duration) -> Result<Idle
 }
 
 /// Opens `count` connections and makes one request on each.
-async fn open(
-    plan: &Arc<Plan>,
-    count: usize,
-    tls: &Option<Rc<TlsSettings>>,
-    scratch: &Rc<RefCell<Scratch>>,
-) -> Result<Vec<Client>, Error> {
+async fn open(plan: &Arc<Plan>, count: usize, shared: &EventLoop) -> Result<Vec<Client>, Error> {
     let gate = Rc::new(Semaphore::new(OPENING_AT_ONCE));
     let tasks: Vec<_> = (0..count)
         .map(|number| {
-            let mut client = Client::new(Arc::clone(plan), number, tls.clone(), Rc::clone(scratch));
+            let mut client = Client::new(Arc::clone(plan), number, shared.clone());
             let (gate, stall_limit) = (Rc::clone(&gate), plan.stall_limit);
             tokio::task::spawn_local(async move {
                 let _permit = gate

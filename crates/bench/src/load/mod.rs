@@ -11,6 +11,7 @@
 
 mod client;
 mod http2;
+mod http3;
 mod idle;
 mod keys;
 mod plan;
@@ -20,10 +21,10 @@ mod stream;
 mod tls;
 
 pub use client::EarlyDataCount;
-pub use http2::Http2Plan;
+pub(crate) use http3::prepare_socket;
 pub use idle::{IdleOutcome, hold_idle};
 pub use keys::{Keys, Zipf};
-pub use plan::{ConnectionUse, Limit, Plan};
+pub use plan::{ConnectionUse, Limit, Plan, Resource};
 pub use probe::{Probe, ProbeRecord, ProbeSettings, Sample};
 pub(crate) use run::pin_this_thread;
 pub use run::{Meter, Outcome, run, run_metered};

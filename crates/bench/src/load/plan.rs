@@ -1,9 +1,9 @@
 //! What a run does, fixed before it starts.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
-    load::{Http2Plan, Keys, TlsPlan},
+    load::{Keys, TlsPlan},
     response::Expected,
     url::Url,
 };
@@ -33,6 +33,30 @@ pub enum Limit {
     Operations(u64),
 }
 
+/// What to fetch over HTTP/2 or HTTP/3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// Concurrent requests on a connection; each is an operation of the run.
+    pub streams: usize,
+    /// `:authority`.
+    pub authority: String,
+    /// `:path`.
+    pub path: String,
+    /// What every body must be, if it is known. Otherwise only its length is compared.
+    pub content: Option<Arc<[u8]>>,
+}
+
+impl Resource {
+    /// Whether `bytes` are what a body has from `at` on.
+    pub(super) fn has(&self, at: u64, bytes: &[u8]) -> bool {
+        let Some(content) = &self.content else {
+            return true;
+        };
+        let rest = usize::try_from(at).ok().and_then(|at| content.get(at..));
+        rest.is_some_and(|rest| rest.starts_with(bytes))
+    }
+}
+
 /// A run of the load generator.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -49,7 +73,9 @@ pub struct Plan {
     /// Keep-alive, or one connection per request.
     pub connection_use: ConnectionUse,
     /// HTTP/2 instead of `request`.
-    pub http2: Option<Http2Plan>,
+    pub http2: Option<Resource>,
+    /// HTTP/3 instead of `request`, over QUIC. Without keep-alive the client closes.
+    pub http3: Option<Resource>,
     /// TLS and its pinned parameters; `None` for cleartext.
     pub tls: Option<TlsPlan>,
     /// Concurrent clients, each with at most one connection.
@@ -69,7 +95,8 @@ pub struct Plan {
 impl Plan {
     /// Requests that one operation of a client makes.
     pub fn requests_per_operation(&self) -> u64 {
-        self.http2.as_ref().map_or(1, |http2| http2.streams as u64)
+        let resource = self.http2.as_ref().or(self.http3.as_ref());
+        resource.map_or(1, |resource| resource.streams as u64)
     }
 
     /// Default limit for the time of one operation.
@@ -91,6 +118,7 @@ impl Plan {
             expected,
             connection_use,
             http2: None,
+            http3: None,
             tls: url.tls.then(TlsPlan::default),
             clients: 1,
             threads: 1,
@@ -133,6 +161,21 @@ fn request(url: &Url, connection_use: ConnectionUse) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_is_compared_where_it_is() {
+        let mut resource = Resource {
+            streams: 1,
+            authority: "localhost".into(),
+            path: "/".into(),
+            content: None,
+        };
+        assert!(resource.has(3, b"anything"), "nothing is known");
+        resource.content = Some(b"content".as_slice().into());
+        assert!(resource.has(0, b"con") && resource.has(3, b"tent") && resource.has(7, b""));
+        assert!(!resource.has(0, b"tent") && !resource.has(3, b"tents"));
+        assert!(!resource.has(8, b"") && !resource.has(u64::MAX, b"c"));
+    }
 
     #[test]
     fn a_key_ends_the_path() {

@@ -1,9 +1,7 @@
 //! Phases, threads, and the totals over all clients.
 
 use std::{
-    cell::RefCell,
     ops::Range,
-    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -18,8 +16,9 @@ use tokio::{sync::watch, task::LocalSet};
 use crate::{
     CpuAccount, CpuTime, Error, Histogram, Memory, ProcessTree,
     load::{
-        EarlyDataCount, Limit, Negotiated, Plan, Resumption, client::Client,
-        idle::raise_descriptor_limit, stream::Scratch, tls::TlsSettings,
+        EarlyDataCount, Limit, Negotiated, Plan, Resumption,
+        client::{Client, EventLoop},
+        idle::raise_descriptor_limit,
     },
 };
 
@@ -332,12 +331,10 @@ fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<()>>, Error> {
 /// One event loop and its clients, by their numbers.
 fn work(crew: &Crew, clients: Range<usize>, cpu: Option<usize>) {
     match prepare(crew, cpu) {
-        Ok((runtime, tls)) => {
-            let scratch = Rc::new(Scratch::new());
+        Ok((runtime, shared)) => {
             let tasks = LocalSet::new();
             for number in clients {
-                let (tls, scratch) = (tls.clone(), Rc::clone(&scratch));
-                tasks.spawn_local(attend(crew.clone(), number, tls, scratch));
+                tasks.spawn_local(attend(crew.clone(), number, shared.clone()));
             }
             runtime.block_on(tasks);
         }
@@ -348,10 +345,7 @@ fn work(crew: &Crew, clients: Range<usize>, cpu: Option<usize>) {
     }
 }
 
-fn prepare(
-    crew: &Crew,
-    cpu: Option<usize>,
-) -> Result<(tokio::runtime::Runtime, Option<Rc<TlsSettings>>), Error> {
+fn prepare(crew: &Crew, cpu: Option<usize>) -> Result<(tokio::runtime::Runtime, EventLoop), Error> {
     if let Some(cpu) = cpu {
         pin_this_thread(&[cpu])?;
     }
@@ -359,19 +353,7 @@ fn prepare(
         .enable_all()
         .build()
         .map_err(|source| Error::io("create an event loop", source))?;
-    let tls = crew
-        .plan
-        .tls
-        .as_ref()
-        .map(|tls| {
-            TlsSettings::new(
-                tls,
-                crew.plan.server_name.as_deref(),
-                crew.plan.http2.is_some(),
-            )
-        })
-        .transpose()?;
-    Ok((runtime, tls.map(Rc::new)))
+    Ok((runtime, EventLoop::new(&crew.plan)?))
 }
 
 /// Restricts the calling thread, and threads that it starts, to `cpus`.
@@ -388,16 +370,11 @@ pub(crate) fn pin_this_thread(cpus: &[usize]) -> Result<(), Error> {
 }
 
 /// The main function of a client. An error ends it and, through its report, the run.
-async fn attend(
-    crew: Crew,
-    number: usize,
-    tls: Option<Rc<TlsSettings>>,
-    scratch: Rc<RefCell<Scratch>>,
-) {
+async fn attend(crew: Crew, number: usize, shared: EventLoop) {
     let reports = crew.reports.clone();
     let mut finished = crew.phase.clone();
     tokio::select! {
-        result = measured_client(crew, number, tls, scratch) => if let Err(error) = result {
+        result = measured_client(crew, number, shared) => if let Err(error) = result {
             // The run may already have ended because of another client's error.
             let _ = reports.send(Report::Failed(error));
         },
@@ -405,19 +382,14 @@ async fn attend(
     }
 }
 
-async fn measured_client(
-    crew: Crew,
-    number: usize,
-    tls: Option<Rc<TlsSettings>>,
-    scratch: Rc<RefCell<Scratch>>,
-) -> Result<(), Error> {
+async fn measured_client(crew: Crew, number: usize, shared: EventLoop) -> Result<(), Error> {
     let Crew {
         plan,
         mut phase,
         reports,
         left,
     } = crew;
-    let mut client = Client::new(Arc::clone(&plan), number, tls, scratch);
+    let mut client = Client::new(Arc::clone(&plan), number, shared);
     warm_up(&plan, &mut client).await?;
     let (connections, body_bytes) = (client.connections, client.body_bytes);
     let early_data = client.early_data;

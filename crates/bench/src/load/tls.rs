@@ -64,7 +64,7 @@ pub enum KeyType {
 
 impl KeyType {
     /// The signature algorithms to offer, in OpenSSL's syntax.
-    fn signature_algorithms(self) -> &'static str {
+    pub(super) fn signature_algorithms(self) -> &'static str {
         match self {
             Self::Rsa => "RSA-PSS+SHA256:RSA+SHA256",
             Self::P256 => "ECDSA+SHA256",

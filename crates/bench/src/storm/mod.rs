@@ -28,8 +28,8 @@ use crate::{
         Protocol, Sample, TlsPlan,
     },
     testbed::{
-        Course, Cpus, File, FirstErrorEnds, Listener, Neighbours, Ports, Running, Server,
-        ServerCores, Site, Turn, Watch, available_cpus, order,
+        Additions, Course, Cpus, File, FirstErrorEnds, Listener, Neighbours, Ports, Running,
+        Server, ServerCores, Site, Turn, Watch, available_cpus, order,
     },
 };
 use report::Latency;
@@ -129,7 +129,7 @@ impl Storm {
             ));
         }
         let divisions = self.divisions()?;
-        let site = Site::prepare(&self.work, &self.certificates, false)?;
+        let site = Site::prepare(&self.work, &self.certificates, File::Mebibyte.bytes())?;
         let mut report = Report::new(self)?;
         'run: for cpus in &divisions {
             for &key in self.keys() {
@@ -235,7 +235,7 @@ impl Storm {
         site: &Site,
         cpus: &Cpus,
     ) -> Result<Measurement, Error> {
-        let running = Running::start(server, site, &cpus.server, 0, false)?;
+        let running = Running::start(server, site, &cpus.server, Additions::default())?;
         let crew = Crew::divide(&cpus.generator);
         let quiet_plan = plan(key, &running.ports, ConnectionUse::KeepAlive);
         let probe = Probe::start(

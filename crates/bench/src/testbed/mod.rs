@@ -9,6 +9,7 @@ mod machine;
 mod neighbours;
 pub(crate) mod origin;
 mod precedence;
+mod relay;
 mod server;
 mod site;
 mod watch;
@@ -24,9 +25,10 @@ pub use kind::Kind;
 pub(crate) use machine::Machine;
 pub(crate) use neighbours::Neighbours;
 pub(crate) use precedence::Precedence;
+pub(crate) use relay::Relay;
 pub use server::Server;
 pub(crate) use server::{Running, ServerLabel};
-pub(crate) use site::{File, Listener, Ports, Site, server_name};
+pub(crate) use site::{Additions, File, Listener, Ports, Site, server_name};
 pub(crate) use watch::{Course, FirstErrorEnds, Turn, Watch};
 
 /// The order of `count` servers in a round. Every other round is reversed, so that drift of the

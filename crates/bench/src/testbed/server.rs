@@ -19,7 +19,7 @@ use crate::{
     load::pin_this_thread,
     testbed::{
         kind::Kind,
-        site::{File, Listener, Ports, Site, Variant},
+        site::{Additions, File, Listener, Ports, Site, Variant},
         wait_until,
     },
 };
@@ -227,14 +227,11 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts `server` on the cores `cpus`, with a worker for each, and waits until it is ready.
-    /// `names` servers share the port of [`Listener::P256`], each with a name; `stream` is whether
-    /// it passes connections on.
     pub(crate) fn start(
         server: &Server,
         site: &Site,
         cpus: &[usize],
-        names: usize,
-        stream: bool,
+        additions: Additions,
     ) -> Result<Self, Error> {
         let prefix = site.prefix(&server.name)?;
         site.clear_caches(&server.name)?;
@@ -247,8 +244,7 @@ impl Running {
                 &ports,
                 Variant {
                     workers: cpus.len(),
-                    names,
-                    stream,
+                    additions,
                     main: &server.main,
                     events: &server.events,
                     directives: &server.directives,
@@ -284,7 +280,7 @@ impl Running {
             log,
             ports,
         };
-        running.wait_until_ready(&output, stream)?;
+        running.wait_until_ready(&output, additions)?;
         Ok(running)
     }
 
@@ -292,14 +288,14 @@ impl Running {
     ///
     /// The last matters for servers with threads. H2O handshakes before its thread for ticket keys
     /// has run for the first time, and cannot read those tickets later.
-    fn wait_until_ready(&mut self, output: &Path, stream: bool) -> Result<(), Error> {
+    fn wait_until_ready(&mut self, output: &Path, additions: Additions) -> Result<(), Error> {
         let ports = self.ports;
         let mut ended = None;
         let child = &mut self.child;
         let responding = wait_until(START_LIMIT, || {
             ended = child.try_wait().ok().flatten();
             ended.is_some()
-                || ports.listened(stream).all(|port| connect(port).is_ok())
+                || ports.accepting(additions).all(|port| connect(port).is_ok())
                     && responds(ports.of(Listener::Plain)).unwrap_or(false)
         });
         match ended {

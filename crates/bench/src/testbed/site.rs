@@ -6,6 +6,7 @@ use std::{
     io::{self, Write},
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{Error, testbed::kind::Kind};
@@ -18,17 +19,19 @@ pub(crate) enum File {
     Small,
     Medium,
     Mebibyte,
+    HundredMebibytes,
     Large,
     /// As large, without any content: a hole, as `truncate` makes it.
     Sparse,
 }
 
 impl File {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Tiny,
         Self::Small,
         Self::Medium,
         Self::Mebibyte,
+        Self::HundredMebibytes,
         Self::Large,
         Self::Sparse,
     ];
@@ -39,6 +42,7 @@ impl File {
             Self::Small => "1k",
             Self::Medium => "100k",
             Self::Mebibyte => "1m",
+            Self::HundredMebibytes => "100m",
             Self::Large => "1g",
             Self::Sparse => "1g-sparse",
         }
@@ -50,6 +54,7 @@ impl File {
             Self::Small => 1 << 10,
             Self::Medium => 100 << 10,
             Self::Mebibyte => 1 << 20,
+            Self::HundredMebibytes => 100 << 20,
             Self::Large | Self::Sparse => 1 << 30,
         }
     }
@@ -69,6 +74,8 @@ pub(crate) enum Listener {
     Early,
     /// P-256 with HTTP/2.
     Http2,
+    /// The same over QUIC, with HTTP/3.
+    Http3,
     /// P-256 without `open_file_cache`.
     Uncached,
     /// P-256 with nginx's default groups and suites.
@@ -87,7 +94,7 @@ pub(crate) enum Listener {
 
 impl Listener {
     /// All of them.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Plain,
         Self::P256,
         Self::P384,
@@ -96,6 +103,7 @@ impl Listener {
         Self::Untuned,
         Self::Early,
         Self::Http2,
+        Self::Http3,
         Self::Uncached,
         Self::Browser,
         Self::Stapled,
@@ -110,6 +118,11 @@ impl Listener {
         matches!(self, Self::Passed | Self::PassedTls | Self::PassedBoth)
     }
 
+    /// Whether it is for connections of TCP, and there with these additions.
+    fn is_of_tcp(self, additions: Additions) -> bool {
+        self != Self::Http3 && (additions.stream || !self.passes_on())
+    }
+
     /// The placeholder for its port in the configuration.
     fn placeholder(self) -> &'static str {
         match self {
@@ -121,6 +134,7 @@ impl Listener {
             Self::Untuned => "@UNTUNED_PORT@",
             Self::Early => "@EARLY_PORT@",
             Self::Http2 => "@HTTP2_PORT@",
+            Self::Http3 => "@HTTP3_PORT@",
             Self::Uncached => "@UNCACHED_PORT@",
             Self::Browser => "@BROWSER_PORT@",
             Self::Stapled => "@STAPLED_PORT@",
@@ -157,12 +171,23 @@ impl Ports {
         self.0[listener as usize]
     }
 
-    /// The ports that a server listens on, which passes connections on or does not.
-    pub(crate) fn listened(&self, stream: bool) -> impl Iterator<Item = u16> {
+    /// The ports on which a server with these additions accepts connections of TCP.
+    pub(crate) fn accepting(&self, additions: Additions) -> impl Iterator<Item = u16> {
         let listeners = Listener::ALL.into_iter();
-        let listening = listeners.filter(move |listener| stream || !listener.passes_on());
-        listening.map(|listener| self.of(listener))
+        let accepting = listeners.filter(move |listener| listener.is_of_tcp(additions));
+        accepting.map(|listener| self.of(listener))
     }
+}
+
+/// What a configuration has besides what is always there: not every server can do it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Additions {
+    /// Further servers on the port of [`Listener::P256`], each with a name.
+    pub(crate) names: usize,
+    /// Whether there is a `stream` block.
+    pub(crate) stream: bool,
+    /// Whether there is a server for HTTP/3.
+    pub(crate) http3: bool,
 }
 
 /// The differences between the configurations of two started servers. Directives are for those that
@@ -171,10 +196,8 @@ impl Ports {
 pub(crate) struct Variant<'a> {
     /// `worker_processes`, or threads.
     pub(crate) workers: usize,
-    /// Further servers on the port of [`Listener::P256`], each with a name.
-    pub(crate) names: usize,
-    /// Whether there is a `stream` block.
-    pub(crate) stream: bool,
+    /// What not every server has.
+    pub(crate) additions: Additions,
     /// Directives outside of all blocks.
     pub(crate) main: &'a str,
     /// Directives in the `events` block.
@@ -228,6 +251,17 @@ stream {
 }
 "#;
 
+/// HTTP/3, for cases that need it: not every nginx has it.
+const HTTP3: &str = r#"
+    server {
+        listen 127.0.0.1:@HTTP3_PORT@ quic reuseport;
+        quic_gso on;
+        ssl_certificate "@CERTIFICATES@/p256.crt";
+        ssl_certificate_key "@CERTIFICATES@/p256.key";
+        root "@FILES@";
+    }
+"#;
+
 /// The data common to all servers and rounds.
 #[derive(Debug)]
 pub(crate) struct Site {
@@ -239,11 +273,12 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Creates the files (kept for the next comparison) and checks the certificates.
+    /// Creates the files of up to `largest_bytes` (kept for the next comparison), and checks the
+    /// certificates.
     pub(crate) fn prepare(
         work: &Path,
         certificates: &Path,
-        large_file: bool,
+        largest_bytes: u64,
     ) -> Result<Self, Error> {
         let absolute = |path: &Path| {
             fs::canonicalize(path)
@@ -264,7 +299,7 @@ impl Site {
                 )));
             }
         }
-        let is_wanted = |file: &File| large_file || file.bytes() != File::Large.bytes();
+        let is_wanted = |file: &File| file.bytes() <= largest_bytes;
         for file in File::ALL.into_iter().filter(is_wanted) {
             let path = files.join(file.name());
             provide(&path, file)
@@ -282,6 +317,15 @@ impl Site {
     /// one with it.
     pub(crate) fn set_origin(&mut self, plain: SocketAddr, tls: SocketAddr) {
         self.origin = Some((plain, tls));
+    }
+
+    /// What a file has.
+    pub(crate) fn content(&self, file: File) -> Result<Arc<[u8]>, Error> {
+        let path = self.files.join(file.name());
+        let content = fs::read(&path);
+        let content =
+            content.map_err(|source| Error::io(format!("read {}", path.display()), source));
+        Ok(content?.into())
     }
 
     /// Where the certificates are.
@@ -322,6 +366,8 @@ impl Site {
             None => (9, 9),
         };
         let mut text = kind.template().to_owned();
+        let additions = variant.additions;
+        let if_wanted = |is_wanted: bool, text| if is_wanted { text } else { "" };
         for (name, value) in [
             ("@USER@", user),
             ("@WORKERS@", &variant.workers.to_string()),
@@ -330,8 +376,9 @@ impl Site {
             ("@DIRECTIVES@", variant.directives),
             ("@RSA_DIRECTIVES@", variant.rsa_directives),
             ("@UPSTREAM_DIRECTIVES@", variant.upstream_directives),
-            ("@NAMED_SERVERS@", &self.named_servers(variant.names)),
-            ("@STREAM@", if variant.stream { STREAM } else { "" }),
+            ("@NAMED_SERVERS@", &self.named_servers(additions.names)),
+            ("@STREAM@", if_wanted(additions.stream, STREAM)),
+            ("@HTTP3@", if_wanted(additions.http3, HTTP3)),
             ("@ORIGIN_PORT@", &origin_port.to_string()),
             ("@TLS_ORIGIN_PORT@", &tls_origin_port.to_string()),
             ("@FILES@", &self.files.display().to_string()),

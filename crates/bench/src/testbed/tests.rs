@@ -72,7 +72,7 @@ fn every_template_is_filled_completely() {
     let certificates = scratch.join("certificates");
     std::fs::create_dir_all(&certificates).expect("a scratch directory");
     assert!(
-        Site::prepare(&scratch, &certificates, false).is_err(),
+        Site::prepare(&scratch, &certificates, File::Mebibyte.bytes()).is_err(),
         "certificates are missing"
     );
     for name in ["p256", "p384", "rsa2048", "rsa4096"] {
@@ -82,7 +82,7 @@ fn every_template_is_filled_completely() {
         }
     }
     assert!(
-        Site::prepare(&scratch, &certificates, false).is_err(),
+        Site::prepare(&scratch, &certificates, File::Mebibyte.bytes()).is_err(),
         "OCSP responses are missing"
     );
     for name in ["p256", "rsa2048"] {
@@ -90,19 +90,24 @@ fn every_template_is_filled_completely() {
             std::fs::write(certificates.join(file), "").expect("a scratch file");
         }
     }
-    let mut site = Site::prepare(&scratch, &certificates, false).expect("certificates are there");
+    let mut site = Site::prepare(&scratch, &certificates, File::Mebibyte.bytes())
+        .expect("certificates are there");
     site.set_origin(([127, 0, 0, 1], 7).into(), ([127, 0, 0, 1], 11).into());
     let ports = Ports::free().expect("loopback has free ports");
     let variant = site::Variant {
         workers: 3,
-        names: 0,
-        stream: true,
+        additions: Additions {
+            names: 0,
+            stream: true,
+            http3: true,
+        },
         main: "some_main_directive on;",
         events: "some_event_directive on;",
         directives: "some_directive 1;",
         rsa_directives: "some_rsa_directive 2;",
         upstream_directives: "some_upstream_directive 3;",
     };
+    let is_addition = |listener: Listener| listener.passes_on() || listener == Listener::Http3;
     for (kind, listen, workers) in [
         (Kind::Nginx, "listen 127.0.0.1:PORT ", "worker_processes 3;"),
         (Kind::H2o, "port: PORT\n", "num-threads: 3\n"),
@@ -112,7 +117,7 @@ fn every_template_is_filled_completely() {
         assert!(!code.contains('@'), "{code}");
         for listener in Listener::ALL {
             let listen = listen.replace("PORT", &ports.of(listener).to_string());
-            let count = usize::from(!listener.passes_on() || kind == Kind::Nginx);
+            let count = usize::from(!is_addition(listener) || kind == Kind::Nginx);
             assert_eq!(code.matches(&listen).count(), count, "{listen} in {code}");
         }
         for expected in [
@@ -136,8 +141,10 @@ fn every_template_is_filled_completely() {
         assert!(nginx.contains(expected), "{expected} is missing in {nginx}");
     }
     let named = site::Variant {
-        names: 2,
-        stream: true,
+        additions: Additions {
+            names: 2,
+            ..variant.additions
+        },
         ..variant
     };
     let named = site.configuration(Kind::Nginx, &ports, named);
