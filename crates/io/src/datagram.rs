@@ -237,6 +237,12 @@ impl DatagramSocket {
         }
     }
 
+    /// Whether the kernel gets many datagrams at once to send, where it can cut them.
+    pub fn send_joined(&self, is_wanted: bool) {
+        let can_cut = || socket::cuts_datagrams(self.as_fd());
+        self.cuts.set(is_wanted && can_cut());
+    }
+
     /// From now on the kernel joins no datagrams, so that a message is one.
     pub fn receive_each(&self) {
         // Where it cannot join them, it cannot be told so either.

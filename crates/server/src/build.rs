@@ -147,6 +147,9 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapsh
         charsets: Arc::default(),
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,
+        quic_max_handshakes: (config.http.as_ref())
+            .and_then(|http| http.quic_max_handshakes)
+            .unwrap_or(config.events.worker_connections / 2),
         compression_memory_bytes: (config.http.as_ref())
             .map_or(0, |http| http.compression_memory_bytes),
         multi_accept: config.events.multi_accept,

@@ -69,6 +69,8 @@ pub struct Counts {
     pub http2: Http2Counters,
     /// HTTP/3: the same.
     pub http3: Http2Counters,
+    /// QUIC, below HTTP/3.
+    pub quic: QuicCounters,
     /// Panics caught.
     pub panics: Counter,
     /// Datagrams of clients that were dropped because a limit was reached (`listen ... udp`).
@@ -122,6 +124,96 @@ impl Deref for Counters {
     #[inline]
     fn deref(&self) -> &Counts {
         &self.counts
+    }
+}
+
+/// What congestion control connections of QUIC have, as a label.
+pub(crate) const CONGESTION_CONTROLS: [&str; 3] = ["cubic", "bbr", "newreno"];
+
+/// Why a datagram of QUIC was dropped before it reached a connection, as a label.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum QuicDrop {
+    /// Its connection does not keep up.
+    InboxFull,
+    /// The thread of its connection does not.
+    ThreadFull,
+    /// It belongs to no connection and begins none.
+    Unknown,
+}
+
+impl QuicDrop {
+    /// The labels, in the order of the variants.
+    pub(crate) const NAMES: [&str; 3] = ["inbox_full", "thread_full", "unknown"];
+}
+
+/// What QUIC has done below HTTP/3.
+#[derive(Debug, Default, FromBytes, IntoBytes)]
+#[repr(C)]
+pub struct QuicCounters {
+    /// Connections begun, in the order of [`CONGESTION_CONTROLS`].
+    pub(crate) connections: [Counter; CONGESTION_CONTROLS.len()],
+    /// Handshakes completed.
+    pub(crate) handshakes: Counter,
+    /// Connections that ended before their handshake was complete.
+    pub(crate) handshakes_failed: Counter,
+    /// Connections refused: too many, or the server shuts down.
+    pub(crate) connections_refused: Counter,
+    /// Retry packets sent.
+    pub(crate) retries_sent: Counter,
+    /// Clients refused because the token of a Retry packet was not right.
+    pub(crate) tokens_refused: Counter,
+    /// Version Negotiation packets sent.
+    pub(crate) version_negotiations_sent: Counter,
+    /// Stateless resets sent.
+    pub(crate) resets_sent: Counter,
+    /// Answers of these kinds that were not sent: there were too many in a second.
+    pub(crate) answers_withheld: Counter,
+    /// Datagrams dropped, by [`QuicDrop`].
+    pub(crate) datagrams_dropped: [Counter; QuicDrop::NAMES.len()],
+    /// Datagrams that connections have received.
+    pub(crate) datagrams_received: Counter,
+    /// Datagrams that connections have sent.
+    pub(crate) datagrams_sent: Counter,
+    /// Bytes in those received.
+    pub(crate) bytes_received: Counter,
+    /// Bytes in those sent.
+    pub(crate) bytes_sent: Counter,
+    /// Packets that could not be opened.
+    pub(crate) packets_dropped: Counter,
+    /// Frames sent again because their packets were lost.
+    pub(crate) frames_lost: Counter,
+    /// Times at which clients had moved to another address.
+    pub(crate) migrations: Counter,
+    /// Key updates of either end.
+    pub(crate) key_updates: Counter,
+}
+
+impl QuicCounters {
+    /// Adds what one connection counted.
+    pub(crate) fn add(&self, counted: &sealane_quic::Counters) {
+        self.datagrams_received.add(counted.datagrams_received);
+        self.datagrams_sent.add(counted.datagrams_sent);
+        self.bytes_received.add(counted.bytes_received);
+        self.bytes_sent.add(counted.bytes_sent);
+        self.packets_dropped.add(counted.packets_dropped);
+        self.frames_lost.add(counted.frames_lost);
+        self.migrations.add(counted.migrations);
+        self.key_updates.add(counted.key_updates);
+    }
+
+    /// Counts a datagram that reached no connection.
+    pub(crate) fn count_dropped(&self, why: QuicDrop) {
+        self.datagrams_dropped[why as usize].add(1);
+    }
+
+    /// Counts a connection that begins.
+    pub(crate) fn count_connection(&self, algorithm: sealane_quic::Algorithm) {
+        let name = match algorithm {
+            sealane_quic::Algorithm::Cubic => 0,
+            sealane_quic::Algorithm::Bbr => 1,
+            sealane_quic::Algorithm::NewReno => 2,
+        };
+        self.connections[name].add(1);
     }
 }
 

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `families.rs` | [`Families`], and its JSON |
 //! | `text.rs` | its formats for scrapers |
-//! | `threads.rs` | connections, requests and HTTP/2, over all worker threads |
+//! | `threads.rs` | connections, requests, HTTP/2, HTTP/3 and QUIC, over all worker threads |
 //! | `handshakes.rs`, `sessions.rs` | TLS |
 //! | `zones.rs` | servers and locations |
 //! | `upstreams.rs`, `caches.rs`, `limits.rs`, `traces.rs` | the same for these |

@@ -103,6 +103,8 @@ pub struct Snapshot {
     pub prefix: Vec<u8>,
     /// `worker_connections`.
     pub worker_connections: u32,
+    /// `quic_max_handshakes`.
+    pub(crate) quic_max_handshakes: u32,
     /// `compression_memory`.
     pub compression_memory_bytes: u64,
     /// `dyups_shm_zone_size`.

@@ -14,10 +14,9 @@ const DEFAULT: Http3Limits = Http3Limits::DEFAULT;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP/3",
-    doc: "Not served yet: `listen ... quic` is ignored with a warning. HTTP/3 over QUIC, on the \
-          addresses with `listen ... quic`. Clients that come over TCP \
-          learn of it from a header field: `add_header Alt-Svc 'h3=\":443\"; ma=86400';`. The \
-          limits against abuse are specific to Sealane and far above what browsers need. A \
+    doc: "HTTP/3 over QUIC, on the addresses with `listen ... quic` \
+          ([docs/http3.md](http3.md)). Clients that come over TCP learn of it from a header \
+          field: `add_header Alt-Svc 'h3=\":443\"; ma=86400';`. The limits against abuse are specific to Sealane and far above what browsers need. A \
           connection that exceeds one is closed with H3_EXCESSIVE_LOAD and a line in the error \
           log. `number [rate=number]` means what it does for HTTP/2. The settings come from the \
           server that the connection was opened for: the one selected by SNI, or the default \
@@ -40,8 +39,15 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Whether HTTP/0.9 over QUIC is enabled (`hq-interop`), which tests of interoperability use.",
-        |b, c| c.flag(&mut b.server().http3.hq),
+        "Whether HTTP/0.9 over QUIC is enabled (`hq-interop`), which tests of interoperability use. \
+         Not served yet: `on` draws a warning.",
+        |b, c| {
+            c.flag(&mut b.server().http3.hq)?;
+            if b.server().http3.hq == Some(true) {
+                b.has_no_effect(c, "HTTP/0.9 over QUIC is not served");
+            }
+            Ok(())
+        },
     ),
     Row::new(
         "http3_max_concurrent_streams",

@@ -118,10 +118,10 @@ const ROWS: &[Row] = &[
         HS,
         Arity::AtLeast(1),
         "off",
-        "Directory that gets a file for each connection with everything that the transport does \
-         (qlog), for programs such as qvis; a relative path starts from the prefix. Addresses and \
-         networks of clients may follow; without them all connections are recorded, which takes \
-         time and space. `off` cancels what is inherited.",
+        "Not written yet, and a warning says so: directory that gets a file for each connection \
+         with everything that the transport does (qlog), for programs such as qvis; a relative \
+         path starts from the prefix. Addresses and networks of clients may follow; without them \
+         all connections are recorded. `off` cancels what is inherited.",
         qlog,
     )
     .own(),
@@ -141,9 +141,9 @@ const ROWS: &[Row] = &[
         HTTP,
         ONE,
         "0",
-        "Handshakes of QUIC at a time, for each worker thread; 0, the default, is half of \
-         `worker_connections`. When there are so many, further clients are refused \
-         (CONNECTION_REFUSED).",
+        "Handshakes of QUIC at a time, for each worker thread and address; 0, the default, is \
+         half of `worker_connections`. When there are so many, further clients are refused \
+         (CONNECTION_REFUSED), and a line in the error log says so.",
         |b, c| {
             c.once(&b.http.quic_max_handshakes)?;
             let most = values::number(c.arg(1)).and_then(|most| u32::try_from(most).ok());
@@ -246,6 +246,7 @@ fn qlog(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         clients: clients.into(),
     };
     b.server().quic.qlog = Some(Some(Arc::new(qlog)));
+    b.has_no_effect(c, "connections of QUIC are not recorded");
     Ok(())
 }
 

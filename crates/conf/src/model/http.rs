@@ -54,8 +54,8 @@ pub struct Http {
     pub http2_recv_buffer_bytes: u64,
     /// `quic_node_id`: what every connection id of this machine contains, for load balancers.
     pub quic_node_id: Option<u16>,
-    /// `quic_max_handshakes`: handshakes of QUIC at a time, for each worker thread; `None` for half
-    /// of `worker_connections`.
+    /// `quic_max_handshakes`: handshakes of QUIC at a time, for each worker thread and address;
+    /// `None` for half of `worker_connections`.
     pub quic_max_handshakes: Option<u32>,
     /// `compression_memory`: how much all compressors of the worker process may use at a time;
     /// default 512m.

@@ -31,7 +31,7 @@ pub struct QuicSettings {
     pub host_key: Option<PathBuf>,
     /// `quic_preferred_address`; `None`: clients stay where they connect to.
     pub preferred_address: Option<PreferredAddress>,
-    /// `quic_qlog`; `None`: off.
+    /// `quic_qlog`, which has no effect yet; `None`: off.
     pub qlog: Option<Arc<Qlog>>,
 }
 

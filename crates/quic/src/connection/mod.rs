@@ -380,9 +380,15 @@ impl Connection {
         self.paths.current.addresses
     }
 
-    /// What has been counted.
+    /// What has been counted since it was asked last.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn take_counters(&mut self) -> Counters {
+        std::mem::take(&mut self.counters)
+    }
+
+    /// What has been counted since then.
+    #[cfg(test)]
+    pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 

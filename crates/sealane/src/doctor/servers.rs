@@ -190,11 +190,12 @@ fn findings(problems: Vec<(Problem, Vec<String>)>) -> Vec<Finding> {
     problems.into_iter().map(finding).collect()
 }
 
-/// The addresses of a server at which TLS begins with the connection, and those at which it may
-/// begin by STARTTLS.
+/// The addresses of a server at which TLS begins with the connection over TCP, and those at which
+/// it may begin by STARTTLS. The kernel seals no packets of QUIC.
 fn tls_addresses(http: &Http, at: usize) -> (Vec<&ListenAddress>, Vec<&ListenAddress>) {
     let has_starttls = word_of_starttls(&http.servers[at]) != "off";
     let own = http.listeners.iter().filter(|it| it.servers.contains(&at));
+    let own = own.filter(|listener| !listener.options.quic);
     let of_tls = own.filter(|listener| listener.options.ssl || has_starttls);
     let (with_tls, with_starttls): (Vec<&Listener>, Vec<&Listener>) =
         of_tls.partition(|listener| listener.options.ssl);

@@ -202,8 +202,10 @@ impl Facts {
         let mut facts = Facts::default();
         for (at, server) in http.servers.iter().enumerate() {
             let mut listeners = http.listeners.iter();
-            let reached =
-                listeners.any(|listener| listener.options.ssl && listener.servers.contains(&at));
+            let reached = listeners.any(|listener| {
+                let has_tls = listener.options.ssl || listener.options.quic;
+                has_tls && listener.servers.contains(&at)
+            });
             let (mut files, mut without_sendfile) = (false, false);
             let is_of_http = is_of_http(server);
             if is_of_http && server.script.is_none() && !has_root_location(&server.locations) {

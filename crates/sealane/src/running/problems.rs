@@ -356,6 +356,17 @@ const WATCHED: &[Watched] = &[
         advice: "handled: the connection was closed; the error log names the client",
     },
     Watched {
+        metric: "http3_floods",
+        labels: &[],
+        least: 1.0,
+        level: Level::Warn,
+        what: (
+            "HTTP/3 connection was ended for a flood",
+            "HTTP/3 connections were ended for floods",
+        ),
+        advice: "handled: the connection was closed; the error log names the client",
+    },
+    Watched {
         metric: "tls_key_operations_failed",
         labels: &[],
         least: 1.0,

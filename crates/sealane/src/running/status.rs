@@ -56,6 +56,7 @@ fn text(answer: &Answer) -> String {
         ("connections", connections(answer)),
         ("requests", requests(answer)),
         ("HTTP/2", http2(answer)),
+        ("HTTP/3", http3(answer)),
         ("TLS", handshakes(answer)),
         ("kernel TLS", kernel_tls(answer)),
         ("upstreams", upstreams(answer)),
@@ -161,6 +162,30 @@ fn http2(answer: &Answer) -> Vec<String> {
         count(answer.number("http2_streams_refused", &[])),
         count(answer.sum("http2_floods", &[])),
     )]
+}
+
+fn http3(answer: &Answer) -> Vec<String> {
+    let connections = answer.sum("quic_connections", &[]);
+    if connections == 0.0 {
+        return Vec::new();
+    }
+    let number = |name| count(answer.number(name, &[]));
+    vec![
+        format!(
+            "{} connections, {} streams, {} reset by clients, {} connections ended for floods",
+            count(connections),
+            number("http3_streams_opened"),
+            number("http3_resets_received"),
+            count(answer.sum("http3_floods", &[])),
+        ),
+        format!(
+            "{} sent, {} received, {} frames lost; {} clients had to prove their addresses",
+            bytes(answer.sum("quic_sent_bytes", &[])),
+            bytes(answer.sum("quic_received_bytes", &[])),
+            number("quic_frames_lost"),
+            number("quic_retries_sent"),
+        ),
+    ]
 }
 
 fn handshakes(answer: &Answer) -> Vec<String> {

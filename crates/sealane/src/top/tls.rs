@@ -74,6 +74,40 @@ fn parts(gains: &Gains) -> Vec<Vec<Line<'static>>> {
                 "http2_floods",
             ],
         ),
+        counters(
+            gains,
+            "HTTP/3",
+            &[
+                "http3_streams_opened",
+                "http3_streams_refused",
+                "http3_resets_received",
+                "http3_stream_faults",
+                "http3_malformed_heads",
+                "http3_heads_too_large",
+                "http3_connection_faults",
+                "http3_floods",
+            ],
+        ),
+        counters(
+            gains,
+            "QUIC",
+            &[
+                "quic_connections",
+                "quic_connections_refused",
+                "quic_handshakes_failed",
+                "quic_retries_sent",
+                "quic_tokens_refused",
+                "quic_resets_sent",
+                "quic_answers_withheld",
+                "quic_datagrams_received",
+                "quic_datagrams_sent",
+                "quic_datagrams_dropped",
+                "quic_packets_dropped",
+                "quic_frames_lost",
+                "quic_migrations",
+                "quic_key_updates",
+            ],
+        ),
     ];
     for part in &mut parts {
         part.push(Line::default());
@@ -112,6 +146,8 @@ fn counters(gains: &Gains, title: &str, metrics: &[&str]) -> Vec<Line<'static>> 
                 [] => metric
                     .trim_start_matches("tls_")
                     .trim_start_matches("http2_")
+                    .trim_start_matches("http3_")
+                    .trim_start_matches("quic_")
                     .to_owned(),
                 labels => labels.join(" "),
             };

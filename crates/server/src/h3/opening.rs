@@ -23,7 +23,7 @@ impl Serving {
         }
         if self.transport().is_established() {
             self.is_open = true;
-            self.unproved = None;
+            self.handshake = None;
             self.note_handshake();
         } else if let Some(failure) = self.transport().handshake_failure() {
             let text = failure.to_string();
@@ -50,6 +50,7 @@ impl Serving {
         let client = &mut self.client;
         client.facts.set_secure();
         client.worker.counters.handshakes.add(1);
+        client.worker.counters.quic.handshakes.add(1);
         let Some(tls) = self.exchanges.wire.transport.server_tls() else {
             return;
         };

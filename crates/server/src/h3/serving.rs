@@ -6,7 +6,7 @@ use super::timeouts::ConnectionTimeouts;
 use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::multiplexed::{Exchanges, TurnTime};
-use crate::quic::{Clock, ConnectionIds, Counted, QuicSocket, mark};
+use crate::quic::{Clock, ConnectionIds, Counted, Handshake, QuicSocket, mark};
 use sealane_conf::model::{LocationConf, LogLevel};
 use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
@@ -34,8 +34,8 @@ pub(crate) struct Beginning {
     pub(crate) clock: Clock,
     /// Counts the connection while it lives.
     pub(crate) open: Counted,
-    /// Counts its handshake, if its client has not proved its address.
-    pub(crate) unproved: Option<Counted>,
+    /// Counts its handshake.
+    pub(crate) handshake: Handshake,
 }
 
 /// An HTTP/3 connection while it lives.
@@ -58,7 +58,7 @@ pub(super) struct Serving {
     oldest_configuration: u64,
     /// The name that the client has sent, in lower case.
     pub(super) name: Box<str>,
-    pub(super) unproved: Option<Counted>,
+    pub(super) handshake: Option<Handshake>,
     _open: Counted,
 }
 
@@ -75,6 +75,9 @@ pub(crate) async fn serve(beginning: Beginning) {
     poll_fn(|cx| exchanges.poll_handlers(client, cx)).await;
     serving.log_end();
     serving.count();
+    if serving.handshake.is_some() {
+        serving.client.worker.counters.quic.handshakes_failed.add(1);
+    }
     serving.client.note_retirement();
     serving.client.debug(format_args!("close connection"));
 }
@@ -89,7 +92,7 @@ impl Serving {
             socket,
             clock,
             open,
-            unproved,
+            handshake,
         } = beginning;
         let buffer_bytes = client.server().conf.http3.stream_buffer_bytes.into();
         let now = clock.time(Instant::now());
@@ -108,7 +111,7 @@ impl Serving {
             is_open: false,
             oldest_configuration: 0,
             name: Box::default(),
-            unproved,
+            handshake: Some(handshake),
             _open: open,
         }
     }
@@ -409,6 +412,8 @@ impl Serving {
     fn count(&mut self) {
         let counted = self.exchanges.wire.codec.take_counters();
         self.client.worker.counters.http3.add(&counted);
+        let counted = self.transport().take_counters();
+        self.client.worker.counters.quic.add(&counted);
     }
 
     /// Says why the connection has ended, if that is of interest.

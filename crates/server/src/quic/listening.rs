@@ -6,11 +6,12 @@ use super::shared::QuicShared;
 use super::{QuicRuntime, ecn};
 use crate::acceptor::{ListenerRef, TELL_EVERY, take_slot};
 use crate::client::Client;
+use crate::counters::{QuicCounters, QuicDrop};
 use crate::evaluated_certificates::Selecting;
 use crate::facts::ConnectionFacts;
 use crate::h3::{self, Beginning};
 use crate::worker::Worker;
-use sealane_conf::model::{ListenAddress, LogLevel};
+use sealane_conf::model::{ListenAddress, LogLevel, Server};
 use sealane_http::h3::Role;
 use sealane_io::datagram::{DatagramSocket, SendBatch, Transmit};
 use sealane_io::forwarding::{ForwardQueue, Forwarded, ForwardedBatch};
@@ -18,7 +19,7 @@ use sealane_io::runtime;
 use sealane_log::OsError;
 use sealane_quic::{
     Accepted, Addresses, Code, Connection, ConnectionId, Datagrams, Initial, MAX_RESET_LEN,
-    Outbox, ResetToken, TokenArrival, TokenLifetimes, Unrouted, Verdict, Version, destination,
+    Outbox, ResetToken, TokenArrival, TokenLifetimes, UnknownVersion, Unrouted, Verdict, destination,
     initial, is_long, put_refusal, put_reset, put_retry, put_retry_token, put_version_negotiation,
     validate,
 };
@@ -176,7 +177,8 @@ pub(crate) struct QuicAcceptor {
     control: Rc<QuicControl>,
     /// Packets that other threads have received for this one.
     forwarded: Arc<ForwardQueue>,
-    /// Handshakes with clients that have not proved their addresses.
+    handshakes: Rc<Cell<usize>>,
+    /// Those with clients that have not proved their addresses.
     unproved: Rc<Cell<usize>>,
     open: Rc<Cell<usize>>,
     answers: Answers,
@@ -205,6 +207,13 @@ impl Answers {
 
 /// Counts something while it lives.
 pub(crate) struct Counted(Rc<Cell<usize>>);
+
+/// Counts a handshake while it lives.
+pub(crate) struct Handshake {
+    _any: Counted,
+    /// If its client has not proved its address.
+    _unproved: Option<Counted>,
+}
 
 impl Counted {
     fn new(of: &Rc<Cell<usize>>) -> Counted {
@@ -249,6 +258,7 @@ impl QuicAcceptor {
             routes: Rc::new(Routes::new(shared.ids.clone(), slot)),
             forwarded: shared.queue(slot, local.port()),
             control: control.clone(),
+            handshakes: Rc::default(),
             unproved: Rc::default(),
             open: Rc::default(),
             answers: Answers {
@@ -269,6 +279,7 @@ impl QuicAcceptor {
     pub(crate) async fn run(mut self) {
         let socket = self.socket.clone();
         let control = self.control.clone();
+        self.socket.socket.send_joined(self.conf().quic.gso);
         let mut forwarded = ForwardedBatch::default();
         let queue = self.forwarded.clone();
         let work = async {
@@ -319,6 +330,7 @@ impl QuicAcceptor {
                     },
                     () = control.changed.notified() => {
                         self.listener.renew(&self.worker, &self.address);
+                        self.socket.socket.send_joined(self.conf().quic.gso);
                     }
                 }
                 if control.is_leaving.get() && self.open.get() == 0 {
@@ -343,11 +355,13 @@ impl QuicAcceptor {
             ecn: datagram.ecn,
         };
         let Some(id) = destination(bytes, super::ids::ID_BYTES) else {
-            return;
+            return self.counters().count_dropped(QuicDrop::Unknown);
         };
         let id = ConnectionId::new(id);
         if let Some(inbox) = id.and_then(|id| self.routes.find(&id)) {
-            inbox.push(datagram);
+            if !inbox.push(datagram) {
+                self.counters().count_dropped(QuicDrop::InboxFull);
+            }
             return;
         }
         if !is_forwarded
@@ -355,25 +369,18 @@ impl QuicAcceptor {
             && let Some(queue) = self.shared.find_queue(thread, self.local.port())
         {
             // A new connection's first id may name any thread: it is as good as this one.
-            queue.push(datagram);
+            if !queue.push(datagram) {
+                self.counters().count_dropped(QuicDrop::ThreadFull);
+            }
             return;
         }
         match initial(bytes) {
             Unrouted::Initial(first) => self.begin(&first, datagram),
-            Unrouted::UnknownVersion(unknown) => {
-                if self.answers.may_answer() {
-                    let versions = self.versions();
-                    let random = self.routes.random() as u32;
-                    self.socket.answer(datagram.peer, datagram.local, |out| {
-                        put_version_negotiation(out, &unknown, &versions, random);
-                    });
-                }
-            }
-            Unrouted::Other => {
-                if let Some(id) = id.filter(|_| !is_long(bytes)) {
-                    self.reset(&id, datagram);
-                }
-            }
+            Unrouted::UnknownVersion(unknown) => self.offer_versions(&unknown, datagram),
+            Unrouted::Other => match id.filter(|_| !is_long(bytes)) {
+                Some(id) => self.reset(&id, datagram),
+                None => self.counters().count_dropped(QuicDrop::Unknown),
+            },
         }
     }
 
@@ -383,15 +390,45 @@ impl QuicAcceptor {
         &snapshot.server(names.default_server()).quic
     }
 
-    fn versions(&self) -> Vec<Version> {
-        self.settings().transport.versions.clone()
+    /// The configuration of the server whose settings connections begin with.
+    fn conf(&self) -> &Server {
+        let snapshot = &self.listener.snapshot;
+        let names = &snapshot.listener(self.listener.listener).names;
+        &snapshot.server(names.default_server()).conf
+    }
+
+    fn counters(&self) -> &QuicCounters {
+        &self.worker.counters.quic
+    }
+
+    /// Whether one more packet of anybody may be answered in this second.
+    fn may_answer(&mut self) -> bool {
+        let may = self.answers.may_answer();
+        if !may {
+            self.counters().answers_withheld.add(1);
+        }
+        may
+    }
+
+    /// Says which versions may be used (RFC 9000 section 6.1).
+    fn offer_versions(&mut self, unknown: &UnknownVersion<'_>, datagram: Forwarded<&[u8]>) {
+        if !self.may_answer() {
+            return;
+        }
+        self.counters().version_negotiations_sent.add(1);
+        let versions = &self.settings().transport.versions;
+        let random = self.routes.random() as u32;
+        self.socket.answer(datagram.peer, datagram.local, |out| {
+            put_version_negotiation(out, unknown, versions, random);
+        });
     }
 
     /// Says that a connection is not known (RFC 9000 section 10.3).
     fn reset(&mut self, id: &ConnectionId, datagram: Forwarded<&[u8]>) {
-        if !self.answers.may_answer() {
+        if !self.may_answer() {
             return;
         }
+        self.counters().resets_sent.add(1);
         let token = self.routes.reset_token(id);
         let mut random = [0; MAX_RESET_LEN - ResetToken::LEN];
         self.routes.fill_random(&mut random);
@@ -407,7 +444,13 @@ impl QuicAcceptor {
         }
         let settings = self.settings().clone();
         if !settings.transport.versions.contains(&first.version) {
-            return;
+            let other = UnknownVersion {
+                version: first.version.to_wire(),
+                destination: &first.destination,
+                source: &first.source,
+                datagram_len: datagram.bytes.len(),
+            };
+            return self.offer_versions(&other, datagram);
         }
         let arrival = TokenArrival {
             version: first.version,
@@ -421,14 +464,25 @@ impl QuicAcceptor {
         let verdict = match validate(first.token, keys, &arrival, &TokenLifetimes::default()) {
             Ok(verdict) => verdict,
             Err(error) => {
+                self.counters().tokens_refused.add(1);
                 return self.refuse(first, datagram, error.code, "the token is not valid");
             }
         };
-        let snapshot = &self.listener.snapshot;
-        let names = &snapshot.listener(self.listener.listener).names;
-        let conf = &snapshot.server(names.default_server()).conf;
-        if verdict == Verdict::Unproven && conf.quic.retry.is_due(self.unproved.get()) {
+        let retry = self.conf().quic.retry;
+        if verdict == Verdict::Unproven && retry.is_due(self.unproved.get()) {
             return self.ask_for_token(first, datagram, &arrival);
+        }
+        let snapshot = &self.listener.snapshot;
+        let most = snapshot.quic_max_handshakes;
+        if self.handshakes.get() >= most as usize {
+            self.tell(
+                LogLevel::Alert,
+                format_args!(
+                    "{most} handshakes of QUIC are under way; refusing others. \
+                     Raise quic_max_handshakes if they are not an attack"
+                ),
+            );
+            return self.refuse(first, datagram, Code::CONNECTION_REFUSED, "too many handshakes");
         }
         if !take_slot(&self.worker, snapshot) {
             let limit = snapshot.worker_connections;
@@ -494,7 +548,12 @@ impl QuicAcceptor {
         ids.inbox().push(datagram);
         client.debug(format_args!("accepted on {}", client.listen_address()));
         let counted = Counted::new(&self.open);
-        let unproved = (!is_validated).then(|| Counted::new(&self.unproved));
+        self.counters()
+            .count_connection(settings.transport.congestion_control);
+        let handshake = Handshake {
+            _any: Counted::new(&self.handshakes),
+            _unproved: (!is_validated).then(|| Counted::new(&self.unproved)),
+        };
         runtime::spawn(h3::serve(Beginning {
             client,
             transport,
@@ -503,7 +562,7 @@ impl QuicAcceptor {
             socket: self.socket.clone(),
             clock: self.shared.clock,
             open: counted,
-            unproved,
+            handshake,
         }));
     }
 
@@ -514,9 +573,13 @@ impl QuicAcceptor {
         datagram: Forwarded<&[u8]>,
         arrival: &TokenArrival<'_>,
     ) {
-        let Some(key) = self.shared.token_keys.first().filter(|_| self.answers.may_answer()) else {
+        if !self.may_answer() {
+            return;
+        }
+        let Some(key) = self.shared.token_keys.first() else {
             return;
         };
+        self.counters().retries_sent.add(1);
         let source = self.routes.random_id();
         let mut nonce = [0; 12];
         self.routes.fill_random(&mut nonce);
@@ -535,7 +598,10 @@ impl QuicAcceptor {
         code: Code,
         reason: &str,
     ) {
-        if self.answers.may_answer() {
+        if code == Code::CONNECTION_REFUSED {
+            self.counters().connections_refused.add(1);
+        }
+        if self.may_answer() {
             self.socket.answer(datagram.peer, datagram.local, |out| {
                 put_refusal(out, first, code, reason);
             });

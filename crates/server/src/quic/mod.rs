@@ -25,7 +25,7 @@ mod settings;
 mod shared;
 
 pub(crate) use ids::ConnectionIds;
-pub(crate) use listening::{Counted, QuicAcceptor, QuicControl, QuicSocket};
+pub(crate) use listening::{Counted, Handshake, QuicAcceptor, QuicControl, QuicSocket};
 pub(crate) use settings::{QuicRuntime, tls_protocols};
 pub(crate) use shared::QuicShared;
 
