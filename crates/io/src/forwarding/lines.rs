@@ -93,8 +93,8 @@ impl ForwardLineReceiver {
         })
     }
 
-    /// Hands the datagrams that have come to `take`, a bounded number of them. Returns how many they
-    /// were; 0 when the other process has closed its end.
+    /// Hands the datagrams that have come to `take`, a bounded number of them. Returns how many
+    /// they were; 0 when the other process has closed its end.
     ///
     /// # Errors
     /// The errno of receiving; the line is of no use any more.

@@ -59,7 +59,7 @@ impl fmt::Display for CloseReason {
 
 /// How far a connection has come.
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum Progress {
     /// The handshake goes on.
     Handshaking,
     /// The handshake is complete (RFC 9001 section 4.1.1).
@@ -115,7 +115,7 @@ impl Connection {
             return;
         }
         let until = now + END_PTOS * self.pto();
-        self.state = State::Closing(Box::new(Closing {
+        self.state = Progress::Closing(Box::new(Closing {
             ended: Ended { reason, until },
             is_due: true,
             received: 0,
@@ -127,25 +127,25 @@ impl Connection {
     /// The peer has closed the connection.
     pub(super) fn start_draining(&mut self, now: Time, reason: CloseReason) {
         match &self.state {
-            State::Draining(_) | State::Closed(_) => return,
+            Progress::Draining(_) | Progress::Closed(_) => return,
             // Its own reason was the first.
-            State::Closing(closing) => {
+            Progress::Closing(closing) => {
                 let reason = closing.ended.reason.clone();
                 let until = closing.ended.until;
-                self.state = State::Draining(Box::new(Ended { reason, until }));
+                self.state = Progress::Draining(Box::new(Ended { reason, until }));
                 return;
             }
-            State::Handshaking | State::Established => {}
+            Progress::Handshaking | Progress::Established => {}
         }
         let until = now + END_PTOS * self.pto();
-        self.state = State::Draining(Box::new(Ended { reason, until }));
+        self.state = Progress::Draining(Box::new(Ended { reason, until }));
         self.forget_what_is_not_needed();
     }
 
     /// Ends without a word.
     pub(super) fn drop_silently(&mut self, reason: CloseReason) {
         if !self.is_ending() {
-            self.state = State::Closed(Box::new(reason));
+            self.state = Progress::Closed(Box::new(reason));
             self.forget_what_is_not_needed();
         }
     }
@@ -153,30 +153,30 @@ impl Connection {
     /// Whether it has ended, or is about to.
     #[must_use]
     pub fn is_ending(&self) -> bool {
-        !matches!(self.state, State::Handshaking | State::Established)
+        !matches!(self.state, Progress::Handshaking | Progress::Established)
     }
 
     /// Whether nothing is left to do, and its ids can be forgotten.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed(_))
+        matches!(self.state, Progress::Closed(_))
     }
 
     /// Why it has ended, or is about to.
     #[must_use]
     pub fn close_reason(&self) -> Option<&CloseReason> {
         match &self.state {
-            State::Handshaking | State::Established => None,
-            State::Closing(closing) => Some(&closing.ended.reason),
-            State::Draining(ended) => Some(&ended.reason),
-            State::Closed(reason) => Some(reason),
+            Progress::Handshaking | Progress::Established => None,
+            Progress::Closing(closing) => Some(&closing.ended.reason),
+            Progress::Draining(ended) => Some(&ended.reason),
+            Progress::Closed(reason) => Some(reason),
         }
     }
 
     /// A packet came for a connection that is closing: CONNECTION_CLOSE is sent again, for fewer
     /// and fewer of them (section 10.2.1).
     pub(super) fn note_packet_while_closing(&mut self) {
-        if let State::Closing(closing) = &mut self.state {
+        if let Progress::Closing(closing) = &mut self.state {
             closing.received = closing.received.saturating_add(1);
             if closing.received >= closing.again_at {
                 closing.again_at = closing.again_at.saturating_mul(2);
@@ -188,7 +188,7 @@ impl Connection {
     /// What is to be sent in CONNECTION_CLOSE now, once.
     pub(super) fn take_close(&mut self) -> Option<CloseReason> {
         match &mut self.state {
-            State::Closing(closing) => {
+            Progress::Closing(closing) => {
                 std::mem::take(&mut closing.is_due).then(|| closing.reason().clone())
             }
             _ => None,
@@ -197,14 +197,14 @@ impl Connection {
 
     /// Whether CONNECTION_CLOSE is to be sent.
     pub(super) fn has_close_to_send(&self) -> bool {
-        matches!(&self.state, State::Closing(closing) if closing.is_due)
+        matches!(&self.state, Progress::Closing(closing) if closing.is_due)
     }
 
     /// When the period ends in which an ended connection still reacts.
     pub(super) fn end_of_closing(&self) -> Option<Time> {
         match &self.state {
-            State::Closing(closing) => Some(closing.ended.until),
-            State::Draining(ended) => Some(ended.until),
+            Progress::Closing(closing) => Some(closing.ended.until),
+            Progress::Draining(ended) => Some(ended.until),
             _ => None,
         }
     }
@@ -212,11 +212,11 @@ impl Connection {
     /// That time has come.
     pub(super) fn finish_closing(&mut self) {
         let reason = match &self.state {
-            State::Closing(closing) => closing.ended.reason.clone(),
-            State::Draining(ended) => ended.reason.clone(),
+            Progress::Closing(closing) => closing.ended.reason.clone(),
+            Progress::Draining(ended) => ended.reason.clone(),
             _ => return,
         };
-        self.state = State::Closed(Box::new(reason));
+        self.state = Progress::Closed(Box::new(reason));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The handshake: TLS in CRYPTO frames, transport parameters, and when keys come and go.
 
-use super::close::State;
+use super::close::Progress;
 use super::keys::DataKeys;
 use super::{Connection, ConnectionSettings, HandshakeSpace, Owner, PeerParameters};
 use crate::crypto_stream::CryptoStream;
@@ -233,7 +233,7 @@ impl Connection {
                     negotiation.has_chosen = self.peer.are_known;
                 }
                 self.take_tls_events()?;
-                if status == Status::Established && matches!(self.state, State::Handshaking) {
+                if status == Status::Established && matches!(self.state, Progress::Handshaking) {
                     self.establish(now, owner)?;
                 }
                 self.receive_held(now, owner);
@@ -577,7 +577,7 @@ impl Connection {
             let code = Code::crypto(ALERT_MISSING_EXTENSION);
             return Err(Error::new(code, "no transport parameters"));
         }
-        self.state = State::Established;
+        self.state = Progress::Established;
         self.local_ids
             .issue(self.peer.active_connection_id_limit, owner);
         self.active_at = now;
@@ -631,7 +631,7 @@ impl Connection {
         let Some(negotiation) = &self.negotiation else {
             return false;
         };
-        matches!(self.state, State::Handshaking)
+        matches!(self.state, Progress::Handshaking)
             && match packet_type {
                 // Their keys come first, and go.
                 PacketType::Initial => false,

@@ -56,7 +56,7 @@ use crate::recovery::{Path, Received, Recovery};
 use crate::reset::ResetToken;
 use crate::streams::{Direction, Event, PeerLimits, StreamId, Streams};
 use crate::{ConnectionId, Side, Space, Time, Version};
-use close::State;
+use close::Progress;
 use handshake::{Held, Negotiation, Tls};
 use keys::{DataKeys, Forgeries};
 use local_ids::LocalIds;
@@ -217,7 +217,7 @@ pub struct Counters {
 pub struct Connection {
     side: Side,
     version: Version,
-    state: State,
+    state: Progress,
     settings: Arc<ConnectionSettings>,
     /// TLS and what only the handshake needs; `None` once that is over.
     negotiation: Option<Box<Negotiation>>,
@@ -322,7 +322,7 @@ impl Connection {
         Self {
             side,
             version,
-            state: State::Handshaking,
+            state: Progress::Handshaking,
             negotiation: Some(Box::new(negotiation)),
             held: None,
             initial: Some(Box::new(HandshakeSpace::new(Space::Initial))),
@@ -365,7 +365,7 @@ impl Connection {
     /// Whether the handshake is complete (RFC 9001 section 4.1.1), and the connection not ending.
     #[must_use]
     pub fn is_established(&self) -> bool {
-        matches!(self.state, State::Established)
+        matches!(self.state, Progress::Established)
     }
 
     /// Whether the handshake is confirmed (RFC 9001 section 4.1.2).

@@ -1,6 +1,6 @@
 //! From datagrams to packets.
 
-use super::close::State;
+use super::close::Progress;
 use super::{Addresses, CloseReason, Connection, Owner};
 use crate::incoming::MIN_INITIAL_DATAGRAM;
 use crate::packet::{Packet, PacketType, Packets, Protected, Retry, Unmasked, VersionNegotiation};
@@ -32,12 +32,12 @@ impl Connection {
         self.counters.datagrams_received += 1;
         self.counters.bytes_received += datagram.len() as u64;
         match &self.state {
-            State::Handshaking | State::Established => {}
-            State::Closing(_) => {
+            Progress::Handshaking | Progress::Established => {}
+            Progress::Closing(_) => {
                 self.note_datagram(addresses, datagram.len());
                 return self.note_packet_while_closing();
             }
-            State::Draining(_) | State::Closed(_) => return,
+            Progress::Draining(_) | Progress::Closed(_) => return,
         }
         if !self.note_datagram(addresses, datagram.len()) {
             self.counters.packets_dropped += 1;

@@ -1,6 +1,6 @@
 //! From what is to be sent to datagrams.
 
-use super::close::State;
+use super::close::Progress;
 use super::packets::Open;
 use super::paths::OffPath;
 use super::{Connection, Owner};
@@ -32,8 +32,8 @@ pub struct Datagrams {
     pub is_mtu_probe: bool,
 }
 
-/// Least credit for a datagram to an address that is not validated: a packet with a challenge and an
-/// acknowledgement.
+/// Least credit for a datagram to an address that is not validated: a packet with a challenge and
+/// an acknowledgement.
 const MIN_DATAGRAM: u16 = 80;
 
 /// What may be sent now.
@@ -61,9 +61,9 @@ impl Connection {
             self.keep_keys_fresh(now);
         }
         match self.state {
-            State::Handshaking | State::Established => {}
-            State::Closing(_) => return self.transmit_close(now, outbox, owner),
-            State::Draining(_) | State::Closed(_) => return None,
+            Progress::Handshaking | Progress::Established => {}
+            Progress::Closing(_) => return self.transmit_close(now, outbox, owner),
+            Progress::Draining(_) | Progress::Closed(_) => return None,
         }
         self.paced_until = None;
         if self.has_off_path(now)

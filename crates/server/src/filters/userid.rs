@@ -7,6 +7,7 @@ use crate::variables;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use sealane_conf::model::{UserId, UserIdExpires, UserIdMode};
+use sealane_conf::variables::Builtin;
 use sealane_sys::time::{unix_coarse_s, unix_ms};
 use std::io::Write;
 use std::net::IpAddr;
@@ -49,8 +50,17 @@ struct Set {
     is_new: bool,
 }
 
+/// `$uid_got`, `$uid_set` and, if no `set` has given it a value, `$uid_reset`.
+pub(crate) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
+    match builtin {
+        Builtin::UidGot => got(exchange, out),
+        Builtin::UidSet => set(exchange, out),
+        _ => true,
+    }
+}
+
 /// `$uid_got`.
-pub(crate) fn got(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
+fn got(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
     let Some(conf) = exchange.conf().userid.as_deref() else {
         return false;
     };
@@ -58,7 +68,7 @@ pub(crate) fn got(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
 }
 
 /// `$uid_set`.
-pub(crate) fn set(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
+fn set(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
     let conf = exchange.conf().userid.as_deref();
     let Some(conf) = conf.filter(|conf| conf.mode != UserIdMode::Log) else {
         return false;

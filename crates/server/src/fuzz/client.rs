@@ -20,7 +20,7 @@ const FRAME_HEAD_BYTES: usize = 9;
 const HEADERS: u8 = 1;
 
 /// A client's end of a connection.
-pub(super) struct Client {
+pub(super) struct FuzzedClient {
     socket: UnixStream,
     through: Through,
     /// Behind a PROXY header or the preface of HTTP/2.
@@ -31,9 +31,9 @@ pub(super) struct Client {
     is_full: bool,
 }
 
-impl Client {
-    pub(super) fn open(stage: &Stage, through: Through) -> Client {
-        let mut client = Client {
+impl FuzzedClient {
+    pub(super) fn open(stage: &Stage, through: Through) -> FuzzedClient {
+        let mut client = FuzzedClient {
             socket: stage.connect(through),
             through,
             sent: Vec::new(),

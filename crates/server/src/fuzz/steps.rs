@@ -1,7 +1,7 @@
 //! A program of steps: several connections at once, and the upstream servers.
 
 use super::answers;
-use super::client::Client;
+use super::client::FuzzedClient;
 use super::origin::OriginAnswer;
 use super::site::{FuzzSite, Stage, Through};
 use sealane_http::fuzz::stream_of;
@@ -150,7 +150,7 @@ pub fn fuzz_worker(data: &[u8]) {
 struct Program<'a> {
     stage: &'a Stage,
     rest: &'a [u8],
-    clients: [Option<Client>; CLIENTS],
+    clients: [Option<FuzzedClient>; CLIENTS],
 }
 
 impl<'a> Program<'a> {
@@ -179,8 +179,8 @@ impl<'a> Program<'a> {
                 let stream = (frame >> 5) * 2 + 1;
                 self.send(slot, &on_stream(usize::from(frame & 31), stream));
             }
-            10 => self.with(slot, Client::read),
-            11 => self.with(slot, Client::half_close),
+            10 => self.with(slot, FuzzedClient::read),
+            11 => self.with(slot, FuzzedClient::half_close),
             12 => {
                 if let Some(client) = self.clients[slot].take() {
                     client.check();
@@ -220,7 +220,7 @@ impl<'a> Program<'a> {
             Through::Http2,
             Through::Proxied,
         ];
-        let opened = Client::open(self.stage, through[usize::from(byte >> 2 & 3)]);
+        let opened = FuzzedClient::open(self.stage, through[usize::from(byte >> 2 & 3)]);
         if let Some(before) = self.clients[slot].replace(opened) {
             before.check();
         }
@@ -230,7 +230,7 @@ impl<'a> Program<'a> {
         self.with(slot, |client| client.send(bytes));
     }
 
-    fn with(&mut self, slot: usize, act: impl FnOnce(&mut Client)) {
+    fn with(&mut self, slot: usize, act: impl FnOnce(&mut FuzzedClient)) {
         if let Some(client) = &mut self.clients[slot] {
             act(client);
         }

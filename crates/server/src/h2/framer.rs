@@ -6,7 +6,7 @@
 
 use super::unread::UnreadBodies;
 use crate::exchange::Exchange;
-use crate::multiplexed::{Name, ResetReason, TurnTime, Unsendable, Wire};
+use crate::multiplexed::{WireName, ResetReason, TurnTime, Unsendable, MultiplexedWire};
 use crate::response_head;
 use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// default, so that a client with a long round trip does not stand still after the first 64 KiB.
 const READ_WINDOW_BYTES: u32 = 128 << 10;
 
-impl Name for StreamRef {
+impl WireName for StreamRef {
     fn slot(self) -> usize {
         StreamRef::slot(self)
     }
@@ -178,7 +178,7 @@ impl Framer {
     }
 }
 
-impl Wire for Framer {
+impl MultiplexedWire for Framer {
     type Name = StreamRef;
 
     fn send_interim(&mut self, stream: StreamRef, status: StatusCode, headers: &HeaderList) {

@@ -1,8 +1,8 @@
 //! Turns the bodies of responses into DATA frames, as far as streams take them.
 
-use super::framer::Framer;
+use super::framer::Http3Framer;
 use super::names::StreamName;
-use super::serving::Serving;
+use super::serving::Http3Serving;
 use crate::multiplexed::{FollowUp, ResetReason, Stream, StreamResponse, StreamState, TurnTime};
 use crate::request_log::log_request;
 use sealane_io::buffers;
@@ -10,7 +10,7 @@ use sealane_io::chain::Segment;
 use std::task::{Context, Poll};
 
 /// What filling a stream has come to.
-enum Filled {
+enum StreamFilled {
     /// It waits: for room, for its source, or for nothing.
     Enough,
     /// It waits for a disk.
@@ -19,7 +19,7 @@ enum Filled {
     FollowUp(FollowUp),
 }
 
-impl Serving {
+impl Http3Serving {
     /// Reads bodies until no stream takes more. Returns whether anything was written.
     pub(super) fn fill(&mut self, cx: &mut Context<'_>) -> bool {
         let mut wrote = false;
@@ -38,12 +38,12 @@ impl Serving {
                 &mut wrote,
             );
             if let Some(sending) = exchanges.wire.requests.sending(name) {
-                sending.is_queued = matches!(filled, Filled::Disk);
+                sending.is_queued = matches!(filled, StreamFilled::Disk);
             }
             match filled {
-                Filled::Enough => {}
-                Filled::Disk => waiting.push(name),
-                Filled::FollowUp(follow_up) => exchanges.follow_up(index, follow_up),
+                StreamFilled::Enough => {}
+                StreamFilled::Disk => waiting.push(name),
+                StreamFilled::FollowUp(follow_up) => exchanges.follow_up(index, follow_up),
             }
         }
         exchanges.wire.to_fill = waiting;
@@ -55,31 +55,31 @@ impl Serving {
 fn fill_stream(
     stream: &mut Stream<StreamName>,
     name: StreamName,
-    wire: &mut Framer,
+    wire: &mut Http3Framer,
     (time, most): (TurnTime, u64),
     cx: &mut Context<'_>,
     wrote: &mut bool,
-) -> Filled {
+) -> StreamFilled {
     let StreamState::Sending(response) = &mut stream.state else {
-        return Filled::Enough;
+        return StreamFilled::Enough;
     };
     loop {
         let Some(sending) = wire.requests.sending(name) else {
-            return Filled::Enough;
+            return StreamFilled::Enough;
         };
         if sending.is_over {
-            return Filled::Enough;
+            return StreamFilled::Enough;
         }
         let over = response.reset_behind.map_or(FollowUp::Finish, FollowUp::Reset);
         if response.body.is_empty() {
             return match response.source.is_none() {
-                true => Filled::FollowUp(over),
-                false => Filled::Enough,
+                true => StreamFilled::FollowUp(over),
+                false => StreamFilled::Enough,
             };
         }
         let room = most.saturating_sub(sending.output.unsent());
         if room == 0 {
-            return Filled::Enough;
+            return StreamFilled::Enough;
         }
         let started = response.exchange.transfer.started;
         let allowed = match response.rate.allowed(response.sent, started) {
@@ -88,7 +88,7 @@ fn fill_stream(
                 let at = time.now + pause;
                 response.pause = Some(Box::pin(sealane_io::runtime::sleep_until(at)));
                 // Its waker has to know the timer.
-                return Filled::FollowUp(FollowUp::LookAgain);
+                return StreamFilled::FollowUp(FollowUp::LookAgain);
             }
         };
         let mut read = Vec::new();
@@ -100,13 +100,13 @@ fn fill_stream(
                 match gathered {
                     Poll::Pending => {
                         buffers::give_back(read);
-                        return Filled::Disk;
+                        return StreamFilled::Disk;
                     }
                     Poll::Ready(Ok(count)) => count,
                     Poll::Ready(Err(error)) => {
                         buffers::give_back(read);
                         log_request!(&response.exchange, Alert, "{error}");
-                        return Filled::FollowUp(FollowUp::Reset(ResetReason::Failed));
+                        return StreamFilled::FollowUp(FollowUp::Reset(ResetReason::Failed));
                     }
                 }
             }
@@ -119,7 +119,7 @@ fn fill_stream(
             .output
             .make(|out| codec.data(name.id.to_wire(), count, end, out));
         if begun.is_err() {
-            return Filled::Enough;
+            return StreamFilled::Enough;
         }
         match read.is_empty() {
             true => {
@@ -140,10 +140,10 @@ fn fill_stream(
         wire.announce(name, end);
         *wrote = true;
         if is_all {
-            return Filled::FollowUp(over);
+            return StreamFilled::FollowUp(over);
         }
         if response.source.is_some() && response.body.is_empty() {
-            return Filled::FollowUp(FollowUp::LookAgain);
+            return StreamFilled::FollowUp(FollowUp::LookAgain);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The codec of a connection, its transport, and what its streams have to send.
 
-use super::names::{Requests, StreamName};
+use super::names::{RequestSlots, StreamName};
 use super::output::Output;
 use crate::exchange::Exchange;
-use crate::multiplexed::{ResetReason, TurnTime, Unsendable, Wire};
+use crate::multiplexed::{ResetReason, TurnTime, Unsendable, MultiplexedWire};
 use crate::response_head;
 use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;
@@ -16,10 +16,10 @@ use sealane_quic::{Connection, Direction, StreamId, Time};
 pub(super) const CHANNELS: [Channel; 3] = [Channel::Control, Channel::Encoder, Channel::Decoder];
 
 /// Codec, transport and output of one connection.
-pub(super) struct Framer {
+pub(super) struct Http3Framer {
     pub(super) transport: Connection,
     pub(super) codec: h3::Connection,
-    pub(super) requests: Requests,
+    pub(super) requests: RequestSlots,
     /// Streams of the [`CHANNELS`] that are open.
     pub(super) channels: [Option<(StreamId, Output)>; CHANNELS.len()],
     /// Requests whose bodies are to be read.
@@ -28,12 +28,12 @@ pub(super) struct Framer {
     pub(super) now: Time,
 }
 
-impl Framer {
-    pub(super) fn new(transport: Connection, codec: h3::Connection, now: Time) -> Framer {
-        Framer {
+impl Http3Framer {
+    pub(super) fn new(transport: Connection, codec: h3::Connection, now: Time) -> Http3Framer {
+        Http3Framer {
             transport,
             codec,
-            requests: Requests::default(),
+            requests: RequestSlots::default(),
             channels: [const { None }; CHANNELS.len()],
             to_fill: Vec::new(),
             now,
@@ -125,7 +125,7 @@ impl Framer {
     }
 }
 
-impl Wire for Framer {
+impl MultiplexedWire for Http3Framer {
     type Name = StreamName;
 
     fn send_interim(&mut self, stream: StreamName, status: StatusCode, headers: &HeaderList) {

@@ -2,7 +2,7 @@
 //! connection ids are made.
 
 use super::framer::CHANNELS;
-use super::names::{Requests, StreamName};
+use super::names::{RequestSlots, StreamName};
 use super::output::Output;
 use crate::client::Client;
 use crate::multiplexed::{Incoming, StreamTable, TurnTime};
@@ -34,11 +34,11 @@ pub(super) struct News {
 }
 
 /// The owner of a connection while its transport works.
-pub(super) struct Intake<'a> {
+pub(super) struct Http3Intake<'a> {
     pub(super) client: &'a Client,
     pub(super) ids: &'a mut ConnectionIds,
     pub(super) codec: &'a mut h3::Connection,
-    pub(super) requests: &'a mut Requests,
+    pub(super) requests: &'a mut RequestSlots,
     pub(super) channels: &'a mut [Option<(StreamId, Output)>; CHANNELS.len()],
     pub(super) streams: &'a mut StreamTable<StreamName>,
     /// How many streams of each direction the codec knows.
@@ -48,7 +48,7 @@ pub(super) struct Intake<'a> {
     pub(super) is_early_data: bool,
 }
 
-impl Intake<'_> {
+impl Http3Intake<'_> {
     fn age(&self) -> Duration {
         let accepted = self.client.facts.accepted;
         self.time.now.saturating_duration_since(accepted)
@@ -147,7 +147,7 @@ impl Intake<'_> {
     }
 }
 
-impl IdSource for Intake<'_> {
+impl IdSource for Http3Intake<'_> {
     fn new_id(&mut self) -> (ConnectionId, ResetToken) {
         self.ids.make()
     }
@@ -157,7 +157,7 @@ impl IdSource for Intake<'_> {
     }
 }
 
-impl Owner for Intake<'_> {
+impl Owner for Http3Intake<'_> {
     fn random(&mut self) -> u64 {
         self.ids.random()
     }

@@ -1,6 +1,6 @@
 //! The requests of a connection by the ids of their streams.
 
-use crate::multiplexed::Name;
+use crate::multiplexed::WireName;
 use super::output::Output;
 use sealane_io::stream::ChainReader;
 use sealane_quic::StreamId;
@@ -12,7 +12,7 @@ pub(super) struct StreamName {
     slot: u32,
 }
 
-impl Name for StreamName {
+impl WireName for StreamName {
     fn slot(self) -> usize {
         self.slot as usize
     }
@@ -20,7 +20,7 @@ impl Name for StreamName {
 
 /// What a request has to send.
 #[derive(Default)]
-pub(super) struct Sending {
+pub(super) struct RequestOutput {
     pub(super) output: Output,
     /// Reads the files of its body.
     pub(super) reader: ChainReader,
@@ -32,14 +32,14 @@ pub(super) struct Sending {
 
 /// All requests whose streams the transport knows.
 #[derive(Default)]
-pub(super) struct Requests {
+pub(super) struct RequestSlots {
     /// Ascending by id, each with its slot.
     by_id: Vec<(u64, u32)>,
-    slots: Vec<Option<Box<Sending>>>,
+    slots: Vec<Option<Box<RequestOutput>>>,
     free: Vec<u32>,
 }
 
-impl Requests {
+impl RequestSlots {
     /// The name of a request, which is made if there is none.
     pub(super) fn name(&mut self, id: StreamId) -> StreamName {
         let wire = id.to_wire();
@@ -72,7 +72,7 @@ impl Requests {
     }
 
     /// What a request has to send.
-    pub(super) fn sending(&mut self, name: StreamName) -> Option<&mut Sending> {
+    pub(super) fn sending(&mut self, name: StreamName) -> Option<&mut RequestOutput> {
         self.slots.get_mut(name.slot())?.as_deref_mut()
     }
 
@@ -95,7 +95,7 @@ impl Requests {
     /// Gives memory back while there are none.
     pub(super) fn trim(&mut self) {
         if self.is_empty() {
-            *self = Requests::default();
+            *self = RequestSlots::default();
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn slots_are_used_again_and_names_tell_streams_apart() {
-        let mut requests = Requests::default();
+        let mut requests = RequestSlots::default();
         let first = requests.name(id(0));
         let second = requests.name(id(8));
         let between = requests.name(id(4));

@@ -1,6 +1,6 @@
 //! The handshake of a connection.
 
-use super::serving::Serving;
+use super::serving::Http3Serving;
 use crate::client_certificates::ClientFacts;
 use crate::snapshot::ServerId;
 use sealane_conf::model::LogLevel;
@@ -8,7 +8,7 @@ use sealane_io::stream::HandshakeTimes;
 use sealane_tls::Load;
 use std::task::Context;
 
-impl Serving {
+impl Http3Serving {
     /// Lets the handshake go on.
     pub(super) fn go_on_with_handshake(&mut self, cx: &mut Context<'_>) {
         if self.transport().wants_handshake() {

@@ -12,7 +12,7 @@ const JOINED_BYTES: usize = 4 << 10;
 /// The output of one stream.
 #[derive(Default)]
 pub(super) struct Output {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<OutputPiece>,
     /// Offset of the first byte that is kept.
     start: u64,
     /// Offset behind the last byte that was written.
@@ -21,16 +21,16 @@ pub(super) struct Output {
     sent: u64,
 }
 
-enum Piece {
+enum OutputPiece {
     Made(Vec<u8>),
     Shared(Bytes),
 }
 
-impl Piece {
+impl OutputPiece {
     fn bytes(&self) -> &[u8] {
         match self {
-            Piece::Made(bytes) => bytes,
-            Piece::Shared(bytes) => bytes,
+            OutputPiece::Made(bytes) => bytes,
+            OutputPiece::Shared(bytes) => bytes,
         }
     }
 }
@@ -54,11 +54,11 @@ impl Output {
     /// Appends what `make` appends to a buffer. Returns how many bytes that were.
     pub(super) fn make<R>(&mut self, make: impl FnOnce(&mut Vec<u8>) -> R) -> (R, u64) {
         let has_room =
-            matches!(self.pieces.back(), Some(Piece::Made(last)) if last.len() < JOINED_BYTES);
+            matches!(self.pieces.back(), Some(OutputPiece::Made(last)) if last.len() < JOINED_BYTES);
         if !has_room {
-            self.pieces.push_back(Piece::Made(Vec::new()));
+            self.pieces.push_back(OutputPiece::Made(Vec::new()));
         }
-        let Some(Piece::Made(last)) = self.pieces.back_mut() else {
+        let Some(OutputPiece::Made(last)) = self.pieces.back_mut() else {
             unreachable!("it was just put there");
         };
         let before = last.len();
@@ -72,7 +72,7 @@ impl Output {
     pub(super) fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.end += bytes.len() as u64;
-            self.pieces.push_back(Piece::Shared(bytes));
+            self.pieces.push_back(OutputPiece::Shared(bytes));
         }
     }
 

@@ -1,12 +1,12 @@
 //! An HTTP/3 connection: its turns, and its end.
 
-use super::framer::Framer;
-use super::intake::{Intake, News};
-use super::timeouts::ConnectionTimeouts;
+use super::framer::Http3Framer;
+use super::intake::{Http3Intake, News};
+use super::timeouts::Http3Timeouts;
 use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::multiplexed::{Exchanges, TurnTime};
-use crate::quic::{Clock, ConnectionIds, Counted, Handshake, QuicSocket, mark};
+use crate::quic::{QuicClock, ConnectionIds, CountedWhileOpen, Handshake, QuicSocket, mark};
 use sealane_conf::model::{LocationConf, LogLevel};
 use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
@@ -31,22 +31,22 @@ pub(crate) struct Beginning {
     pub(crate) codec: h3::Connection,
     pub(crate) ids: ConnectionIds,
     pub(crate) socket: Rc<QuicSocket>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: QuicClock,
     /// Counts the connection while it lives.
-    pub(crate) open: Counted,
+    pub(crate) open: CountedWhileOpen,
     /// Counts its handshake.
     pub(crate) handshake: Handshake,
 }
 
 /// An HTTP/3 connection while it lives.
-pub(super) struct Serving {
+pub(super) struct Http3Serving {
     pub(super) client: Client,
     /// The streams, the codec, and the transport.
-    pub(super) exchanges: Exchanges<Framer>,
-    pub(super) timeouts: ConnectionTimeouts,
+    pub(super) exchanges: Exchanges<Http3Framer>,
+    pub(super) timeouts: Http3Timeouts,
     pub(super) ids: ConnectionIds,
     socket: Rc<QuicSocket>,
-    clock: Clock,
+    clock: QuicClock,
     arrived: ForwardedBatch,
     pub(super) news: News,
     /// How many streams of each direction the codec knows.
@@ -59,17 +59,17 @@ pub(super) struct Serving {
     /// The name that the client has sent, in lower case.
     pub(super) name: Box<str>,
     pub(super) handshake: Option<Handshake>,
-    _open: Counted,
+    _open: CountedWhileOpen,
 }
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(beginning: Beginning) {
-    let mut serving = Box::new(Serving::new(beginning));
+    let mut serving = Box::new(Http3Serving::new(beginning));
     serving.client.remember_task().await;
     serving.client.enter_opening();
     poll_fn(|cx| serving.poll(cx)).await;
     serving.exchanges.abandon();
-    let Serving {
+    let Http3Serving {
         client, exchanges, ..
     } = &mut *serving;
     poll_fn(|cx| exchanges.poll_handlers(client, cx)).await;
@@ -82,8 +82,8 @@ pub(crate) async fn serve(beginning: Beginning) {
     serving.client.debug(format_args!("close connection"));
 }
 
-impl Serving {
-    fn new(beginning: Beginning) -> Serving {
+impl Http3Serving {
+    fn new(beginning: Beginning) -> Http3Serving {
         let Beginning {
             client,
             transport,
@@ -96,9 +96,9 @@ impl Serving {
         } = beginning;
         let buffer_bytes = client.server().conf.http3.stream_buffer_bytes.into();
         let now = clock.time(Instant::now());
-        Serving {
-            timeouts: ConnectionTimeouts::new(&client),
-            exchanges: Exchanges::new(Framer::new(transport, codec, now)),
+        Http3Serving {
+            timeouts: Http3Timeouts::new(&client),
+            exchanges: Exchanges::new(Http3Framer::new(transport, codec, now)),
             client,
             ids,
             socket,
@@ -127,11 +127,11 @@ impl Serving {
     /// Lets the transport work, with this connection as its owner.
     pub(super) fn with_transport<R>(
         &mut self,
-        work: impl FnOnce(&mut Connection, &mut Intake<'_>) -> R,
+        work: impl FnOnce(&mut Connection, &mut Http3Intake<'_>) -> R,
     ) -> R {
         let exchanges = &mut self.exchanges;
         let wire = &mut exchanges.wire;
-        let mut intake = Intake {
+        let mut intake = Http3Intake {
             client: &self.client,
             ids: &mut self.ids,
             codec: &mut wire.codec,

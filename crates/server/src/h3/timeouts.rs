@@ -2,7 +2,7 @@
 //! clients that take nothing, `client_body_timeout` for bodies that do not come. An idle
 //! connection ends by the time-out of its transport, which is `keepalive_timeout`.
 
-use super::serving::{Serving, default_conf};
+use super::serving::{Http3Serving, default_conf};
 use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::multiplexed::{ResetReason, StreamState, TurnTime, ms};
@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
 /// What the connection waits for, and since when.
-pub(super) struct ConnectionTimeouts {
+pub(super) struct Http3Timeouts {
     /// The client's SETTINGS, or a request, have come.
     pub(super) has_begun: bool,
     /// When the handshake has to be over.
@@ -31,12 +31,12 @@ pub(super) struct ConnectionTimeouts {
     is_resting: bool,
 }
 
-impl ConnectionTimeouts {
-    pub(super) fn new(client: &Client) -> ConnectionTimeouts {
+impl Http3Timeouts {
+    pub(super) fn new(client: &Client) -> Http3Timeouts {
         let conf = &client.server().conf;
         let tls = conf.tls.as_ref();
         let handshake = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
-        ConnectionTimeouts {
+        Http3Timeouts {
             has_begun: false,
             handshake: handshake.min(conf.client_header_timeout),
             look_at_ms: 0,
@@ -53,7 +53,7 @@ impl ConnectionTimeouts {
     }
 }
 
-impl Serving {
+impl Http3Serving {
     /// At the end of a turn: ends what has waited for too long, and frees what an idle connection
     /// does not need.
     pub(super) fn look_after_time(&mut self) {

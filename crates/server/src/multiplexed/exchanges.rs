@@ -2,10 +2,10 @@
 //! and end.
 
 use super::stream::{self, FollowUp, ResetReason, Stream, StreamResponse, StreamState};
-use super::table::{Name, StreamTable};
+use super::table::{WireName, StreamTable};
 use super::time::TurnTime;
 use super::wakers::Woken;
-use super::{Unsendable, Wire};
+use super::{Unsendable, MultiplexedWire};
 use crate::client::Client;
 use crate::client_link::{BodyError, ClientLink};
 use crate::exchange::Exchange;
@@ -21,7 +21,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The exchanges of one connection.
-pub(crate) struct Exchanges<W: Wire> {
+pub(crate) struct Exchanges<W: MultiplexedWire> {
     /// The protocol, and what is to be sent.
     pub(crate) wire: W,
     pub(crate) streams: StreamTable<W::Name>,
@@ -69,7 +69,7 @@ pub(crate) struct Incoming {
     pub(crate) refusal: Option<RequestError>,
 }
 
-impl<W: Wire> Exchanges<W> {
+impl<W: MultiplexedWire> Exchanges<W> {
     pub(crate) fn new(wire: W) -> Exchanges<W> {
         Exchanges {
             wire,
@@ -318,7 +318,7 @@ impl<W: Wire> Exchanges<W> {
     }
 }
 
-impl<N: Name> StreamTable<N> {
+impl<N: WireName> StreamTable<N> {
     /// A request has arrived. Its handler runs when the stream is looked at. With an error it is
     /// refused. Returns its index.
     pub(crate) fn begin(

@@ -1,7 +1,7 @@
 //! Connections with many exchanges at a time: what HTTP/2 and HTTP/3 have in common.
 //!
 //! One task serves a connection and all of its streams. A stream is an exchange first, then its
-//! response. What is written for it, and when, is up to the protocol: [`Wire`].
+//! response. What is written for it, and when, is up to the protocol: [`MultiplexedWire`].
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -19,7 +19,7 @@ mod wakers;
 
 pub(crate) use exchanges::{Exchanges, Incoming};
 pub(crate) use stream::{FollowUp, ResetReason, Stream, StreamResponse, StreamState};
-pub(crate) use table::{Name, StreamTable};
+pub(crate) use table::{WireName, StreamTable};
 pub(crate) use time::{TurnTime, ms};
 
 use crate::exchange::Exchange;
@@ -32,9 +32,9 @@ pub(crate) struct Unsendable;
 
 /// How a protocol says what exchanges have for their clients. What is said about a stream that is
 /// gone does nothing.
-pub(crate) trait Wire {
+pub(crate) trait MultiplexedWire {
     /// What the protocol calls a stream.
-    type Name: Name;
+    type Name: WireName;
 
     /// An interim response.
     fn send_interim(&mut self, stream: Self::Name, status: StatusCode, headers: &HeaderList);

@@ -1,6 +1,6 @@
 //! One stream: the exchange while it is handled, then its response.
 
-use super::Wire;
+use super::MultiplexedWire;
 use super::exchanges::Notes;
 use super::time::TurnTime;
 use crate::body_source::{BodySource, Filled, PendingBody};
@@ -23,8 +23,8 @@ const STREAM_BUFFER_BYTES: u64 = 64 << 10;
 
 /// A stream in progress.
 pub(crate) struct Stream<N> {
-    /// What the protocol calls it; `None` once the client has reset it and only the handler remains,
-    /// which has to be told.
+    /// What the protocol calls it; `None` once the client has reset it and only the handler
+    /// remains, which has to be told.
     pub(crate) name: Option<N>,
     /// The number of its configuration.
     pub(crate) generation: u64,
@@ -104,7 +104,7 @@ impl<N: Copy> Stream<N> {
     /// responses, 100, and room for more of the body.
     pub(crate) fn pass_between(
         &mut self,
-        wire: &mut impl Wire<Name = N>,
+        wire: &mut impl MultiplexedWire<Name = N>,
         notes: &mut Notes,
         time: TurnTime,
     ) {
@@ -142,7 +142,7 @@ impl<N: Copy> Stream<N> {
     /// Asks the source of the response for more, as far as there is room.
     pub(crate) fn pull_body(
         &mut self,
-        wire: &mut impl Wire<Name = N>,
+        wire: &mut impl MultiplexedWire<Name = N>,
         cx: &mut Context<'_>,
     ) -> FollowUp {
         let (StreamState::Sending(sending), Some(name)) = (&mut self.state, self.name)

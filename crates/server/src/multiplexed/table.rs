@@ -11,7 +11,7 @@ use std::ops::Range;
 const NONE: u32 = u32::MAX;
 
 /// What a protocol calls a stream, different for each stream of a connection.
-pub(crate) trait Name: Copy + Eq {
+pub(crate) trait WireName: Copy + Eq {
     /// A small number that no other stream has at the same time.
     fn slot(self) -> usize;
 }
@@ -41,7 +41,7 @@ impl<N> Default for StreamTable<N> {
     }
 }
 
-impl<N: Name> StreamTable<N> {
+impl<N: WireName> StreamTable<N> {
     /// How many streams there are.
     pub(crate) fn len(&self) -> usize {
         self.live
@@ -151,7 +151,7 @@ mod tests {
         number: u32,
     }
 
-    impl Name for Numbered {
+    impl WireName for Numbered {
         fn slot(self) -> usize {
             self.slot
         }

@@ -181,21 +181,21 @@ pub(crate) struct QuicAcceptor {
     /// Those with clients that have not proved their addresses.
     unproved: Rc<Cell<usize>>,
     open: Rc<Cell<usize>>,
-    answers: Answers,
+    answers: AnswerAllowance,
     told_at: Option<Instant>,
 }
 
 /// How many answers to packets of anybody were sent in this second.
-struct Answers {
+struct AnswerAllowance {
     since: Instant,
     sent: u32,
 }
 
-impl Answers {
+impl AnswerAllowance {
     fn may_answer(&mut self) -> bool {
         let now = Instant::now();
         if now.saturating_duration_since(self.since) >= Duration::from_secs(1) {
-            *self = Answers {
+            *self = AnswerAllowance {
                 since: now,
                 sent: 0,
             };
@@ -206,23 +206,23 @@ impl Answers {
 }
 
 /// Counts something while it lives.
-pub(crate) struct Counted(Rc<Cell<usize>>);
+pub(crate) struct CountedWhileOpen(Rc<Cell<usize>>);
 
 /// Counts a handshake while it lives.
 pub(crate) struct Handshake {
-    _any: Counted,
+    _any: CountedWhileOpen,
     /// If its client has not proved its address.
-    _unproved: Option<Counted>,
+    _unproved: Option<CountedWhileOpen>,
 }
 
-impl Counted {
-    fn new(of: &Rc<Cell<usize>>) -> Counted {
+impl CountedWhileOpen {
+    fn new(of: &Rc<Cell<usize>>) -> CountedWhileOpen {
         of.set(of.get() + 1);
-        Counted(of.clone())
+        CountedWhileOpen(of.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedWhileOpen {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
@@ -261,7 +261,7 @@ impl QuicAcceptor {
             handshakes: Rc::default(),
             unproved: Rc::default(),
             open: Rc::default(),
-            answers: Answers {
+            answers: AnswerAllowance {
                 since: Instant::now(),
                 sent: 0,
             },
@@ -547,12 +547,12 @@ impl QuicAcceptor {
         );
         ids.inbox().push(datagram);
         client.debug(format_args!("accepted on {}", client.listen_address()));
-        let counted = Counted::new(&self.open);
+        let counted = CountedWhileOpen::new(&self.open);
         self.counters()
             .count_connection(settings.transport.congestion_control);
         let handshake = Handshake {
-            _any: Counted::new(&self.handshakes),
-            _unproved: (!is_validated).then(|| Counted::new(&self.unproved)),
+            _any: CountedWhileOpen::new(&self.handshakes),
+            _unproved: (!is_validated).then(|| CountedWhileOpen::new(&self.unproved)),
         };
         runtime::spawn(h3::serve(Beginning {
             client,

@@ -25,7 +25,7 @@ mod settings;
 mod shared;
 
 pub(crate) use ids::ConnectionIds;
-pub(crate) use listening::{Counted, Handshake, QuicAcceptor, QuicControl, QuicSocket};
+pub(crate) use listening::{CountedWhileOpen, Handshake, QuicAcceptor, QuicControl, QuicSocket};
 pub(crate) use settings::{QuicRuntime, tls_protocols};
 pub(crate) use shared::QuicShared;
 
@@ -35,11 +35,11 @@ use std::time::Instant;
 
 /// The clock of all connections of a process: it begins with the process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct QuicClock(Instant);
 
-impl Clock {
-    pub(crate) fn new() -> Clock {
-        Clock(Instant::now())
+impl QuicClock {
+    pub(crate) fn new() -> QuicClock {
+        QuicClock(Instant::now())
     }
 
     /// A moment as transports see it.

@@ -1,6 +1,6 @@
 //! What all threads of a process share about QUIC.
 
-use super::Clock;
+use super::QuicClock;
 use super::ids::IdKeys;
 use sealane_io::forwarding::ForwardQueue;
 use sealane_quic::AddressTokenKey;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Keys, the clock, and the queues of datagrams that came to the wrong thread.
 pub(crate) struct QuicShared {
-    pub(crate) clock: Clock,
+    pub(crate) clock: QuicClock,
     pub(super) ids: Arc<IdKeys>,
     /// The first one seals.
     pub(super) token_keys: Vec<AddressTokenKey>,
@@ -21,7 +21,7 @@ impl QuicShared {
     /// With keys that are made from this secret.
     pub(crate) fn new(secret: &[u8; 32]) -> QuicShared {
         QuicShared {
-            clock: Clock::new(),
+            clock: QuicClock::new(),
             ids: Arc::new(IdKeys::new(secret)),
             token_keys: AddressTokenKey::new(secret).into_iter().collect(),
             queues: Mutex::default(),

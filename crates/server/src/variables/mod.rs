@@ -174,9 +174,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         B::ZstdBytesIn | B::ZstdBytesOut => response::append(exchange, builtin, out),
         B::InvalidReferer => links::invalid_referer(exchange, out),
         B::ModernBrowser | B::AncientBrowser | B::Msie => browsers::append(exchange, builtin, out),
-        B::UidGot => userid::got(exchange, out),
-        B::UidSet => userid::set(exchange, out),
-        B::UidReset => text("", out),
+        B::UidGot | B::UidSet | B::UidReset => userid::append(exchange, builtin, out),
         _ => echo::append(exchange, builtin, out)
             .unwrap_or_else(|| upstream::append(exchange, builtin, out)),
     }

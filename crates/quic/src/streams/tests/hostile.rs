@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Operation {
     Stream {
         id: u64,
         offset: u64,
@@ -71,34 +71,34 @@ fn number() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Operation> {
     let id = || prop_oneof![9 => 0..44_u64, 1 => 0..=varint::MAX];
     let flag = any::<bool>;
     prop_oneof![
         6 => (id(), number(), 0..1_500_usize, prop::bool::weighted(0.2))
-            .prop_map(|(id, offset, len, fin)| Step::Stream { id, offset, len, fin }),
-        1 => (id(), number()).prop_map(|(id, size)| Step::Reset { id, size }),
-        1 => id().prop_map(|id| Step::Stop { id }),
-        1 => number().prop_map(|value| Step::MaxData { value }),
-        1 => (id(), number()).prop_map(|(id, value)| Step::MaxStreamData { id, value }),
-        1 => (flag(), number()).prop_map(|(uni, value)| Step::MaxStreams { uni, value }),
-        1 => id().prop_map(|id| Step::Blocked { id }),
-        1 => (flag(), number()).prop_map(|(uni, value)| Step::StreamsBlocked { uni, value }),
-        4 => (0..1_500_usize).prop_map(|room| Step::Send { room }),
-        2 => any::<u16>().prop_map(|which| Step::Acked { which }),
-        2 => any::<u16>().prop_map(|which| Step::Lost { which }),
-        2 => flag().prop_map(|read| Step::Events { read }),
-        2 => (id(), 0..9_000_u64, flag()).prop_map(|(id, up_to, fin)| Step::Write { id, up_to, fin }),
-        1 => (id(), flag()).prop_map(|(id, stop)| Step::Give { id, stop }),
-        1 => flag().prop_map(|uni| Step::Open { uni }),
+            .prop_map(|(id, offset, len, fin)| Operation::Stream { id, offset, len, fin }),
+        1 => (id(), number()).prop_map(|(id, size)| Operation::Reset { id, size }),
+        1 => id().prop_map(|id| Operation::Stop { id }),
+        1 => number().prop_map(|value| Operation::MaxData { value }),
+        1 => (id(), number()).prop_map(|(id, value)| Operation::MaxStreamData { id, value }),
+        1 => (flag(), number()).prop_map(|(uni, value)| Operation::MaxStreams { uni, value }),
+        1 => id().prop_map(|id| Operation::Blocked { id }),
+        1 => (flag(), number()).prop_map(|(uni, value)| Operation::StreamsBlocked { uni, value }),
+        4 => (0..1_500_usize).prop_map(|room| Operation::Send { room }),
+        2 => any::<u16>().prop_map(|which| Operation::Acked { which }),
+        2 => any::<u16>().prop_map(|which| Operation::Lost { which }),
+        2 => flag().prop_map(|read| Operation::Events { read }),
+        2 => (id(), 0..9_000_u64, flag()).prop_map(|(id, up_to, fin)| Operation::Write { id, up_to, fin }),
+        1 => (id(), flag()).prop_map(|(id, stop)| Operation::Give { id, stop }),
+        1 => flag().prop_map(|uni| Operation::Open { uni }),
     ]
 }
 
-fn apply(streams: &mut Streams, sent: &mut Vec<Sent>, step: Step) -> Result<(), Error> {
+fn apply(streams: &mut Streams, sent: &mut Vec<Sent>, step: Operation) -> Result<(), Error> {
     let stream = StreamId::from_wire;
     let direction = |uni| if uni { UNI } else { BIDI };
     match step {
-        Step::Stream {
+        Operation::Stream {
             id,
             offset,
             len,
@@ -106,16 +106,16 @@ fn apply(streams: &mut Streams, sent: &mut Vec<Sent>, step: Step) -> Result<(), 
         } => streams.on_stream(stream(id), offset, &vec![0; len], fin, &mut |_, got, _| {
             got.len() * usize::from(len % 2 == 0)
         }),
-        Step::Reset { id, size } => streams.on_reset_stream(stream(id), 1, size),
-        Step::Stop { id } => streams.on_stop_sending(stream(id), 2),
-        Step::MaxData { value } => {
+        Operation::Reset { id, size } => streams.on_reset_stream(stream(id), 1, size),
+        Operation::Stop { id } => streams.on_stop_sending(stream(id), 2),
+        Operation::MaxData { value } => {
             streams.on_max_data(value);
             Ok(())
         }
-        Step::MaxStreamData { id, value } => streams.on_max_stream_data(stream(id), value),
-        Step::MaxStreams { uni, value } => streams.on_max_streams(direction(uni), value),
-        Step::Blocked { id } => streams.on_stream_data_blocked(stream(id)),
-        Step::StreamsBlocked { uni, value } => streams.on_streams_blocked(direction(uni), value),
+        Operation::MaxStreamData { id, value } => streams.on_max_stream_data(stream(id), value),
+        Operation::MaxStreams { uni, value } => streams.on_max_streams(direction(uni), value),
+        Operation::Blocked { id } => streams.on_stream_data_blocked(stream(id)),
+        Operation::StreamsBlocked { uni, value } => streams.on_streams_blocked(direction(uni), value),
         step => {
             apply_ours(streams, sent, step);
             Ok(())
@@ -124,21 +124,21 @@ fn apply(streams: &mut Streams, sent: &mut Vec<Sent>, step: Step) -> Result<(), 
 }
 
 /// Steps of the owner and of the connection.
-fn apply_ours(streams: &mut Streams, sent: &mut Vec<Sent>, step: Step) {
+fn apply_ours(streams: &mut Streams, sent: &mut Vec<Sent>, step: Operation) {
     match step {
-        Step::Send { room } => {
+        Operation::Send { room } => {
             if let Some(frame) = streams.next_frame(room) {
                 assert!(frame.encoded_len() <= room);
                 sent.push(frame.sent());
             }
         }
-        Step::Acked { which } if !sent.is_empty() => {
+        Operation::Acked { which } if !sent.is_empty() => {
             streams.on_acked(sent[usize::from(which) % sent.len()]);
         }
-        Step::Lost { which } if !sent.is_empty() => {
+        Operation::Lost { which } if !sent.is_empty() => {
             streams.on_lost(sent[usize::from(which) % sent.len()]);
         }
-        Step::Events { read: reads } => {
+        Operation::Events { read: reads } => {
             for event in events(streams) {
                 if let Event::Readable { id } = event
                     && reads
@@ -148,12 +148,12 @@ fn apply_ours(streams: &mut Streams, sent: &mut Vec<Sent>, step: Step) {
                 }
             }
         }
-        Step::Write { id, up_to, fin } => {
+        Operation::Write { id, up_to, fin } => {
             streams.write_up_to(StreamId::from_wire(id), up_to, fin);
         }
-        Step::Give { id, stop: true } => streams.stop_sending(StreamId::from_wire(id), 3),
-        Step::Give { id, .. } => streams.reset(StreamId::from_wire(id), 4),
-        Step::Open { uni } => {
+        Operation::Give { id, stop: true } => streams.stop_sending(StreamId::from_wire(id), 3),
+        Operation::Give { id, .. } => streams.reset(StreamId::from_wire(id), 4),
+        Operation::Open { uni } => {
             streams.open(if uni { UNI } else { BIDI });
         }
         _ => {}

@@ -200,7 +200,7 @@ impl End {
 
 /// One step of the two ends and the network between them.
 #[derive(Clone, Debug)]
-enum Step {
+enum Operation {
     Open,
     Write {
         stream: u8,
@@ -235,27 +235,27 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = (bool, Step)> {
+fn step() -> impl Strategy<Value = (bool, Operation)> {
     let step = prop_oneof![
-        1 => Just(Step::Open),
+        1 => Just(Operation::Open),
         3 => (any::<u8>(), 0..3_000_u16, prop::bool::weighted(0.1))
-            .prop_map(|(stream, more, fin)| Step::Write { stream, more, fin }),
-        6 => (0..1_500_u16).prop_map(|room| Step::Send { room }),
+            .prop_map(|(stream, more, fin)| Operation::Write { stream, more, fin }),
+        6 => (0..1_500_u16).prop_map(|room| Operation::Send { room }),
         6 => (any::<u16>(), prop::bool::weighted(0.2), 0..3_000_u16)
-            .prop_map(|(which, copy, limit)| Step::Deliver { which, copy, limit }),
-        2 => any::<u16>().prop_map(|which| Step::Lose { which }),
-        1 => any::<u16>().prop_map(|which| Step::Probe { which }),
+            .prop_map(|(which, copy, limit)| Operation::Deliver { which, copy, limit }),
+        2 => any::<u16>().prop_map(|which| Operation::Lose { which }),
+        1 => any::<u16>().prop_map(|which| Operation::Probe { which }),
         1 => (any::<u8>(), 0..8_u8, any::<bool>()).prop_map(|(stream, urgency, incremental)| {
-            Step::Priority { stream, urgency, incremental }
+            Operation::Priority { stream, urgency, incremental }
         }),
-        2 => Just(Step::Events),
-        1 => any::<u8>().prop_map(|stream| Step::Reset { stream }),
-        1 => any::<u8>().prop_map(|stream| Step::Stop { stream }),
+        2 => Just(Operation::Events),
+        1 => any::<u8>().prop_map(|stream| Operation::Reset { stream }),
+        1 => any::<u8>().prop_map(|stream| Operation::Stop { stream }),
     ];
     (any::<bool>(), step)
 }
 
-fn apply(from: &mut End, to: &mut End, step: Step) {
+fn apply(from: &mut End, to: &mut End, step: Operation) {
     let some = |packets: &[Packet], which: u16| match packets.len() {
         0 => None,
         len => Some(usize::from(which) % len),
@@ -270,11 +270,11 @@ fn apply(from: &mut End, to: &mut End, step: Step) {
         )
     };
     match step {
-        Step::Open if from.streams.side.is_client() => {
+        Operation::Open if from.streams.side.is_client() => {
             from.streams.open(BIDI);
         }
-        Step::Open => {}
-        Step::Write { stream, more, fin } => {
+        Operation::Open => {}
+        Operation::Write { stream, more, fin } => {
             let id = chosen(from, stream);
             if from
                 .streams
@@ -285,8 +285,8 @@ fn apply(from: &mut End, to: &mut End, step: Step) {
                 from.write(id, more.into(), fin);
             }
         }
-        Step::Send { room } => from.send(room.into()),
-        Step::Deliver { which, copy, limit } => {
+        Operation::Send { room } => from.send(room.into()),
+        Operation::Deliver { which, copy, limit } => {
             if let Some(index) = some(&from.in_flight, which) {
                 let packet = from.in_flight.swap_remove(index);
                 to.deliver(&packet, limit.into());
@@ -296,18 +296,18 @@ fn apply(from: &mut End, to: &mut End, step: Step) {
                 }
             }
         }
-        Step::Lose { which } => {
+        Operation::Lose { which } => {
             if let Some(index) = some(&from.in_flight, which) {
                 let (frame, _) = from.in_flight.swap_remove(index);
                 from.streams.on_lost(frame.sent());
             }
         }
-        Step::Probe { which } => {
+        Operation::Probe { which } => {
             if let Some(index) = some(&from.in_flight, which) {
                 from.streams.on_lost(from.in_flight[index].0.sent());
             }
         }
-        Step::Priority {
+        Operation::Priority {
             stream,
             urgency,
             incremental,
@@ -315,9 +315,9 @@ fn apply(from: &mut End, to: &mut End, step: Step) {
             let id = chosen(from, stream);
             from.streams.set_priority(id, urgency, incremental);
         }
-        Step::Events => from.handle_events(700),
-        Step::Reset { stream } | Step::Stop { stream } => {
-            let stop = matches!(step, Step::Stop { .. });
+        Operation::Events => from.handle_events(700),
+        Operation::Reset { stream } | Operation::Stop { stream } => {
+            let stop = matches!(step, Operation::Stop { .. });
             let id = chosen(from, stream);
             let entry = from.streams.table.get(id);
             match stop {
@@ -376,10 +376,10 @@ proptest! {
                     true => (&mut client, &mut server),
                     false => (&mut server, &mut client),
                 };
-                apply(from, to, Step::Events);
-                apply(from, to, Step::Send { room: 1_200 });
+                apply(from, to, Operation::Events);
+                apply(from, to, Operation::Send { room: 1_200 });
                 while !from.in_flight.is_empty() {
-                    apply(from, to, Step::Deliver { which: 0, copy: false, limit: u16::MAX });
+                    apply(from, to, Operation::Deliver { which: 0, copy: false, limit: u16::MAX });
                 }
             }
         }

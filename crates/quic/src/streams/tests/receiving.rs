@@ -89,8 +89,8 @@ fn lower_ids_are_opened_too_and_come_in_order_rfc_9000_section_3_2() {
 #[test]
 fn a_final_size_does_not_change_rfc_9000_section_4_5() {
     let id = request(0);
-    type Step = fn(&mut Streams, StreamId) -> Result<(), Error>;
-    let wrong: [Step; 6] = [
+    type Operation = fn(&mut Streams, StreamId) -> Result<(), Error>;
+    let wrong: [Operation; 6] = [
         |s, id| arrives(s, id, 50..101, false),
         |s, id| arrives(s, id, 101..101, false),
         |s, id| arrives(s, id, 90..99, true),
@@ -152,8 +152,8 @@ fn frames_for_parts_that_a_stream_lacks_rfc_9000_section_19() {
 
 #[test]
 fn any_frame_opens_a_stream_of_the_peer() {
-    type Step = fn(&mut Streams, StreamId) -> Result<(), Error>;
-    let steps: [Step; 5] = [
+    type Operation = fn(&mut Streams, StreamId) -> Result<(), Error>;
+    let steps: [Operation; 5] = [
         |s, id| arrives(s, id, 0..0, false),
         |s, id| s.on_reset_stream(id, 7, 0),
         |s, id| s.on_stop_sending(id, 7),
