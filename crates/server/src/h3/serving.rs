@@ -134,6 +134,8 @@ impl Serving {
             codec: &mut wire.codec,
             requests: &mut wire.requests,
             channels: &mut wire.channels,
+            to_fill: &mut wire.to_fill,
+            low_bytes: self.buffer_bytes / 2,
             streams: &mut exchanges.streams,
             opened: &mut self.opened,
             news: &mut self.news,
@@ -176,6 +178,9 @@ impl Serving {
         loop {
             let wrote = self.fill(cx);
             let sent = self.send(cx);
+            if sent && !wrote {
+                self.transport().note_all_sent();
+            }
             if !(wrote && sent) {
                 break;
             }
@@ -189,8 +194,8 @@ impl Serving {
         if self.transport().is_ending() {
             return;
         }
-        let tls_name = self.server_name();
-        self.client.renew(|| tls_name);
+        let name = self.is_open.then_some(&self.name);
+        self.client.renew(|| name.map(|name| name.to_string()));
         match self.client.asked() {
             Asked::Nothing => {}
             Asked::Finish | Asked::Move => self.announce_end(),
