@@ -199,6 +199,15 @@ impl Connection {
         Some(outbox.bytes.len() - start)
     }
 
+    /// The owner has nothing more to send than was sent: the window is not what limits it, and does
+    /// not grow (RFC 9002 section 7.8). To be told when [`Connection::transmit`] makes nothing more
+    /// and streams wait for nothing but the owner.
+    pub fn note_all_sent(&mut self) {
+        if !self.streams.has_pending() {
+            self.paths.current.path.set_app_limited();
+        }
+    }
+
     /// Datagrams of one 1-RTT packet each.
     fn build_data(
         &mut self,
@@ -241,9 +250,8 @@ impl Connection {
                 break;
             };
             let Some(packet) = self.fill(now, packet, (may_send, is_probe), outbox, owner) else {
-                match may_send {
-                    true => self.paths.current.path.set_app_limited(),
-                    false => self.note_pacing(not_before, now),
+                if !may_send {
+                    self.note_pacing(not_before, now);
                 }
                 break;
             };

@@ -40,6 +40,10 @@ pub(super) struct Http3Intake<'a> {
     pub(super) codec: &'a mut h3::Connection,
     pub(super) requests: &'a mut RequestSlots,
     pub(super) channels: &'a mut [Option<(StreamId, Output)>; CHANNELS.len()],
+    /// Requests whose bodies are to be read.
+    pub(super) to_fill: &'a mut Vec<StreamName>,
+    /// With less than this unsent, a stream is to get more.
+    pub(super) low_bytes: u64,
     pub(super) streams: &'a mut StreamTable<StreamName>,
     /// How many streams of each direction the codec knows.
     pub(super) opened: &'a mut [u64; 2],
@@ -192,6 +196,12 @@ impl Owner for Http3Intake<'_> {
         if let Some(name) = self.requests.find(id) {
             if let Some(sending) = self.requests.sending(name) {
                 sending.output.copy(offset, len, out);
+                if !sending.is_over
+                    && sending.output.unsent() < self.low_bytes
+                    && !std::mem::replace(&mut sending.is_queued, true)
+                {
+                    self.to_fill.push(name);
+                }
             }
             return;
         }

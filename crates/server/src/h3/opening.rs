@@ -81,9 +81,4 @@ impl Http3Serving {
         }
         self.transport().release_tls();
     }
-
-    /// The name that the client has sent, in lower case.
-    pub(super) fn server_name(&self) -> Option<String> {
-        self.is_open.then(|| self.name.to_string())
-    }
 }

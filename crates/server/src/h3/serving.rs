@@ -137,6 +137,8 @@ impl Http3Serving {
             codec: &mut wire.codec,
             requests: &mut wire.requests,
             channels: &mut wire.channels,
+            to_fill: &mut wire.to_fill,
+            low_bytes: self.buffer_bytes / 2,
             streams: &mut exchanges.streams,
             opened: &mut self.opened,
             news: &mut self.news,
@@ -179,6 +181,9 @@ impl Http3Serving {
         loop {
             let wrote = self.fill(cx);
             let sent = self.send(cx);
+            if sent && !wrote {
+                self.transport().note_all_sent();
+            }
             if !(wrote && sent) {
                 break;
             }
@@ -192,8 +197,8 @@ impl Http3Serving {
         if self.transport().is_ending() {
             return;
         }
-        let tls_name = self.server_name();
-        self.client.renew(|| tls_name);
+        let name = self.is_open.then_some(&self.name);
+        self.client.renew(|| name.map(|name| name.to_string()));
         match self.client.asked() {
             Asked::Nothing => {}
             Asked::Finish | Asked::Move => self.announce_end(),
