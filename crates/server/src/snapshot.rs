@@ -18,9 +18,9 @@ use crate::names::ServerNames;
 use crate::proxying::{
     self, CacheDirectories, CacheZone, GroupRuntime, Groups, HealthTask, KnownVerdict, PassRuntime,
 };
+use crate::quic::QuicRuntime;
 use crate::req_status::ReqStatusZoneRuntime;
 use crate::rewrite::Rotation;
-use crate::quic::QuicRuntime;
 use crate::router::LocationTree;
 use crate::status::{StatusZone, Zones};
 use crate::sysguard::{Guard, LoadWatch};

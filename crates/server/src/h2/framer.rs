@@ -6,7 +6,7 @@
 
 use super::unread::UnreadBodies;
 use crate::exchange::Exchange;
-use crate::multiplexed::{WireName, ResetReason, TurnTime, Unsendable, MultiplexedWire};
+use crate::multiplexed::{MultiplexedWire, ResetReason, TurnTime, Unsendable, WireName};
 use crate::response_head;
 use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;

@@ -70,7 +70,9 @@ fn fill_stream(
         if sending.is_over {
             return StreamFilled::Enough;
         }
-        let over = response.reset_behind.map_or(FollowUp::Finish, FollowUp::Reset);
+        let over = response
+            .reset_behind
+            .map_or(FollowUp::Finish, FollowUp::Reset);
         if response.body.is_empty() {
             return match response.source.is_none() {
                 true => StreamFilled::FollowUp(over),
@@ -95,8 +97,7 @@ fn fill_stream(
         let count = match response.body.front() {
             Some(Segment::File(_)) => {
                 read = buffers::for_bytes(allowed);
-                let gathered =
-                    (sending.reader).poll_gather(cx, &response.body, &mut read, allowed);
+                let gathered = (sending.reader).poll_gather(cx, &response.body, &mut read, allowed);
                 match gathered {
                     Poll::Pending => {
                         buffers::give_back(read);

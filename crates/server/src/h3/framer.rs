@@ -3,7 +3,7 @@
 use super::names::{RequestSlots, StreamName};
 use super::output::Output;
 use crate::exchange::Exchange;
-use crate::multiplexed::{ResetReason, TurnTime, Unsendable, MultiplexedWire};
+use crate::multiplexed::{MultiplexedWire, ResetReason, TurnTime, Unsendable};
 use crate::response_head;
 use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;
@@ -211,8 +211,7 @@ impl MultiplexedWire for Http3Framer {
         // RFC 9114 section 4.1: a client that still sends may stop.
         if self.codec.is_receiving(stream.id.to_wire()) {
             self.codec.stop_receiving(stream.id.to_wire());
-            self.transport
-                .stop_sending(stream.id, Code::H3_NO_ERROR.0);
+            self.transport.stop_sending(stream.id, Code::H3_NO_ERROR.0);
         }
         false
     }

@@ -91,9 +91,8 @@ impl Http3Intake<'_> {
             Event::Data { id, bytes, end } => {
                 let id = StreamId::from_wire(id);
                 let name = self.requests.find(id);
-                let is_read = name.is_some_and(|name| {
-                    self.streams.take_data(name, bytes, end, self.time)
-                });
+                let is_read =
+                    name.is_some_and(|name| self.streams.take_data(name, bytes, end, self.time));
                 if is_read {
                     // Its handler makes room by reading.
                     return bytes.len() as u64;

@@ -1,7 +1,7 @@
 //! The requests of a connection by the ids of their streams.
 
-use crate::multiplexed::WireName;
 use super::output::Output;
+use crate::multiplexed::WireName;
 use sealane_io::stream::ChainReader;
 use sealane_quic::StreamId;
 

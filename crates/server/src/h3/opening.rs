@@ -14,9 +14,8 @@ impl Http3Serving {
         if self.transport().wants_handshake() {
             let load = self.load();
             let now = self.now();
-            let _ = self.with_transport(|transport, owner| {
-                transport.poll_handshake(cx, load, now, owner)
-            });
+            let _ = self
+                .with_transport(|transport, owner| transport.poll_handshake(cx, load, now, owner));
         }
         if self.is_open {
             return;
@@ -74,7 +73,9 @@ impl Http3Serving {
         stats.handshake_time.record(times.total);
         stats.handshake_queue_time.record(times.queued);
         if client.snapshot.uses_tls_facts {
-            client.facts.set_tls(crate::tls_facts::collect(&info, times));
+            client
+                .facts
+                .set_tls(crate::tls_facts::collect(&info, times));
         }
         if client.snapshot.asks_clients && client.facts.client().is_none() {
             client.facts.set_client(ClientFacts::of_quic(tls));

@@ -53,8 +53,7 @@ impl Output {
 
     /// Appends what `make` appends to a buffer. Returns how many bytes that were.
     pub(super) fn make<R>(&mut self, make: impl FnOnce(&mut Vec<u8>) -> R) -> (R, u64) {
-        let has_room =
-            matches!(self.pieces.back(), Some(OutputPiece::Made(last)) if last.len() < JOINED_BYTES);
+        let has_room = matches!(self.pieces.back(), Some(OutputPiece::Made(last)) if last.len() < JOINED_BYTES);
         if !has_room {
             self.pieces.push_back(OutputPiece::Made(Vec::new()));
         }

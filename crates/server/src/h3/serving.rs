@@ -6,7 +6,7 @@ use super::timeouts::Http3Timeouts;
 use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::multiplexed::{Exchanges, TurnTime};
-use crate::quic::{QuicClock, ConnectionIds, CountedWhileOpen, Handshake, QuicSocket, mark};
+use crate::quic::{ConnectionIds, CountedWhileOpen, Handshake, QuicClock, QuicSocket, mark};
 use sealane_conf::model::{LocationConf, LogLevel};
 use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
@@ -259,10 +259,7 @@ impl Http3Serving {
 
     fn age(&self) -> std::time::Duration {
         let accepted = self.client.facts.accepted;
-        self.exchanges
-            .time
-            .now
-            .saturating_duration_since(accepted)
+        self.exchanges.time.now.saturating_duration_since(accepted)
     }
 
     fn read(&mut self, id: StreamId) {
@@ -429,7 +426,9 @@ impl Http3Serving {
         let text = match reason {
             CloseReason::Application { .. } | CloseReason::TimedOut => return,
             // H3_NO_ERROR, and clients that say it with 0.
-            CloseReason::PeerApplication { code: 0 | 0x100, .. } => return,
+            CloseReason::PeerApplication {
+                code: 0 | 0x100, ..
+            } => return,
             reason => reason.to_string(),
         };
         let doing = match self.is_open {

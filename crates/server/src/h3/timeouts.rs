@@ -67,8 +67,10 @@ impl Http3Serving {
         }
         let time = self.exchanges.time;
         if !self.is_open && self.client.facts.accepted.elapsed() >= self.timeouts.handshake {
-            self.client
-                .log(LogLevel::Info, &format!("{TIMED_OUT} while QUIC handshaking"));
+            self.client.log(
+                LogLevel::Info,
+                &format!("{TIMED_OUT} while QUIC handshaking"),
+            );
             self.client.worker.counters.handshakes_failed.add(1);
             return self.close(Code::H3_NO_ERROR);
         }
@@ -97,9 +99,7 @@ impl Http3Serving {
 
     /// Has the registry wake this task when there is something to look after.
     fn set_deadline(&mut self) {
-        let must_look = !self.is_open
-            || !self.is_idle()
-            || self.timeouts.announced_ms.is_some();
+        let must_look = !self.is_open || !self.is_idle() || self.timeouts.announced_ms.is_some();
         match must_look {
             true => self.client.set_deadline(LOOK_EVERY),
             false => self.client.clear_deadline(),
@@ -118,8 +118,8 @@ impl Http3Serving {
                 continue;
             };
             let wire = &mut self.exchanges.wire;
-            let is_stuck = (wire.requests.sending(name))
-                .is_some_and(|sending| sending.output.unsent() > 0);
+            let is_stuck =
+                (wire.requests.sending(name)).is_some_and(|sending| sending.output.unsent() > 0);
             let send_ms = match &stream.state {
                 StreamState::Sending(sending) if is_stuck => Some(ms(sending.send_timeout)),
                 _ => None,

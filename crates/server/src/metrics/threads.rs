@@ -147,10 +147,15 @@ fn collect_quic(families: &mut Families<'_>, process: &Process) {
     families
         .counter("quic_connections", "Connections of QUIC begun")
         .by(&["congestion_control"])
-        .each(CONGESTION_CONTROLS.into_iter().enumerate().map(|(at, name)| {
-            let sum = process.total(|counts| counts.quic.connections[at].get());
-            (name, sum)
-        }));
+        .each(
+            CONGESTION_CONTROLS
+                .into_iter()
+                .enumerate()
+                .map(|(at, name)| {
+                    let sum = process.total(|counts| counts.quic.connections[at].get());
+                    (name, sum)
+                }),
+        );
     families
         .counter(
             "quic_datagrams_dropped",

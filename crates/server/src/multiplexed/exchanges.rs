@@ -2,10 +2,10 @@
 //! and end.
 
 use super::stream::{self, FollowUp, ResetReason, Stream, StreamResponse, StreamState};
-use super::table::{WireName, StreamTable};
+use super::table::{StreamTable, WireName};
 use super::time::TurnTime;
 use super::wakers::Woken;
-use super::{Unsendable, MultiplexedWire};
+use super::{MultiplexedWire, Unsendable};
 use crate::client::Client;
 use crate::client_link::{BodyError, ClientLink};
 use crate::exchange::Exchange;

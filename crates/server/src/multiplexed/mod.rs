@@ -19,7 +19,7 @@ mod wakers;
 
 pub(crate) use exchanges::{Exchanges, Incoming};
 pub(crate) use stream::{FollowUp, ResetReason, Stream, StreamResponse, StreamState};
-pub(crate) use table::{WireName, StreamTable};
+pub(crate) use table::{StreamTable, WireName};
 pub(crate) use time::{TurnTime, ms};
 
 use crate::exchange::Exchange;

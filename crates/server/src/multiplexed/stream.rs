@@ -145,8 +145,7 @@ impl<N: Copy> Stream<N> {
         wire: &mut impl MultiplexedWire<Name = N>,
         cx: &mut Context<'_>,
     ) -> FollowUp {
-        let (StreamState::Sending(sending), Some(name)) = (&mut self.state, self.name)
-        else {
+        let (StreamState::Sending(sending), Some(name)) = (&mut self.state, self.name) else {
             return FollowUp::None;
         };
         if let Some(pause) = &mut sending.pause

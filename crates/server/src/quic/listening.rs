@@ -18,8 +18,8 @@ use sealane_io::forwarding::{ForwardQueue, Forwarded, ForwardedBatch};
 use sealane_io::runtime;
 use sealane_log::OsError;
 use sealane_quic::{
-    Accepted, Addresses, Code, Connection, ConnectionId, Datagrams, Initial, MAX_RESET_LEN,
-    Outbox, ResetToken, TokenArrival, TokenLifetimes, UnknownVersion, Unrouted, Verdict, destination,
+    Accepted, Addresses, Code, Connection, ConnectionId, Datagrams, Initial, MAX_RESET_LEN, Outbox,
+    ResetToken, TokenArrival, TokenLifetimes, UnknownVersion, Unrouted, Verdict, destination,
     initial, is_long, put_refusal, put_reset, put_retry, put_retry_token, put_version_negotiation,
     validate,
 };
@@ -440,7 +440,12 @@ impl QuicAcceptor {
     /// A client wants to connect.
     fn begin(&mut self, first: &Initial<'_>, datagram: Forwarded<&[u8]>) {
         if self.control.is_leaving.get() || self.worker.registry.is_shutting_down() {
-            return self.refuse(first, datagram, Code::CONNECTION_REFUSED, "the server is shutting down");
+            return self.refuse(
+                first,
+                datagram,
+                Code::CONNECTION_REFUSED,
+                "the server is shutting down",
+            );
         }
         let settings = self.settings().clone();
         if !settings.transport.versions.contains(&first.version) {
@@ -482,7 +487,12 @@ impl QuicAcceptor {
                      Raise quic_max_handshakes if they are not an attack"
                 ),
             );
-            return self.refuse(first, datagram, Code::CONNECTION_REFUSED, "too many handshakes");
+            return self.refuse(
+                first,
+                datagram,
+                Code::CONNECTION_REFUSED,
+                "too many handshakes",
+            );
         }
         if !take_slot(&self.worker, snapshot) {
             let limit = snapshot.worker_connections;
@@ -493,7 +503,12 @@ impl QuicAcceptor {
                      Raise worker_connections in the events block"
                 ),
             );
-            return self.refuse(first, datagram, Code::CONNECTION_REFUSED, "too many connections");
+            return self.refuse(
+                first,
+                datagram,
+                Code::CONNECTION_REFUSED,
+                "too many connections",
+            );
         }
         self.accept(first, datagram, verdict, &settings);
     }

@@ -46,7 +46,8 @@ impl QuicClock {
     pub(crate) fn time(self, at: Instant) -> Time {
         let since = at.saturating_duration_since(self.0);
         // Not 0: that stands for long ago.
-        Time::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX)) + std::time::Duration::from_secs(1)
+        Time::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+            + std::time::Duration::from_secs(1)
     }
 
     /// The other way round.

@@ -115,7 +115,9 @@ fn apply(streams: &mut Streams, sent: &mut Vec<Sent>, step: Operation) -> Result
         Operation::MaxStreamData { id, value } => streams.on_max_stream_data(stream(id), value),
         Operation::MaxStreams { uni, value } => streams.on_max_streams(direction(uni), value),
         Operation::Blocked { id } => streams.on_stream_data_blocked(stream(id)),
-        Operation::StreamsBlocked { uni, value } => streams.on_streams_blocked(direction(uni), value),
+        Operation::StreamsBlocked { uni, value } => {
+            streams.on_streams_blocked(direction(uni), value)
+        }
         step => {
             apply_ours(streams, sent, step);
             Ok(())
