@@ -19,6 +19,8 @@ mod complete;
 mod handshakes;
 #[path = "metrics/http2.rs"]
 mod http2;
+#[path = "metrics/http3.rs"]
+mod http3;
 #[path = "metrics/kernel.rs"]
 mod kernel;
 #[path = "metrics/limits.rs"]

@@ -14,6 +14,10 @@ const HERE: &[&[Move]] = &[
     handshakes::BATCHES,
     http2::STREAMS,
     http2::FLOODS,
+    http3::CONNECTIONS,
+    http3::ALGORITHMS,
+    http3::ANSWERS,
+    http3::REFUSED,
     kernel::REFUSED,
     limits::MOVES,
     limits::EXHAUSTED,
@@ -188,6 +192,31 @@ const ELSEWHERE: &[(&str, &str, &[&str])] = &[
         &["sealane_http2_floods_total{kind=\"unread_reply\"}"],
     ),
     (
+        "crates/server/src/metrics/tests.rs",
+        "what_http3_and_quic_count_has_numbers_of_its_own",
+        &[
+            "sealane_http3_streams_refused_total",
+            "sealane_http3_resets_received_total",
+            "sealane_http3_stream_faults_total",
+            "sealane_http3_malformed_heads_total",
+            "sealane_http3_connection_faults_total",
+            "sealane_http3_floods_total{kind=\"rapid_reset\"}",
+            "sealane_http3_floods_total{kind=\"header_bomb\"}",
+            "sealane_http3_floods_total{kind=\"settings\"}",
+            "sealane_http3_floods_total{kind=\"empty_frame\"}",
+            "sealane_http3_floods_total{kind=\"priority\"}",
+            "sealane_http3_floods_total{kind=\"unread_reply\"}",
+            "sealane_quic_frames_lost_total",
+            "sealane_quic_datagrams_dropped_total{reason=\"inbox_full\"}",
+            "sealane_quic_datagrams_dropped_total{reason=\"thread_full\"}",
+        ],
+    ),
+    (
+        "crates/server/src/quic/listening.rs",
+        "answers_to_packets_of_anybody_are_limited",
+        &["sealane_quic_answers_withheld_total"],
+    ),
+    (
         "crates/server/src/connection/tests.rs",
         "a_panic_closes_its_connection_alone",
         &["sealane_panics_total"],
@@ -246,8 +275,16 @@ const ELSEWHERE: &[(&str, &str, &[&str])] = &[
 ];
 
 /// Labels whose values come from a list in the code. Others come from the configuration.
-const LISTED: [&str; 8] = [
-    "kind", "reason", "by", "verdict", "result", "status", "state", "type",
+const LISTED: [&str; 9] = [
+    "kind",
+    "reason",
+    "by",
+    "verdict",
+    "result",
+    "status",
+    "state",
+    "type",
+    "congestion_control",
 ];
 
 /// A sample without what is configured, and without the parts of histograms.

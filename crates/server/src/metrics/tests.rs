@@ -1,6 +1,7 @@
 //! Names and formats.
 
 use super::show;
+use crate::counters::QuicDrop;
 use crate::testing::Site;
 use crate::worker::{Process, Worker};
 use sealane_tls::{AcceleratorKind, EarlyVerdict, KeyType};
@@ -127,6 +128,72 @@ fn each_reason_and_each_kind_has_a_number_of_its_own() {
     let text = show(&process_of(vec![worker]), |families| families.text());
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     assert_lines(&text, &expected);
+}
+
+/// What clients of QUIC bring about one by one in other tests, by the names that connections, the
+/// transport and the codec have for it.
+#[test]
+fn what_http3_and_quic_count_has_numbers_of_its_own() {
+    let site = Site::new("");
+    let worker = site.another_worker(|_| {});
+    let counters = &worker.counters;
+    counters.http3.add(&sealane_http::h2::Counters {
+        streams_refused: 1,
+        resets_received: 2,
+        stream_faults: 3,
+        malformed_heads: 4,
+        connection_faults: 5,
+        rapid_reset_floods: 6,
+        header_bombs: 7,
+        settings_floods: 8,
+        empty_frame_floods: 9,
+        priority_floods: 10,
+        unread_reply_floods: 11,
+        ..sealane_http::h2::Counters::default()
+    });
+    counters.quic.add(&sealane_quic::Counters {
+        datagrams_received: 21,
+        datagrams_sent: 22,
+        bytes_sent: 23,
+        bytes_received: 24,
+        packets_dropped: 25,
+        frames_lost: 26,
+        migrations: 27,
+        key_updates: 28,
+    });
+    let drops = [QuicDrop::InboxFull, QuicDrop::ThreadFull, QuicDrop::Unknown];
+    for (drop, times) in drops.into_iter().zip(1..) {
+        (0..times).for_each(|_| counters.quic.count_dropped(drop));
+    }
+    let text = show(&process_of(vec![worker]), |families| families.text());
+    assert_lines(
+        &text,
+        &[
+            "sealane_http3_streams_refused_total 1",
+            "sealane_http3_resets_received_total 2",
+            "sealane_http3_stream_faults_total 3",
+            "sealane_http3_malformed_heads_total 4",
+            "sealane_http3_connection_faults_total 5",
+            "sealane_http3_floods_total{kind=\"rapid_reset\"} 6",
+            "sealane_http3_floods_total{kind=\"header_bomb\"} 7",
+            "sealane_http3_floods_total{kind=\"settings\"} 8",
+            "sealane_http3_floods_total{kind=\"empty_frame\"} 9",
+            "sealane_http3_floods_total{kind=\"priority\"} 10",
+            "sealane_http3_floods_total{kind=\"unread_reply\"} 11",
+            "sealane_http2_floods_total{kind=\"priority\"} 0",
+            "sealane_quic_datagrams_received_total 21",
+            "sealane_quic_datagrams_sent_total 22",
+            "sealane_quic_sent_bytes_total 23",
+            "sealane_quic_received_bytes_total 24",
+            "sealane_quic_packets_dropped_total 25",
+            "sealane_quic_frames_lost_total 26",
+            "sealane_quic_migrations_total 27",
+            "sealane_quic_key_updates_total 28",
+            "sealane_quic_datagrams_dropped_total{reason=\"inbox_full\"} 1",
+            "sealane_quic_datagrams_dropped_total{reason=\"thread_full\"} 2",
+            "sealane_quic_datagrams_dropped_total{reason=\"unknown\"} 3",
+        ],
+    );
 }
 
 #[test]

@@ -192,8 +192,7 @@ struct AnswerAllowance {
 }
 
 impl AnswerAllowance {
-    fn may_answer(&mut self) -> bool {
-        let now = Instant::now();
+    fn may_answer(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.since) >= Duration::from_secs(1) {
             *self = AnswerAllowance {
                 since: now,
@@ -403,7 +402,7 @@ impl QuicAcceptor {
 
     /// Whether one more packet of anybody may be answered in this second.
     fn may_answer(&mut self) -> bool {
-        let may = self.answers.may_answer();
+        let may = self.answers.may_answer(Instant::now());
         if !may {
             self.counters().answers_withheld.add(1);
         }
@@ -646,5 +645,21 @@ fn tls_acceptor(client: &Client) -> Acceptor {
             facts: client.facts.clone(),
             listener: client.listener,
         })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_to_packets_of_anybody_are_limited() {
+        let since = Instant::now();
+        let mut allowance = AnswerAllowance { since, sent: 0 };
+        for _ in 0..ANSWERS_PER_SECOND {
+            assert!(allowance.may_answer(since));
+        }
+        assert!(!allowance.may_answer(since + Duration::from_millis(999)));
+        assert!(allowance.may_answer(since + Duration::from_secs(1)));
     }
 }
