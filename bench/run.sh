@@ -2,7 +2,7 @@
 # Sealane against nginx, in alternating rounds on pinned cores; see bench/README.md.
 #
 #   bench/run.sh [--peer reference|debian|h2o|haproxy]... [arguments of `sealane bench compare`]
-#   bench/run.sh s2|scale|upstreams|stream [arguments of `sealane bench compare`]
+#   bench/run.sh s2|scale|upstreams|stream|http3 [arguments of `sealane bench compare`]
 #   bench/run.sh storm [arguments of `sealane bench storm`]
 #   bench/run.sh datagrams [arguments of `sealane bench datagrams`]
 #   bench/run.sh report [arguments of `sealane bench report`]
@@ -18,6 +18,7 @@
 #             worker and, where a core is left for the clients, with two
 #   upstreams requests to an origin, with and without a health check, sticky sessions and a zone
 #   stream    connections that are passed on to an origin, plain and over TLS
+#   http3     HTTP/3 beside HTTP/2, also over a way that takes a millisecond
 #   storm     how an established connection fares while others handshake; nginx
 #             with multi_accept off and on
 #   datagrams what datagrams cost that are passed on (UDP), with sessions that last and with one for each
@@ -100,6 +101,12 @@ case ${1:-} in
     # Debian's nginx has it as a module that is not loaded.
     default_peers=(reference)
     arguments=(--case stream)
+    shift
+    ;;
+  http3)
+    # Debian's nginx does not have it.
+    default_peers=(reference)
+    arguments=(--case http3)
     shift
     ;;
   scale)

@@ -6,6 +6,7 @@
 //! machine. The report has the median of the rounds' ratios and their range.
 
 mod cases;
+mod groups;
 mod instructions;
 mod profile;
 mod report;
@@ -79,7 +80,7 @@ pub enum Turns {
 pub fn list_cases() -> String {
     let case = |case: &Case| format!("{:24} {}\n", case.name, case.title);
     let mut text: String = cases::ALL.iter().map(case).collect();
-    for (group, cases) in cases::GROUPS {
+    for (group, cases) in groups::GROUPS {
         text += &format!("{group:24} {}\n", cases.join(" "));
     }
     text
@@ -99,7 +100,7 @@ impl Comparison {
     /// Like [`Comparison::run`], with somebody who decides what happens after an error, and when to
     /// stop.
     pub(crate) fn run_watched(&self, watch: &mut dyn Watch) -> Result<Report, Error> {
-        let cases = cases::select(&self.cases)?;
+        let cases = groups::select(&self.cases)?;
         if self.rounds == 0 || self.servers.is_empty() {
             return Err(Error::Usage(
                 "a comparison needs a server and a round".into(),
@@ -124,7 +125,7 @@ impl Comparison {
         }
         let mut report = Report::new(&self.servers, self.rounds, self.quick)?;
         let groups = match self.turns {
-            Turns::Pairs => cases::by_turns(&cases),
+            Turns::Pairs => groups::by_turns(&cases),
             Turns::All => vec![cases],
         };
         'run: for group in groups {
@@ -147,7 +148,7 @@ impl Comparison {
     /// What each measurement of a round measures, for all divisions of the cores; nothing that a
     /// server is left out of.
     pub(crate) fn agenda(&self) -> Result<Vec<String>, Error> {
-        let cases = cases::select(&self.cases)?;
+        let cases = groups::select(&self.cases)?;
         let mut agenda = Vec::new();
         for cpus in self.divisions()? {
             for case in &cases {

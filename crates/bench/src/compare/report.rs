@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Summary,
-    compare::cases::{self, Case, Target},
+    compare::{
+        cases::{Case, Target},
+        groups,
+    },
     load::Negotiated,
     testbed::{Machine, Server, ServerLabel, number, ratio_text, spread, verdict},
 };
@@ -176,7 +179,7 @@ impl CaseResult {
         label: &ServerLabel,
     ) -> Option<Ratio> {
         let summary = ratios(&self.measurements[server], &base.measurements[server])?;
-        let target = cases::pair_of(&self.name).and_then(|pair| pair.target);
+        let target = groups::pair_of(&self.name).and_then(|pair| pair.target);
         let target = target.filter(|_| label.is_sealane());
         Some(Ratio {
             summary,
@@ -257,7 +260,7 @@ impl Report {
 
     /// The case that `case` is paired with, on the same cores, if it was measured.
     fn base_of(&self, case: &CaseResult) -> Option<&CaseResult> {
-        let base = cases::pair_of(&case.name)?.base;
+        let base = groups::pair_of(&case.name)?.base;
         let mut all = self.cases.iter();
         all.find(|other| other.name == base && other.server_cpus == case.server_cpus)
     }
@@ -318,7 +321,7 @@ impl Report {
         if let Some(rate) = case.median_of(index, |measurement| measurement.rate_per_s) {
             let _ = write!(line, ", {} /s", number(rate));
         }
-        if cases::SCALE.contains(&case.name.as_ref())
+        if groups::SCALE.contains(&case.name.as_ref())
             && let Some(memory) = case.median_of(index, |measurement| measurement.memory_kib)
         {
             let _ = write!(line, ", {} MiB", number(memory / 1024.0));

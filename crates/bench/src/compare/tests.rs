@@ -100,25 +100,25 @@ fn a_target_for_batches_judges_servers_that_batch() {
 #[test]
 fn cases_are_found_by_name_and_named_once() {
     assert_eq!(
-        cases::select(&[]).expect("all").len()
-            + cases::S2.len()
-            + cases::SCALE.len()
-            + cases::NAMES.len()
-            + cases::STREAM.len()
-            + cases::HTTP3_ONLY.len()
+        groups::select(&[]).expect("all").len()
+            + groups::S2.len()
+            + groups::SCALE.len()
+            + groups::NAMES.len()
+            + groups::STREAM.len()
+            + groups::HTTP3_ONLY.len()
             + 1,
         cases::ALL.len()
     );
-    let offload = cases::select(&["s2".into()]).expect("a known group");
-    assert_eq!(offload.len(), cases::S2.len());
-    let two = cases::select(&["plain-1k".into(), "tls13-1k".into()]).expect("known names");
+    let offload = groups::select(&["s2".into()]).expect("a known group");
+    assert_eq!(offload.len(), groups::S2.len());
+    let two = groups::select(&["plain-1k".into(), "tls13-1k".into()]).expect("known names");
     assert_eq!(
         two.iter().map(|case| case.name).collect::<Vec<_>>(),
         ["tls13-1k", "plain-1k"]
     );
-    let group = cases::select(&["s3".into(), "tls12-ticket".into()]).expect("a known group");
-    assert_eq!(group.len(), cases::S3.len(), "each once");
-    assert!(cases::select(&["tls14".into()]).is_err());
+    let group = groups::select(&["s3".into(), "tls12-ticket".into()]).expect("a known group");
+    assert_eq!(group.len(), groups::S3.len(), "each once");
+    assert!(groups::select(&["tls14".into()]).is_err());
     for case in cases::ALL {
         assert_eq!(
             cases::ALL
@@ -227,17 +227,17 @@ fn peers_are_left_out_of_what_they_cannot_do() {
 
 #[test]
 fn pairs_are_measured_by_turns() {
-    for pair in cases::PAIRS {
+    for pair in groups::PAIRS {
         let position = |name: &str| {
             let position = cases::ALL.iter().position(|case| case.name == name);
             position.unwrap_or_else(|| panic!("{name} is no case"))
         };
         assert!(position(pair.base) < position(pair.name), "{pair:?}");
-        assert!(cases::pair_of(pair.base).is_none(), "{pair:?} in a chain");
+        assert!(groups::pair_of(pair.base).is_none(), "{pair:?} in a chain");
     }
     let names = |names: &[&str]| {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-        let groups = cases::by_turns(&cases::select(&names).expect("known names"));
+        let groups = groups::by_turns(&groups::select(&names).expect("known names"));
         let of_group = |group: &Vec<&Case>| group.iter().map(|case| case.name).collect();
         groups.iter().map(of_group).collect::<Vec<Vec<_>>>()
     };
