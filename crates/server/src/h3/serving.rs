@@ -6,7 +6,7 @@ use super::timeouts::Http3Timeouts;
 use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::multiplexed::{Exchanges, TurnTime};
-use crate::quic::{ConnectionIds, CountedWhileOpen, Handshake, QuicClock, QuicSocket, mark};
+use crate::quic::{ConnectionIds, Handshake, OpenConnection, QuicClock, QuicSocket, mark};
 use sealane_conf::model::{LocationConf, LogLevel};
 use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
@@ -33,7 +33,7 @@ pub(crate) struct Beginning {
     pub(crate) socket: Rc<QuicSocket>,
     pub(crate) clock: QuicClock,
     /// Counts the connection while it lives.
-    pub(crate) open: CountedWhileOpen,
+    pub(crate) open: OpenConnection,
     /// Counts its handshake.
     pub(crate) handshake: Handshake,
 }
@@ -59,7 +59,7 @@ pub(super) struct Http3Serving {
     /// The name that the client has sent, in lower case.
     pub(super) name: Box<str>,
     pub(super) handshake: Option<Handshake>,
-    _open: CountedWhileOpen,
+    _open: OpenConnection,
 }
 
 /// Serves a connection to its end.
@@ -160,7 +160,10 @@ impl Http3Serving {
             if self.transport().is_closed() {
                 return Poll::Ready(());
             }
-            if !has_news && self.poll_timer(cx).is_pending() {
+            let is_due = has_news
+                || self.poll_timer(cx).is_ready()
+                || self.poll_deadline(cx).is_ready();
+            if !is_due {
                 return Poll::Pending;
             }
         }
