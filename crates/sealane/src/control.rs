@@ -25,6 +25,8 @@ pub(crate) enum Message {
     HandOver(OwnedFd),
     /// Go on with the idle connections that another worker sends over this line.
     TakeOver(OwnedFd),
+    /// Packets of QUIC for the worker of this number go over this line, and come over it.
+    QuicLine(u8, OwnedFd),
     /// Send sessions and ticket keys to the worker at the other end of this channel, which
     /// is to take your place.
     TellSuccessor(OwnedFd),
@@ -82,6 +84,7 @@ const REOPEN: u8 = b'R';
 const HAND_OVER: u8 = b'H';
 const TAKE_OVER: u8 = b'I';
 const TELL_SUCCESSOR: u8 = b'P';
+const QUIC_LINE: u8 = b'U';
 const KEY_LINE: u8 = b'E';
 const KEY_HOLDER_GONE: u8 = b'G';
 const BUNDLE: u8 = b'B';
@@ -149,6 +152,18 @@ pub(crate) fn send_take_over(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::
 /// As [`send_end`].
 pub(crate) fn send_succession(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::Result<()> {
     socket::send_fds(link, &[TELL_SUCCESSOR, VERSION], &[line])
+}
+
+/// Gives a worker the line to another one, with its number in connection ids of QUIC.
+///
+/// # Errors
+/// As [`send_end`].
+pub(crate) fn send_quic_line(
+    link: BorrowedFd<'_>,
+    process: u8,
+    line: BorrowedFd<'_>,
+) -> io::Result<()> {
+    socket::send_fds(link, &[QUIC_LINE, VERSION, process], &[line])
 }
 
 /// Tells a worker of another key process.
@@ -275,6 +290,10 @@ fn understand(data: &[u8], mut fds: Vec<OwnedFd>) -> Option<Message> {
                 TELL_SUCCESSOR => Message::TellSuccessor(line),
                 _ => Message::TakeOver(line),
             });
+        }
+        [QUIC_LINE, VERSION, process] => {
+            let line = fds.pop().filter(|_| fds.is_empty())?;
+            return Some(Message::QuicLine(*process, line));
         }
         [KEY_LINE, VERSION, low, high, name @ ..] => {
             return Some(Message::KeyLine(KeyLine {

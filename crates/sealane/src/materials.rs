@@ -60,6 +60,12 @@ pub(crate) fn read(
         read_store(store, &mut materials)?;
     }
     let servers = http.iter().flat_map(|http| &http.servers);
+    for path in servers.filter_map(|server| server.quic.host_key.as_ref()) {
+        add(&mut materials, path, |error| {
+            format!("open() \"{}\" failed ({error})", path.display())
+        })?;
+    }
+    let servers = http.iter().flat_map(|http| &http.servers);
     for certificate in servers.filter_map(|server| server.acme_certificate.as_ref()) {
         for (what, path) in certificate.issuer.files() {
             add(&mut materials, path, |error| {

@@ -75,6 +75,8 @@ pub(crate) struct Bound {
     process: Option<Box<str>>,
     address: BindAddress,
     options: BindOptions,
+    /// Packets of QUIC come there.
+    quic: bool,
     pub(crate) group: Arc<Group>,
 }
 
@@ -259,6 +261,27 @@ impl Sockets {
         self.bound.clear();
     }
 
+    /// Has the kernel deliver packets of QUIC to the thread that their connection ids name, where
+    /// there are several. Without that, threads hand them to each other.
+    pub(crate) fn steer(&self, secret: &[u8; 32], journal: &Journal) {
+        let format = sealane_server::thread_of_quic_ids(secret);
+        for bound in self.bound.iter().filter(|bound| bound.quic) {
+            let mut sockets = bound.group.fds();
+            let (Some(first), Some(_)) = (sockets.next(), sockets.next()) else {
+                continue;
+            };
+            if let Err(error) = socket::steer_by_position(first, &format) {
+                let (name, error) = (name(&bound.address), OsError(&error));
+                note!(
+                    journal,
+                    Warn,
+                    "setsockopt(SO_ATTACH_REUSEPORT_CBPF) {name} failed ({error}), ignored: \
+                     threads hand packets to each other"
+                );
+            }
+        }
+    }
+
     /// Gives the sockets that `before` has had, too, the options that they have now.
     pub(crate) fn change_options(&self, before: &Sockets, journal: &Journal) {
         for bound in &self.bound {
@@ -339,6 +362,7 @@ struct Wanted {
     count: usize,
     /// It is the control socket.
     is_control: bool,
+    quic: bool,
 }
 
 /// All that a configuration wants.
@@ -351,11 +375,12 @@ fn wanted(http: &Http, threads: u32) -> Vec<Wanted> {
         process: None,
         address: bind_address(&listener.address),
         options: bind_options(&listener.options),
-        count: match listener.options.reuseport {
+        count: match listener.options.reuseport || listener.options.quic {
             true => threads as usize,
             false => 1,
         },
         is_control: listener.is_control,
+        quic: listener.options.quic,
     });
     let names = name_sockets(http)
         .enumerate()
@@ -366,6 +391,7 @@ fn wanted(http: &Http, threads: u32) -> Vec<Wanted> {
             options: NAME_OPTIONS,
             count: 1,
             is_control: false,
+            quic: false,
         });
     listeners.chain(names).collect()
 }
@@ -382,6 +408,7 @@ fn wanted_by_processes(processes: &[StandAlone]) -> impl Iterator<Item = Wanted>
         options: PROCESS_OPTIONS,
         count: 1,
         is_control: false,
+        quic: false,
     })
 }
 
@@ -419,6 +446,7 @@ impl Attempt<'_> {
             process: wanted.process.clone(),
             address: self.address.clone(),
             options: self.options.clone(),
+            quic: wanted.quic,
             group,
         }
     }

@@ -25,7 +25,7 @@ use sealane_conf::{Config, Diagnostic, Failure, Loader, Options};
 use sealane_log::{LogSet, OsError};
 use sealane_server::metrics::{ProcessCounts, unix_s};
 use sealane_server::worker;
-use sealane_server::{Materials, Snapshot, StatusDesk};
+use sealane_server::{Materials, QuicPlace, Snapshot, StatusDesk};
 use sealane_sys::file::{self, Standard};
 use sealane_sys::guard::Guard;
 use sealane_sys::process;
@@ -83,6 +83,8 @@ pub(crate) struct Server {
     pub(crate) staple_state_file: Option<PathBuf>,
     /// The staples that the last workers, or the last run, have left.
     pub(crate) kept_staples: KeptStaples,
+    /// Where the worker that is forked next is among those with sockets of QUIC.
+    pub(crate) quic: Option<QuicPlace>,
     /// The process to tell that the server runs.
     pub(crate) daemon: Option<Ready>,
     /// What all of this was built from; kept for as long as certificates may change.
@@ -375,6 +377,7 @@ pub(crate) fn prepare(
         identity,
         guard,
         journal,
+        quic: None,
         daemon: None,
         handover: Some(Handover {
             options,

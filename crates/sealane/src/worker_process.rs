@@ -19,7 +19,7 @@ use sealane_keys::Holders;
 use sealane_log::{LogSet, OsError};
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::{self, BoundListener, Command, Event, RunArgs, Update};
-use sealane_server::{CacheDirectories, HealthChecks, KnownVerdict, Snapshot};
+use sealane_server::{CacheDirectories, HealthChecks, KnownVerdict, QuicPlace, Snapshot};
 use sealane_sys::crash::Role;
 use sealane_sys::signal::{Signal, SignalQueue};
 use sealane_sys::{poll, process};
@@ -106,6 +106,10 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         let verdicts = move |known: &KnownVerdict| snapshot.take_over_verdict(known);
         session_store::learn(before, carried.sessions(), verdicts, &server.journal);
     }
+    let quic = server.quic.take().unwrap_or_else(QuicPlace::alone);
+    if single {
+        server.sockets.steer(&quic.secret, &server.journal);
+    }
     let http = server.config.http.as_ref();
     let (listeners, names) = match duplicates(&server.sockets, http) {
         Ok(opened) => opened,
@@ -140,6 +144,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         logs: Arc::clone(&logs),
         events: reporting(link.clone(), events, journal.clone()),
         on_thread: cpus::binding(config.main.worker_cpu_affinity, thread_count, &journal),
+        quic,
     };
     let mut orders = Orders {
         signals,
@@ -518,6 +523,9 @@ impl Orders {
             Ok(Some(Message::TakeOver(line))) => {
                 self.waiting.push_back(Command::TakeOver(line));
             }
+            Ok(Some(Message::QuicLine(process, line))) => {
+                self.waiting.push_back(Command::QuicLine(process, line));
+            }
             Ok(Some(Message::TellSuccessor(line))) => {
                 let sessions = self.carried.sessions();
                 let verdicts = self.threads.health.verdicts();
@@ -676,7 +684,7 @@ impl Orders {
                 note!(self.journal, Notice, "exiting");
                 self.telling.clear(); // nobody waits
             }
-            Command::Apply(_) | Command::TakeOver(_) => {}
+            Command::Apply(_) | Command::TakeOver(_) | Command::QuicLine(..) => {}
         }
         self.waiting.push_back(command);
     }

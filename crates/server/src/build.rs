@@ -8,7 +8,7 @@ use crate::mail::MailRuntime;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{GroupRuntime, Groups, HealthTask, TlsSettings, build_zone};
-use crate::quic::QuicRuntime;
+use crate::quic::{QuicRuntime, host_secret};
 use crate::req_status::ReqStatusZoneRuntime;
 use crate::rewrite::Rotation;
 use crate::router::LocationTree;
@@ -123,6 +123,8 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapsh
         acme_tasks: Vec::new(),
         acme: Arc::clone(materials.acme()),
         spans: Arc::clone(materials.spans()),
+        quic_host_secret: host_secret(config, materials)?,
+        quic_node_id: config.http.as_ref().and_then(|http| http.quic_node_id),
         trace_target: trace_target(config, materials),
         groups: Groups::build(
             config,

@@ -117,6 +117,10 @@ pub use client_status::{StatusDesk, StatusRequest};
 pub use handover::moving_format;
 pub use materials::{KeyFile, Materials};
 pub use proxying::{CacheDirectories, HealthChecks, KnownVerdict};
+pub use quic::{
+    MAX_TOKEN_SECRETS as MAX_QUIC_SECRETS, QuicPlace, random_secret as random_quic_secret,
+    thread_of_ids as thread_of_quic_ids,
+};
 pub use snapshot::Snapshot;
 pub use sysguard::LoadWatch;
 pub use tls_build::{

@@ -69,6 +69,11 @@ pub struct Snapshot {
     pub(crate) acme: Arc<AcmeState>,
     /// Where finished spans wait, which outlives the snapshot.
     pub(crate) spans: Arc<SpanQueue>,
+    /// What the keys of address tokens and stateless resets are made from (`quic_host_key`); that
+    /// of the process without one.
+    pub(crate) quic_host_secret: Option<[u8; 32]>,
+    /// `quic_node_id`.
+    pub(crate) quic_node_id: Option<u16>,
     /// Where they are exported to.
     pub(crate) trace_target: Option<Arc<TraceTarget>>,
     /// Groups of servers, in the order of the configuration.
@@ -251,6 +256,11 @@ impl Snapshot {
     /// The server with this index.
     pub fn server(&self, id: ServerId) -> &ServerRuntime {
         &self.servers[id.0 as usize]
+    }
+
+    /// What the keys of `quic_host_key` are made from.
+    pub fn quic_host_secret(&self) -> Option<&[u8; 32]> {
+        self.quic_host_secret.as_ref()
     }
 
     /// What becomes of TLS sessions.

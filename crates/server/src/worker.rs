@@ -9,7 +9,7 @@ use crate::current::Current;
 use crate::handover::InFlight;
 use crate::handover::channel::Channel;
 use crate::open_file_cache::OpenFileCache;
-use crate::quic::QuicShared;
+use crate::quic::{QuicPlace, QuicShared};
 use crate::snapshot::{ListenerId, Snapshot};
 use sealane_conf::model::{LogLevel, WorkerCount};
 use sealane_counters::Placed;
@@ -201,6 +201,8 @@ pub struct RunArgs {
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// Runs first in each worker thread, with its number.
     pub on_thread: OnThread,
+    /// Where this process is among those that have sockets of QUIC.
+    pub quic: QuicPlace,
 }
 
 /// See [`RunArgs::on_thread`].
@@ -241,6 +243,9 @@ pub enum Command {
     HandOver(OwnedFd),
     /// Adopt the connections that another process sends over this channel.
     TakeOver(OwnedFd),
+    /// Packets of QUIC for the process of this number in connection ids go over this line, and its
+    /// packets for this one come over it.
+    QuicLine(u8, OwnedFd),
     /// HUP: switch to another configuration. Requests in progress finish with theirs.
     Apply(Box<Update>),
 }
@@ -261,7 +266,11 @@ pub fn run(
     args.logs.start_writer(log.clone())?;
     let mut logs = FlushedLogs(args.logs);
     let _pool = HandshakePool::start(&args.snapshot)?;
-    let process = Arc::new(Process::default());
+    let process = Arc::new(Process {
+        quic: Arc::new(QuicShared::new(args.quic)),
+        ..Process::default()
+    });
+    process.quic.follow(&args.snapshot);
     let _ = process.lost_lines.set(logs.0.lost_lines());
     if let Some(keys) = args.keys {
         let _ = process.keys.set(keys);
@@ -287,6 +296,7 @@ pub fn run(
 
     let (tell, told) = watch::channel(Asked::Nothing);
     let mut threads = Threads::default();
+    process.quic.say_serving();
     for worker in workers {
         let sockets = own_sockets(
             &args.listeners,
@@ -316,6 +326,7 @@ pub fn run(
                     _ => Asked::Finish,
                 };
                 threads.take_over_no_more();
+                process.quic.say_leaving();
                 let _ = tell.send(asked);
                 let timeout = snapshot.worker_shutdown_timeout;
                 deadline = timeout.map(|t| std::time::Instant::now() + t);
@@ -330,12 +341,16 @@ pub fn run(
             Some(Command::Apply(update)) if *tell.borrow() == Asked::Nothing => {
                 update.logs.take_effect(update.snapshot.main_log.clone());
                 sealane_log::report_panics_to(update.snapshot.main_log.clone());
+                process.quic.follow(&update.snapshot);
                 threads.apply(&update, &args.events)?;
                 snapshot = update.snapshot;
                 logs.0 = update.logs;
             }
             Some(Command::TakeOver(channel)) if *tell.borrow() == Asked::Nothing => {
                 threads.take_over(channel, process.clone())?;
+            }
+            Some(Command::QuicLine(number, line)) => {
+                threads.receive(&process.quic.add_line(number, line));
             }
             Some(Command::Terminate) => break,
             // A process that finishes does so with its configuration.
@@ -404,9 +419,12 @@ fn own_sockets(
     for listener in listeners {
         let sockets = &listener.sockets;
         // One for datagrams belongs to one thread, which knows the sessions; always to the same
-        // one, so that one that has left is found again.
-        let udp = &snapshot.listener(listener.id).address;
-        let port = udp.inet().filter(|_| udp.is_udp());
+        // one, so that one that has left is found again. Those for QUIC are by the numbers of
+        // threads, as the filter of the kernel has it.
+        let runtime = snapshot.listener(listener.id);
+        let udp = &runtime.address;
+        let is_quic = runtime.options.quic;
+        let port = udp.inet().filter(|_| udp.is_udp() && !is_quic);
         let port = port.map(|inet| usize::from(inet.port()));
         let threads = threads.max(1);
         let first = match port {
@@ -414,7 +432,7 @@ fn own_sockets(
             None => thread as usize,
         };
         let mut own: Vec<&OwnedFd> = sockets.iter().skip(first).step_by(threads).collect();
-        if own.is_empty() && port.is_none() {
+        if own.is_empty() && port.is_none() && !is_quic {
             own.push(sockets.first().ok_or(io::ErrorKind::NotFound)?);
         }
         for socket in own {

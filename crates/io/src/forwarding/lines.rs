@@ -2,7 +2,7 @@
 //! (`SOCK_SEQPACKET`), one message each.
 //!
 //! ```text
-//! message:  format (1) | ECN (1) | peer | local | bytes of the datagram
+//! message:  format (1) | ECN (1) | thread (1) | peer | local | bytes of the datagram
 //! address:  4 | address (4) | port (2)
 //!           6 | address (16) | port (2) | scope (4)
 //! ```
@@ -13,18 +13,18 @@ use crate::runtime::{self, Direction, Registration, Watch};
 use sealane_sys::socket::{self, Ecn};
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 /// The first byte of a message. Another release that changes the rest has another one.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 /// The longest address.
 const MAX_ADDRESS_BYTES: usize = 1 + 16 + 2 + 4;
 /// All before the datagram.
-const MAX_HEAD_BYTES: usize = 2 + 2 * MAX_ADDRESS_BYTES;
+const MAX_HEAD_BYTES: usize = 3 + 2 * MAX_ADDRESS_BYTES;
 /// No datagram is longer.
 const MAX_DATAGRAM_BYTES: usize = 65_535;
 /// Room for a message and one byte, which tells that it was longer.
@@ -50,10 +50,11 @@ impl ForwardLineSender {
         }
     }
 
-    /// Sends a datagram, without waiting. Returns whether there was room, and another end.
-    pub fn send(&self, datagram: Forwarded<&[u8]>) -> bool {
+    /// Sends a datagram for a thread, without waiting. Returns whether there was room, and another
+    /// end.
+    pub fn send(&self, thread: u8, datagram: Forwarded<&[u8]>) -> bool {
         let mut head = Head::default();
-        head.push(&[FORMAT, datagram.ecn.bits()]);
+        head.push(&[FORMAT, datagram.ecn.bits(), thread]);
         head.push_address(datagram.peer);
         head.push_address(datagram.local);
         let pieces = [IoSlice::new(head.written()), IoSlice::new(datagram.bytes)];
@@ -68,6 +69,12 @@ impl ForwardLineSender {
     /// Datagrams that were dropped because the line was full or has ended.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl AsFd for ForwardLineSender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -93,15 +100,15 @@ impl ForwardLineReceiver {
         })
     }
 
-    /// Hands the datagrams that have come to `take`, a bounded number of them. Returns how many
-    /// they were; 0 when the other process has closed its end.
+    /// Hands the datagrams that have come, and the threads that they are for, to `take`, a bounded
+    /// number of them. Returns how many they were; 0 when the other process has closed its end.
     ///
     /// # Errors
     /// The errno of receiving; the line is of no use any more.
     pub fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        mut take: impl FnMut(Forwarded<&mut [u8]>),
+        mut take: impl FnMut(u8, Forwarded<&mut [u8]>),
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_ready(cx))?;
         let mut buffer = buffers::large();
@@ -115,7 +122,7 @@ impl ForwardLineReceiver {
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut [u8],
-        take: &mut impl FnMut(Forwarded<&mut [u8]>),
+        take: &mut impl FnMut(u8, Forwarded<&mut [u8]>),
     ) -> Poll<io::Result<usize>> {
         let mut taken = 0;
         for _ in 0..MESSAGES_PER_POLL {
@@ -123,8 +130,8 @@ impl ForwardLineReceiver {
                 Ok(0) if taken == 0 => return Poll::Ready(Ok(0)),
                 Ok(0) => break,
                 Ok(length) => match buffer.get_mut(..length).and_then(parse) {
-                    Some(datagram) if length < BUFFER_BYTES => {
-                        take(datagram);
+                    Some((thread, datagram)) if length < BUFFER_BYTES => {
+                        take(thread, datagram);
                         taken += 1;
                     }
                     _ => self.malformed = self.malformed.saturating_add(1),
@@ -175,7 +182,7 @@ impl Default for Head {
 }
 
 impl Head {
-    /// Two bytes and two addresses are pushed, at most: there is room for these.
+    /// Three bytes and two addresses are pushed, at most: there is room for these.
     fn push(&mut self, bytes: &[u8]) {
         self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
         self.length += bytes.len();
@@ -202,19 +209,20 @@ impl Head {
     }
 }
 
-/// The datagram in a message; `None` if it is no such message.
-fn parse(message: &mut [u8]) -> Option<Forwarded<&mut [u8]>> {
-    let (&mut [FORMAT, ecn @ 0..=3], message) = message.split_first_chunk_mut()? else {
+/// The datagram in a message, and the thread that it is for; `None` if it is no such message.
+fn parse(message: &mut [u8]) -> Option<(u8, Forwarded<&mut [u8]>)> {
+    let (&mut [FORMAT, ecn @ 0..=3, thread], message) = message.split_first_chunk_mut()? else {
         return None;
     };
     let (peer, message) = parse_address(message)?;
     let (local, bytes) = parse_address(message)?;
-    Some(Forwarded {
+    let datagram = Forwarded {
         bytes,
         peer,
         local,
         ecn: Ecn::from_bits(ecn),
-    })
+    };
+    Some((thread, datagram))
 }
 
 fn parse_address(message: &mut [u8]) -> Option<(SocketAddr, &mut [u8])> {

@@ -20,6 +20,7 @@ mod ends;
 mod keys;
 mod other;
 mod programs;
+mod quic;
 mod reconfigure;
 mod upgrade;
 mod workers;
@@ -29,6 +30,7 @@ use self::ends::CertificateEnds;
 pub(crate) use self::other::{Other, VARIABLE as UPGRADE_VARIABLE};
 use self::other::{Readiness, Side};
 use self::programs::Programs;
+use self::quic::QuicSecrets;
 use self::reconfigure::Reload;
 use self::workers::{Forked, Worker};
 use crate::control::{self, Report};
@@ -118,6 +120,8 @@ pub(crate) struct Master {
     later: Option<upgrade::Later>,
     /// WINCH: no worker is wanted until HUP.
     paused: bool,
+    /// What workers need to know each other's packets of QUIC.
+    quic: QuicSecrets,
     /// Key processes that end once their last worker has.
     former_key_processes: HashSet<Pid>,
     /// WINCH is not that of a terminal whose window has changed.
@@ -153,10 +157,13 @@ impl Master {
         server: Server,
         origin: Origin,
         pid_file: PidFile,
-        other: Option<Other>,
+        mut other: Option<Other>,
     ) -> io::Result<Master> {
         let signals = SignalQueue::open(&SIGNALS)?;
+        let quic = QuicSecrets::of(other.as_mut());
+        server.sockets.steer(&quic.secret, &server.journal);
         let mut master = Master {
+            quic,
             daemonized: server.config.main.daemon || other.is_some(),
             server,
             origin,
@@ -299,6 +306,7 @@ impl Master {
     fn start_worker(&mut self) -> Role {
         self.start_at = None;
         let before = self.other.as_mut().and_then(Other::take_before);
+        self.server.quic = Some(self.next_quic_place());
         let journal = self.server.journal.clone();
         match Worker::fork(&mut self.server, &journal) {
             Ok(Forked::Worker(link)) => return Role::Worker(link, before),
@@ -527,6 +535,7 @@ impl Master {
 
     /// Does what is due.
     fn on_time(&mut self) -> Role {
+        self.pass_quic_lines_on();
         self.write_state(false);
         self.write_staples(false);
         self.go_on_with_dns_commands();

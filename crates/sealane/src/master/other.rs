@@ -4,9 +4,11 @@
 //! nothing. So the first message on the channel lists what its sender understands. If that differs,
 //! everything else is ignored, and connections finish in the process that has them.
 
+use super::quic::QuicSecrets;
 use crate::journal::{Journal, note};
 use crate::session_store::MAX_STATE_BYTES;
 use sealane_log::OsError;
+use sealane_server::MAX_QUIC_SECRETS;
 use sealane_sys::process::Pid;
 use sealane_sys::sealed_memory::SealedMemory;
 use sealane_sys::{process, signal, socket};
@@ -29,6 +31,12 @@ const TAKE_OVER: u8 = b'T';
 const REGISTER: u8 = b'R';
 const BEFORE: u8 = b'B';
 const STAPLES: u8 = b'O';
+const QUIC: u8 = b'Q';
+const QUIC_LINE: u8 = b'L';
+
+/// Of connection ids and of the lines for packets: binaries in which they differ know nothing of
+/// each other's connections.
+const QUIC_VERSION: u8 = 1;
 
 /// Which of the two it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +79,12 @@ pub(crate) struct Other {
     before: Option<OwnedFd>,
     /// The memory of its staples.
     staples: Option<OwnedFd>,
+    /// What the connection ids of its workers are made with.
+    quic: Option<QuicSecrets>,
+    /// The number of its worker in them.
+    quic_worker: Option<u8>,
+    /// Lines to its workers of these numbers, for ours.
+    pub(super) quic_lines: Vec<(u8, OwnedFd)>,
     /// Ours, until it has read them.
     pub(super) our_staples: Option<SealedMemory>,
 }
@@ -96,6 +110,9 @@ impl Other {
             register: None,
             before: None,
             staples: None,
+            quic: None,
+            quic_worker: None,
+            quic_lines: Vec::new(),
             our_staples: None,
         }
     }
@@ -143,6 +160,20 @@ impl Other {
     /// The channel over which its worker sends its sessions to ours, once.
     pub(super) fn take_before(&mut self) -> Option<OwnedFd> {
         self.before.take()
+    }
+
+    /// What its connection ids of QUIC are made with, once.
+    pub(super) fn take_quic(&mut self) -> Option<QuicSecrets> {
+        self.quic.take()
+    }
+
+    /// A line from our worker of this number to its worker, with that one's number.
+    pub(super) fn open_quic_line(&mut self, process: u8) -> Option<(u8, OwnedFd)> {
+        let (ours, theirs) = socket::seqpacket_pair().ok()?;
+        let line = self.line.as_ref()?;
+        let data = [QUIC_LINE, QUIC_VERSION, process];
+        socket::send_fds(line.as_fd(), &data, &[theirs.as_fd()]).ok()?;
+        Some((self.quic_worker?, ours))
     }
 
     /// To wait for its messages.
@@ -212,9 +243,31 @@ impl Other {
             ([REGISTER], Some(register)) => self.register = Some(register),
             ([BEFORE], Some(line)) => self.before = Some(line),
             ([STAPLES], Some(memory)) => self.staples = Some(memory),
+            ([QUIC, QUIC_VERSION, state @ ..], None) => self.hear_of_quic(state),
+            ([QUIC_LINE, QUIC_VERSION, process], Some(line)) => {
+                self.quic_worker = Some(*process);
+                self.quic_lines.push((*process, line));
+            }
             _ => {} // of a version to come
         }
         true
+    }
+
+    /// The number of its next worker, whether it has a worker, that one's number, and secrets.
+    fn hear_of_quic(&mut self, state: &[u8]) {
+        let Some(([next, has_worker, worker], secrets)) = state.split_first_chunk() else {
+            return;
+        };
+        let (secrets, _) = secrets.as_chunks::<32>();
+        let Some((secret, former)) = secrets.split_first() else {
+            return;
+        };
+        self.quic_worker = (*has_worker == 1).then_some(*worker);
+        self.quic = Some(QuicSecrets {
+            secret: *secret,
+            former: former.iter().take(MAX_QUIC_SECRETS).copied().collect(),
+            next: *next,
+        });
     }
 
     fn hang_up(&mut self) {
@@ -310,6 +363,20 @@ pub(super) fn send_register(line: BorrowedFd<'_>, register: BorrowedFd<'_>) -> i
 /// Gives away the memory of staples.
 pub(super) fn send_staples(line: BorrowedFd<'_>, staples: BorrowedFd<'_>) -> io::Result<()> {
     socket::send_fds(line, &[STAPLES], &[staples])
+}
+
+/// Says what connection ids of QUIC are made with, and which number our worker has in them.
+pub(super) fn send_quic(
+    line: BorrowedFd<'_>,
+    secrets: &QuicSecrets,
+    worker: Option<u8>,
+) -> io::Result<()> {
+    let has_worker = u8::from(worker.is_some());
+    let head = [QUIC, QUIC_VERSION, secrets.next, has_worker, worker.unwrap_or(0)];
+    let mut data = Zeroizing::new(head.to_vec());
+    data.extend_from_slice(&secrets.secret);
+    data.extend_from_slice(secrets.former.as_flattened());
+    socket::send_fds(line, &data, &[])
 }
 
 /// Passes on the channel over which our worker sends its sessions.

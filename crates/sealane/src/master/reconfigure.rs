@@ -194,6 +194,7 @@ impl Master {
 
     /// Hands what was read to the worker, or plans another worker.
     fn begin_reload(&mut self, mut next: Server, only_certificates: bool) {
+        next.sockets.steer(&self.quic.secret, &self.server.journal);
         let step = match reload::needs_new_process(&self.server, &next) {
             Some(directive) => {
                 note!(
@@ -363,9 +364,11 @@ impl Master {
 
     /// Forks the process that is to serve the new configuration.
     fn start_successor(&mut self) -> Role {
+        let place = self.next_quic_place();
         let Some(reload) = &mut self.reload else {
             return Role::Master;
         };
+        reload.next.quic = Some(place);
         // The worker sends its sessions over this channel. Without it, handshakes are full.
         let worker = self.worker.as_ref().filter(|worker| !worker.silent);
         let line = worker.and_then(|_| socket::seqpacket_pair().ok());
@@ -598,6 +601,7 @@ impl Master {
     fn switch_to(&mut self, mut next: Server, only_certificates: bool) -> Server {
         next.ticket_states = std::mem::take(&mut self.server.ticket_states);
         next.kept_staples = std::mem::take(&mut self.server.kept_staples);
+        self.quic.remember(&self.server.snapshot);
         let before = std::mem::replace(&mut self.server, next);
         self.follow_keys(before.keys.clone());
         let server = &self.server;

@@ -169,6 +169,9 @@ impl Master {
         if let Some(before) = before {
             let _ = other::send_before(line.as_fd(), before.as_fd()); // full handshakes without
         }
+        let number = self.worker.as_ref().map(|worker| worker.quic);
+        // Without it, connections of QUIC end with the old binary's sockets.
+        let _ = other::send_quic(line.as_fd(), &self.quic_for_next_binary(), number);
         let theirs = socket::inheritable(theirs.as_fd())?;
         let others =
             std::env::vars_os().filter(|(name, _)| !OWN_VARIABLES.iter().any(|own| name == own));

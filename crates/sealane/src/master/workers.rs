@@ -25,6 +25,8 @@ pub(super) struct Worker {
     pub(super) started: Instant,
     /// The logs whose positions it knows.
     pub(super) logs: Arc<LogSet>,
+    /// Its number in connection ids of QUIC.
+    pub(super) quic: u8,
 }
 
 /// The role of a forked process.
@@ -40,8 +42,10 @@ impl Worker {
     /// When the kernel refuses a process or descriptors.
     pub(super) fn fork(server: &mut Server, journal: &Journal) -> io::Result<Forked> {
         key_process::introduce_next_worker(server);
-        let forked = Worker::fork_with(&server.logs);
+        let number = server.quic.as_ref().map_or(0, |place| place.process);
+        let forked = Worker::fork_with(&server.logs, number);
         if !matches!(forked, Ok(Forked::Worker(_))) {
+            server.quic = None;
             server.key_lines.clear(); // the worker has them
         }
         if let Ok(Forked::Master(worker)) = &forked {
@@ -51,7 +55,7 @@ impl Worker {
         forked
     }
 
-    fn fork_with(logs: &Arc<LogSet>) -> io::Result<Forked> {
+    fn fork_with(logs: &Arc<LogSet>, quic: u8) -> io::Result<Forked> {
         let (master, worker) = socket::seqpacket_pair()?;
         // No report has descriptors. Older kernels cannot enforce that.
         let _ = socket::refuse_fds(master.as_fd());
@@ -64,6 +68,7 @@ impl Worker {
                 ready: false,
                 started: Instant::now(),
                 logs: Arc::clone(logs),
+                quic,
             }),
         })
     }

@@ -1,41 +1,87 @@
 //! Connection ids, which lead packets to their connections.
 //!
-//! The first byte is random, the second names the thread, hidden from whoever has not the key; the
-//! others are random. An id that a client has chosen for its first packets leads to its connection
-//! as well, until the handshake is over.
+//! ```text
+//!  byte  0        1   2     3         4        5 .. 8   9 .. 11
+//!        random | node id | process | thread | random | random
+//! ```
+//!
+//! The node id is `quic_node_id`, as it is, for load balancers; then the three upper bits of the
+//! first byte are 0, as in draft-ietf-quic-load-balancers for configuration 0 with server ids of
+//! two bytes in plain text. Without one, these bytes are random. Process and thread are hidden from
+//! whoever has not the key ([`CidFormat`]). The length is always the same, so that whatever a
+//! configuration says, the ids of all processes can be read.
+//!
+//! An id that a client has chosen for its first packets leads to its connection as well, until the
+//! handshake is over.
 
 use super::routes::Routes;
 use sealane_io::forwarding::ForwardQueue;
-use sealane_quic::{ConnectionId, ResetKey, ResetToken};
+use sealane_quic::{ConnectionId, ResetToken};
 use sealane_sys::socket::CidFormat;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes of the ids that this server makes. Longer ones would cost room in every packet.
-pub(crate) const ID_BYTES: usize = 10;
+pub(crate) const ID_BYTES: usize = 12;
+/// Where the id of the node is.
+const NODE_AT: usize = 1;
+/// Which byte names the process.
+const PROCESS_AT: u8 = 3;
 /// Which of them names the thread.
-const SLOT_AT: u8 = 1;
+const THREAD_AT: u8 = 4;
+/// The bits of the first byte that tell load balancers which configuration an id is of.
+const CONFIGURATION_BITS: u8 = 0xe0;
 
-/// The keys of all threads of a process.
-pub(crate) struct IdKeys {
-    pub(super) format: CidFormat,
-    pub(super) resets: ResetKey,
+/// What leads the packets of all processes of a server to their threads.
+#[derive(Clone, Copy)]
+pub(crate) struct IdFormat {
+    /// The thread, also for the filter of the kernel.
+    pub(super) threads: CidFormat,
+    processes: CidFormat,
 }
 
-impl IdKeys {
-    /// From a secret.
-    pub(crate) fn new(secret: &[u8; 32]) -> IdKeys {
-        let word = |at: usize| {
-            let mut bytes = [0; 4];
-            bytes.copy_from_slice(&secret[at..at + 4]);
-            u32::from_ne_bytes(bytes)
+impl IdFormat {
+    /// From a secret that all processes of the server have.
+    pub(crate) fn new(secret: &[u8; 32]) -> IdFormat {
+        let format = |at: u8, key: usize| {
+            let word = |at: usize| {
+                let mut bytes = [0; 4];
+                bytes.copy_from_slice(&secret[at..at + 4]);
+                u32::from_ne_bytes(bytes)
+            };
+            let format = CidFormat::new(ID_BYTES as u8, at, [word(key), word(key + 4)]);
+            format.expect("the length has room for slot and mask")
         };
-        let format = CidFormat::new(ID_BYTES as u8, SLOT_AT, [word(0), word(4)]);
-        IdKeys {
-            format: format.expect("the length has room for slot and mask"),
-            resets: ResetKey::new(secret),
+        IdFormat {
+            threads: format(THREAD_AT, 0),
+            processes: format(PROCESS_AT, 8),
         }
     }
+
+    /// Makes an id of random bytes.
+    pub(super) fn name(&self, bytes: &mut [u8; ID_BYTES], place: IdPlace) {
+        if let Some(node) = place.node {
+            bytes[0] &= !CONFIGURATION_BITS;
+            bytes[NODE_AT..NODE_AT + 2].copy_from_slice(&node.to_be_bytes());
+        }
+        // The process is hidden by what hides the thread.
+        self.threads.name_slot(bytes, place.thread);
+        self.processes.name_slot(bytes, place.process);
+    }
+
+    /// Process and thread that the id of a packet names; one that a client has chosen names any.
+    pub(super) fn place(&self, datagram: &[u8]) -> Option<(u8, u8)> {
+        let process = self.processes.slot_of_datagram(datagram)?;
+        Some((process, self.threads.slot_of_datagram(datagram)?))
+    }
+}
+
+/// What an id names.
+#[derive(Clone, Copy)]
+pub(super) struct IdPlace {
+    pub(super) node: Option<u16>,
+    pub(super) process: u8,
+    pub(super) thread: u8,
 }
 
 /// Random bits, a buffer at a time.
@@ -131,5 +177,61 @@ impl Drop for ConnectionIds {
         for id in &self.own {
             self.routes.remove(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The first byte of a short header.
+    const SHORT: u8 = 0x40;
+
+    fn datagram(id: &[u8]) -> Vec<u8> {
+        [&[SHORT], id, &[0; 20]].concat()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn ids_name_node_process_and_thread(
+            secret in any::<[u8; 32]>(),
+            random in any::<[u8; ID_BYTES]>(),
+            node in any::<Option<u16>>(),
+            process in any::<u8>(),
+            thread in any::<u8>(),
+        ) {
+            let format = IdFormat::new(&secret);
+            let mut id = random;
+            format.name(&mut id, IdPlace { node, process, thread });
+            prop_assert_eq!(format.place(&datagram(&id)), Some((process, thread)));
+            if let Some(node) = node {
+                prop_assert_eq!(id[0] & CONFIGURATION_BITS, 0);
+                prop_assert_eq!(&id[NODE_AT..NODE_AT + 2], &node.to_be_bytes());
+            } else {
+                prop_assert_eq!(&id[..3], &random[..3]);
+            }
+            // Of any other length, it is not one of ours.
+            prop_assert_eq!(format.place(&datagram(&id)[..ID_BYTES]), None);
+        }
+    }
+
+    #[test]
+    fn process_and_thread_do_not_show() {
+        let format = IdFormat::new(&[7; 32]);
+        let place = IdPlace {
+            node: None,
+            process: 1,
+            thread: 2,
+        };
+        let mut bytes = std::collections::HashSet::new();
+        for number in 0..64_u8 {
+            let mut id = [number.wrapping_mul(41); ID_BYTES];
+            format.name(&mut id, place);
+            bytes.insert((id[3], id[4]));
+        }
+        assert!(bytes.len() > 32, "they would link the ids of a connection");
     }
 }

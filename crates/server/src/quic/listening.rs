@@ -172,6 +172,10 @@ pub(crate) struct QuicAcceptor {
     local: SocketAddr,
     listener: ListenerRef,
     socket: Rc<QuicSocket>,
+    /// Others at the same address, which are left of a time when there were more threads.
+    more_sockets: Vec<DatagramSocket>,
+    /// The number of the thread in connection ids.
+    thread: u8,
     routes: Rc<Routes>,
     shared: Arc<QuicShared>,
     control: Rc<QuicControl>,
@@ -235,12 +239,18 @@ impl QuicAcceptor {
     pub(crate) fn new(
         worker: Arc<Worker>,
         address: ListenAddress,
-        socket: OwnedFd,
+        sockets: Vec<OwnedFd>,
     ) -> io::Result<(QuicAcceptor, Rc<QuicControl>)> {
         let listener = ListenerRef::new(&worker, &address).ok_or(io::ErrorKind::NotFound)?;
         let local = address.inet().ok_or(io::ErrorKind::InvalidInput)?;
         let shared = worker.process.quic.clone();
-        let slot = (worker.index % 256) as u8;
+        let thread = (worker.index % 256) as u8;
+        let sockets = sockets.into_iter();
+        let sockets = sockets.map(|socket| DatagramSocket::bound_for_quic(socket, local));
+        let mut more_sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+        if more_sockets.is_empty() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let control = Rc::new(QuicControl {
             is_leaving: Cell::new(false),
             is_over: Cell::new(false),
@@ -248,14 +258,16 @@ impl QuicAcceptor {
         });
         let acceptor = QuicAcceptor {
             socket: Rc::new(QuicSocket {
-                socket: DatagramSocket::bound_for_quic(socket, local)?,
+                socket: more_sockets.remove(0),
                 batch: RefCell::default(),
                 outbox: RefCell::default(),
                 waiting: RefCell::default(),
                 has_waiting: Notify::new(),
             }),
-            routes: Rc::new(Routes::new(shared.ids.clone(), slot)),
-            forwarded: shared.queue(slot, local.port()),
+            more_sockets,
+            routes: Rc::new(Routes::new(shared.clone(), thread)),
+            forwarded: shared.queue(thread, local.port()),
+            thread,
             control: control.clone(),
             handshakes: Rc::default(),
             unproved: Rc::default(),
@@ -289,26 +301,7 @@ impl QuicAcceptor {
                             self.take(datagram, true);
                         }
                     }
-                    let socket = self.socket.clone();
-                    let received = socket.socket.poll_receive(cx, RECEIVE_MESSAGES, |batch| {
-                        for message in batch.messages_mut() {
-                            let (Some(peer), local) = (message.source, message.local) else {
-                                continue;
-                            };
-                            let ip = local.unwrap_or(self.local.ip());
-                            let local = SocketAddr::new(ip, self.local.port());
-                            let ecn = message.ecn;
-                            for bytes in message.into_datagrams() {
-                                let datagram = Forwarded {
-                                    bytes,
-                                    peer,
-                                    local,
-                                    ecn,
-                                };
-                                self.take(datagram, false);
-                            }
-                        }
-                    });
+                    let received = self.poll_sockets(cx);
                     // Answers that do not belong to connections.
                     let _ = socket.poll_flush(cx);
                     received
@@ -330,6 +323,7 @@ impl QuicAcceptor {
                     () = control.changed.notified() => {
                         self.listener.renew(&self.worker, &self.address);
                         self.socket.socket.send_joined(self.conf().quic.gso);
+                        self.routes.renew_keys();
                     }
                 }
                 if control.is_leaving.get() && self.open.get() == 0 {
@@ -342,6 +336,51 @@ impl QuicAcceptor {
             () = socket.flush_for_others() => {}
         }
         control.is_over.set(true);
+    }
+
+    /// Receives from its sockets, unless another process does.
+    fn poll_sockets(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.shared.lines.are_handed_over() {
+            // A datagram in the queue wakes the task when that process has ended.
+            return Poll::Pending;
+        }
+        let more = std::mem::take(&mut self.more_sockets);
+        let socket = self.socket.clone();
+        let mut received = self.poll_socket(&socket.socket, cx);
+        for socket in &more {
+            let also = self.poll_socket(socket, cx);
+            if received.is_pending() {
+                received = also;
+            }
+        }
+        self.more_sockets = more;
+        received
+    }
+
+    fn poll_socket(
+        &mut self,
+        socket: &DatagramSocket,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        socket.poll_receive(cx, RECEIVE_MESSAGES, |batch| {
+            for message in batch.messages_mut() {
+                let (Some(peer), local) = (message.source, message.local) else {
+                    continue;
+                };
+                let ip = local.unwrap_or(self.local.ip());
+                let local = SocketAddr::new(ip, self.local.port());
+                let ecn = message.ecn;
+                for bytes in message.into_datagrams() {
+                    let datagram = Forwarded {
+                        bytes,
+                        peer,
+                        local,
+                        ecn,
+                    };
+                    self.take(datagram, false);
+                }
+            }
+        })
     }
 
     /// Finds the connection of a datagram.
@@ -363,24 +402,43 @@ impl QuicAcceptor {
             }
             return;
         }
-        if !is_forwarded
-            && let Some(thread) = self.routes.other_thread(bytes)
-            && let Some(queue) = self.shared.find_queue(thread, self.local.port())
-        {
-            // A new connection's first id may name any thread: it is as good as this one.
-            if !queue.push(datagram) {
-                self.counters().count_dropped(QuicDrop::ThreadFull);
-            }
+        if !is_forwarded && self.hand_on(datagram) {
             return;
         }
         match initial(bytes) {
-            Unrouted::Initial(first) => self.begin(&first, datagram),
+            Unrouted::Initial(first) => {
+                if !self.shared.lines.leave_to_serving(self.thread, datagram) {
+                    self.begin(&first, datagram);
+                }
+            }
             Unrouted::UnknownVersion(unknown) => self.offer_versions(&unknown, datagram),
             Unrouted::Other => match id.filter(|_| !is_long(bytes)) {
                 Some(id) => self.reset(&id, datagram),
                 None => self.counters().count_dropped(QuicDrop::Unknown),
             },
         }
+    }
+
+    /// Hands a packet that belongs to no connection of this thread to the thread, or the process,
+    /// that its connection id names. Returns whether there is one.
+    fn hand_on(&self, datagram: Forwarded<&[u8]>) -> bool {
+        let lines = &self.shared.lines;
+        if let Some((process, thread)) = self.shared.format.place(datagram.bytes) {
+            if process != self.shared.process {
+                if lines.hand_on(process, thread, datagram) {
+                    return true;
+                }
+            } else if thread != self.thread
+                && let Some(queue) = self.shared.find_queue(thread, self.local.port())
+            {
+                // A new connection's first id may name any thread: it is as good as this one.
+                if !queue.push(datagram) {
+                    self.counters().count_dropped(QuicDrop::ThreadFull);
+                }
+                return true;
+            }
+        }
+        is_long(datagram.bytes) && lines.ask_before(self.thread, datagram)
     }
 
     fn settings(&self) -> &QuicRuntime {
@@ -464,8 +522,8 @@ impl QuicAcceptor {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
         };
-        let keys = &self.shared.token_keys;
-        let verdict = match validate(first.token, keys, &arrival, &TokenLifetimes::default()) {
+        let keys = self.routes.keys();
+        let verdict = match validate(first.token, &keys.tokens, &arrival, &TokenLifetimes::default()) {
             Ok(verdict) => verdict,
             Err(error) => {
                 self.counters().tokens_refused.add(1);
@@ -590,7 +648,8 @@ impl QuicAcceptor {
         if !self.may_answer() {
             return;
         }
-        let Some(key) = self.shared.token_keys.first() else {
+        let keys = self.routes.keys();
+        let Some(key) = keys.tokens.first() else {
             return;
         };
         self.counters().retries_sent.add(1);

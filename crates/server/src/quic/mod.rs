@@ -6,7 +6,8 @@
 //!                     v
 //!  listening ──> routes ──> inbox of a connection ──> its task (`h3`)
 //!      │           │
-//!      │           └──> another thread, if the id names it
+//!      │           ├──> another thread, if the id names it
+//!      │           └──> another process (`lines`)
 //!      └──> new connections, Retry, other versions, stateless resets
 //! ```
 //!
@@ -15,19 +16,23 @@
 //! | `listening` | a listening socket of one thread: packets find their connections, new ones begin |
 //! | `routes` | which connection of a thread a packet belongs to |
 //! | `ids` | connection ids |
+//! | `lines` | packets for other processes, before and after an upgrade |
 //! | `settings` | what the configuration means to connections |
 //! | `shared` | what all threads of a process share |
 
 mod ids;
+mod lines;
 mod listening;
 mod routes;
 mod settings;
 mod shared;
 
 pub(crate) use ids::ConnectionIds;
+pub(crate) use lines::{Line, receive as receive_from_line};
 pub(crate) use listening::{CountedWhileOpen, Handshake, QuicAcceptor, QuicControl, QuicSocket};
-pub(crate) use settings::{QuicRuntime, tls_protocols};
+pub(crate) use settings::{QuicRuntime, host_secret, tls_protocols};
 pub(crate) use shared::QuicShared;
+pub use shared::{MAX_TOKEN_SECRETS, QuicPlace, random_secret, thread_of_ids};
 
 use sealane_quic::{Codepoint, Time};
 use sealane_sys::socket::Ecn;

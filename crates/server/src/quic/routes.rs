@@ -1,6 +1,7 @@
 //! Which connection of a thread a packet belongs to.
 
-use super::ids::{ID_BYTES, IdKeys, Random};
+use super::ids::{ID_BYTES, IdPlace, Random};
+use super::shared::{KeyRing, QuicShared};
 use sealane_io::forwarding::ForwardQueue;
 use sealane_quic::{ConnectionId, ResetToken};
 use std::cell::RefCell;
@@ -11,19 +12,31 @@ use std::sync::Arc;
 pub(crate) struct Routes {
     by_id: RefCell<HashMap<ConnectionId, Arc<ForwardQueue>>>,
     random: RefCell<Random>,
-    keys: Arc<IdKeys>,
+    shared: Arc<QuicShared>,
+    keys: RefCell<Arc<KeyRing>>,
     /// The thread, as ids name it.
-    slot: u8,
+    thread: u8,
 }
 
 impl Routes {
-    pub(crate) fn new(keys: Arc<IdKeys>, slot: u8) -> Routes {
+    pub(crate) fn new(shared: Arc<QuicShared>, thread: u8) -> Routes {
         Routes {
             by_id: RefCell::default(),
             random: RefCell::new(Random::new()),
-            keys,
-            slot,
+            keys: RefCell::new(shared.keys()),
+            shared,
+            thread,
         }
+    }
+
+    /// Uses the keys that are current.
+    pub(super) fn renew_keys(&self) {
+        *self.keys.borrow_mut() = self.shared.keys();
+    }
+
+    /// The keys of tokens.
+    pub(super) fn keys(&self) -> Arc<KeyRing> {
+        self.keys.borrow().clone()
     }
 
     /// The inbox of the connection with this id.
@@ -49,18 +62,17 @@ impl Routes {
     pub(super) fn random_id(&self) -> ConnectionId {
         let mut bytes = [0; ID_BYTES];
         self.random.borrow_mut().fill(&mut bytes);
-        self.keys.format.name_slot(&mut bytes, self.slot);
+        let place = IdPlace {
+            node: self.keys.borrow().node,
+            process: self.shared.process,
+            thread: self.thread,
+        };
+        self.shared.format.name(&mut bytes, place);
         ConnectionId::new(&bytes).expect("ids have at most 20 bytes")
     }
 
     pub(super) fn reset_token(&self, id: &ConnectionId) -> ResetToken {
-        self.keys.resets.token(id)
-    }
-
-    /// The thread that an id names, if it is another one.
-    pub(super) fn other_thread(&self, datagram: &[u8]) -> Option<u8> {
-        let slot = self.keys.format.slot_of_datagram(datagram)?;
-        (slot != self.slot).then_some(slot)
+        self.keys.borrow().resets.token(id)
     }
 
     pub(super) fn random(&self) -> u64 {

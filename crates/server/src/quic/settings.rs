@@ -1,10 +1,14 @@
 //! Translates the `quic_*` and `http3_*` directives into settings of connections.
 
+use crate::materials::Materials;
+use crate::tls_build::{emerg, file};
 use sealane_conf::model::{CongestionControl, FrameAllowance, LocationConf, QuicVersion, Server};
+use sealane_conf::{Config, Diagnostic};
 use sealane_http::h1;
 use sealane_http::h2::Allowance;
 use sealane_http::h3;
 use sealane_quic::{Algorithm, ConnectionSettings, Settings, Version};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// Unidirectional streams that a client may have open: its control stream, those of QPACK, and
@@ -18,6 +22,9 @@ const MAX_UDP_PAYLOAD_BYTES: u16 = 1500;
 const MAX_DATAGRAM_BYTES: u16 = 1452;
 /// The first window of a connection, for this many streams of which all send bodies.
 const STREAMS_IN_FIRST_WINDOW: u64 = 16;
+
+/// Other keys may be made from the same file.
+const HOST_KEY_LABEL: &[u8] = b"quic_host_key";
 
 /// What connections of one server have in common.
 #[derive(Clone)]
@@ -107,6 +114,31 @@ fn codec_settings(server: &Server, head: h1::Limits) -> Arc<h3::Settings> {
         },
         ..h3::Settings::default()
     })
+}
+
+/// What keys are made from: `quic_host_key` of the first address for QUIC. It is one for all of
+/// them, as connection ids do not tell the address.
+///
+/// # Errors
+/// When the file is empty.
+pub(crate) fn host_secret(
+    config: &Config,
+    materials: &Materials,
+) -> Result<Option<[u8; 32]>, Diagnostic> {
+    let Some(http) = &config.http else {
+        return Ok(None);
+    };
+    let listeners = http.listeners.iter().filter(|listener| listener.options.quic);
+    let mut servers = listeners.map(|listener| &http.servers[listener.default_server]);
+    let Some(path) = servers.find_map(|server| server.quic.host_key.as_ref()) else {
+        return Ok(None);
+    };
+    let bytes = file(materials, path, "QUIC host key")?;
+    if bytes.is_empty() {
+        return Err(emerg(format!("\"{}\" zero key size", path.display())));
+    }
+    let digest = Sha256::new().chain_update(HOST_KEY_LABEL).chain_update(bytes);
+    Ok(Some(digest.finalize().into()))
 }
 
 /// The protocols that may be agreed on over QUIC, preferred first (`http3`).

@@ -6,7 +6,7 @@ use crate::connection;
 use crate::handover::channel::{self, Adopter, Channel, OutboundEvents};
 use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
 use crate::key_channel;
-use crate::quic::{QuicAcceptor, QuicControl};
+use crate::quic::{Line, QuicAcceptor, QuicControl, receive_from_line};
 use crate::snapshot::Snapshot;
 use crate::stream::{DatagramAcceptor, DatagramControl};
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
@@ -49,6 +49,8 @@ enum ThreadCommand {
     Follow(Successor),
     /// Adopt a connection of another process.
     Adopt(Box<MovedConnection>),
+    /// Receive packets of QUIC from another process.
+    Receive(Arc<Line>),
 }
 
 /// Another configuration for one thread.
@@ -215,6 +217,14 @@ impl Threads {
         Ok(())
     }
 
+    /// Receives packets of QUIC from another process.
+    pub(crate) fn receive(&self, line: &Arc<Line>) {
+        for (_, order) in &self.orders {
+            // A thread that has ended needs none.
+            let _ = order.send(ThreadCommand::Receive(line.clone()));
+        }
+    }
+
     /// Adopts no more: connections that other processes have not sent stay there.
     pub(crate) fn take_over_no_more(&mut self) {
         self.taking = None;
@@ -292,6 +302,9 @@ async fn serve(
     let mut accepting = Accepting::default();
     accepting.add(&worker, sockets);
     runtime::spawn(sweep(worker.clone()));
+    for line in worker.process.quic.first_lines() {
+        runtime::spawn(receive_from_line(worker.process.quic.clone(), line));
+    }
     if let Some(keys) = worker.process.keys.get() {
         runtime::spawn(key_channel::read_all(keys.clone(), worker.index));
     }
@@ -309,6 +322,9 @@ async fn serve(
                 ThreadCommand::Adopt(moved) => {
                     runtime::spawn(connection::adopt(worker.clone(), *moved));
                 }
+                ThreadCommand::Receive(line) => {
+                    runtime::spawn(receive_from_line(worker.process.quic.clone(), line));
+                }
             },
         }
     };
@@ -325,9 +341,15 @@ async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<Threa
     let adopt_waiting = |orders: &mut mpsc::UnboundedReceiver<ThreadCommand>| {
         let mut came = false;
         while let Ok(order) = orders.try_recv() {
-            if let ThreadCommand::Adopt(moved) = order {
-                came = true;
-                runtime::spawn(connection::adopt(worker.clone(), *moved));
+            match order {
+                ThreadCommand::Adopt(moved) => {
+                    came = true;
+                    runtime::spawn(connection::adopt(worker.clone(), *moved));
+                }
+                ThreadCommand::Receive(line) => {
+                    runtime::spawn(receive_from_line(worker.process.quic.clone(), line));
+                }
+                ThreadCommand::Follow(_) => {}
             }
         }
         came
@@ -425,11 +447,13 @@ struct Accepted {
 
 impl Accepting {
     fn add(&mut self, worker: &Arc<Worker>, sockets: Vec<OwnSocket>) {
-        for OwnSocket { address, socket } in sockets {
-            if is_quic(&worker.current.snapshot(), &address) {
-                self.receive_quic(worker, address, socket);
-                continue;
-            }
+        let snapshot = worker.current.snapshot();
+        let (quic, others): (Vec<_>, Vec<_>) =
+            (sockets.into_iter()).partition(|own| is_quic(&snapshot, &own.address));
+        for own in quic.chunk_by(|one, next| one.address == next.address) {
+            self.receive_quic(worker, own);
+        }
+        for OwnSocket { address, socket } in others {
             if address.is_udp() {
                 self.receive(worker, address, socket);
                 continue;
@@ -486,16 +510,23 @@ impl Accepting {
     }
 
     /// Receives packets of QUIC; as with datagrams, one that is leaving serves again.
-    fn receive_quic(&mut self, worker: &Arc<Worker>, address: ListenAddress, socket: OwnedFd) {
+    fn receive_quic(&mut self, worker: &Arc<Worker>, own: &[OwnSocket]) {
+        let Some(OwnSocket { address, .. }) = own.first() else {
+            return;
+        };
         self.quic.retain(|known| !known.control.is_over());
         let mut known = self.quic.iter();
-        let left = known.find(|known| known.address == address);
+        let left = known.find(|known| known.address == *address);
         if left.is_some_and(|left| left.control.serve_again()) {
             return;
         }
-        match QuicAcceptor::new(worker.clone(), address.clone(), socket) {
+        let sockets = own.iter().map(|own| own.socket.try_clone());
+        let sockets = sockets.collect::<io::Result<_>>();
+        let acceptor =
+            sockets.and_then(|sockets| QuicAcceptor::new(worker.clone(), address.clone(), sockets));
+        match acceptor {
             Ok((acceptor, control)) => self.quic.push(QuicListening {
-                address,
+                address: address.clone(),
                 control,
                 task: runtime::spawn_with_handle(acceptor.run()),
             }),

@@ -24,7 +24,8 @@ async fn receive(line: &mut ForwardLineReceiver, count: usize) -> Vec<Owned> {
     let mut all = Vec::new();
     while all.len() < count {
         let taken = poll_fn(|cx| {
-            line.poll_receive(cx, |found| {
+            line.poll_receive(cx, |thread, found| {
+                assert_eq!(thread, 7);
                 all.push((found.bytes.to_vec(), found.peer, found.local, found.ecn));
             })
         });
@@ -52,7 +53,7 @@ fn datagrams_of_every_kind_reach_the_other_process() {
                     local,
                     ecn,
                 };
-                assert!(sender.send(datagram));
+                assert!(sender.send(7, datagram));
                 let received = receive(&mut receiver, 1).await;
                 assert_eq!(received, [(bytes.clone(), peer, local, ecn)]);
             }
@@ -76,15 +77,15 @@ fn a_full_line_drops_and_counts_and_goes_on() {
     run(|sender, other| async move {
         let mut receiver = ForwardLineReceiver::new(other).expect("a loop");
         let mut sent = 0;
-        while sender.send(datagram(&[1; 1200])) {
+        while sender.send(7, datagram(&[1; 1200])) {
             sent += 1;
             assert!(sent < 1_000_000, "the kernel has a limit");
         }
         assert_eq!(sender.dropped(), 1);
         assert_eq!(receive(&mut receiver, sent).await.len(), sent);
-        assert!(sender.send(datagram(b"again")));
+        assert!(sender.send(7, datagram(b"again")));
         assert_eq!(receive(&mut receiver, 1).await[0].0, b"again");
-        assert!(!sender.send(datagram(&[1; MAX_DATAGRAM_BYTES + 1])));
+        assert!(!sender.send(7, datagram(&[1; MAX_DATAGRAM_BYTES + 1])));
         assert_eq!(sender.dropped(), 2);
     });
 }
@@ -93,17 +94,17 @@ fn a_full_line_drops_and_counts_and_goes_on() {
 fn the_end_of_a_process_ends_its_lines_after_what_it_has_sent() {
     run(|sender, other| async move {
         let mut receiver = ForwardLineReceiver::new(other).expect("a loop");
-        assert!(sender.send(datagram(b"last")));
+        assert!(sender.send(7, datagram(b"last")));
         drop(sender);
         assert_eq!(receive(&mut receiver, 1).await[0].0, b"last");
         for _ in 0..2 {
-            let ended = poll_fn(|cx| receiver.poll_receive(cx, |_| ())).await;
+            let ended = poll_fn(|cx| receiver.poll_receive(cx, |_, _| ())).await;
             assert_eq!(ended.expect("no error"), 0);
         }
     });
     run(|sender, other| async move {
         drop(other);
-        assert!(!sender.send(datagram(b"to nobody")));
+        assert!(!sender.send(7, datagram(b"to nobody")));
         assert_eq!(sender.dropped(), 1);
     });
 }
@@ -113,7 +114,7 @@ fn what_is_none_of_the_format_is_dropped_and_counted() {
     run(|sender, other| async move {
         let mut receiver = ForwardLineReceiver::new(other).expect("a loop");
         let mut head = Head::default();
-        head.push(&[FORMAT, 3]);
+        head.push(&[FORMAT, 3, 7]);
         head.push_address(addresses()[0]);
         head.push_address(addresses()[1]);
         let whole = head.written().to_vec();
@@ -123,7 +124,7 @@ fn what_is_none_of_the_format_is_dropped_and_counted() {
             changed
         };
         let mut malformed: Vec<Vec<u8>> = (1..whole.len()).map(|n| whole[..n].to_vec()).collect();
-        malformed.extend([with(0, 2), with(1, 4), with(2, 5), with(9, 0)]);
+        malformed.extend([with(0, 1), with(1, 4), with(3, 5), with(10, 0)]);
         malformed.push(vec![FORMAT; BUFFER_BYTES + 100]);
         let mut longer = whole.clone();
         longer.resize(BUFFER_BYTES, 0);
@@ -132,7 +133,7 @@ fn what_is_none_of_the_format_is_dropped_and_counted() {
         for message in malformed {
             socket::send_at_once(sender.fd.as_fd(), &message).expect("there is room");
         }
-        assert!(sender.send(datagram(b"well-formed")));
+        assert!(sender.send(7, datagram(b"well-formed")));
         assert_eq!(receive(&mut receiver, 1).await[0].0, b"well-formed");
         assert_eq!(receiver.malformed(), count);
     });
@@ -146,10 +147,10 @@ fn messages_that_are_all_malformed_do_not_keep_the_thread() {
             socket::send_at_once(sender.fd.as_fd(), b"?").expect("there is room");
         }
         let mut polls = 0;
-        assert!(sender.send(datagram(b"behind them")));
+        assert!(sender.send(7, datagram(b"behind them")));
         poll_fn(|cx| {
             polls += 1;
-            receiver.poll_receive(cx, |found| assert_eq!(found.bytes, b"behind them"))
+            receiver.poll_receive(cx, |_, found| assert_eq!(found.bytes, b"behind them"))
         })
         .await
         .expect("a line that works");
