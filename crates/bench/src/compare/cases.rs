@@ -8,11 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Expected, Url,
-    load::{
-        ConnectionUse, KeyType, Keys, Limit, Offer, Plan, Protocol, Resource, Resumption, TlsPlan,
-        Zipf,
-    },
-    testbed::{Additions, File, Kind, Listener, Ports, server_name},
+    load::{ConnectionUse, KeyType, Keys, Limit, Plan, Resource, Resumption, Zipf},
+    testbed::{Additions, File, Kind, Ports, server_name},
 };
 
 /// One row of the comparison.
