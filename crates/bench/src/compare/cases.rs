@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::SocketAddr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Expected, Url,
+    Expected, Url,
     load::{
         ConnectionUse, KeyType, Keys, Limit, Offer, Plan, Protocol, Resource, Resumption, TlsPlan,
         Zipf,
