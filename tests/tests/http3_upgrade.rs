@@ -34,7 +34,7 @@ fn configuration(threads: usize, directives: &str) -> String {
              access_log off; root html;
              ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;
              server {{
-                 listen 127.0.0.1:%tls% quic; server_name localhost;
+                 listen 127.0.0.1:%plain%; listen 127.0.0.1:%tls% quic; server_name localhost;
                  keepalive_requests 100000; {directives}
                  location /slow/ {{ alias html/; limit_rate 500k; }}
              }}
@@ -103,7 +103,7 @@ fn under_load(site: &Site, rounds: usize, mut change: impl FnMut(usize)) {
 #[test]
 fn no_request_is_lost_by_reloads() {
     let site = site();
-    let server = site.serve_whole(&site.fill_in(&configuration(2, "")));
+    let server = site.serve_whole(&configuration(2, ""));
     under_load(&site, scale(10, 200), |round| {
         let directives = format!("add_header X-Round {round};");
         let outcome = reload(&site, &server, &configuration(2, &directives));
@@ -114,7 +114,7 @@ fn no_request_is_lost_by_reloads() {
 #[test]
 fn no_request_is_lost_when_another_process_takes_over() {
     let site = site();
-    let server = site.serve_whole(&site.fill_in(&configuration(2, "")));
+    let server = site.serve_whole(&configuration(2, ""));
     under_load(&site, scale(6, 60), |round| {
         let threads = [4, 1, 3, 2][round % 4];
         let outcome = reload(&site, &server, &configuration(threads, ""));
@@ -145,7 +145,7 @@ fn an_upgrade_that_is_taken_back_loses_no_request() {
 #[track_caller]
 fn ends_by_reset(directives: &str) {
     let site = site();
-    let server = site.serve_whole(&site.fill_in(&configuration(2, directives)));
+    let server = site.serve_whole(&configuration(2, directives));
     server.expect_alert("exited on signal 9");
     let script = script(&site).get("/a.txt").wait(4000).get("/a.txt");
     let run = thread::scope(|scope| {
@@ -211,7 +211,7 @@ fn migrate(site: &Site, client: QuicClient) {
 #[test]
 fn clients_that_move_reach_their_threads() {
     let site = site();
-    let server = site.serve_whole(&site.fill_in(&configuration(4, "")));
+    let server = site.serve_whole(&configuration(4, ""));
     migrate(&site, QuicClient::Aioquic);
     migrate(&site, QuicClient::Quinn);
     stop_steering(server.pid());
@@ -252,7 +252,7 @@ fn status_at_other_node(keys: [&str; 2]) -> u16 {
         let directives = format!("quic_retry on; quic_host_key certificates/{}.key; ", keys[at]);
         let node = format!("quic_node_id {at}; server {{");
         let text = configuration(2, &directives).replacen("server {", &node, 1);
-        sites[at].serve_whole(&sites[at].fill_in(&text))
+        sites[at].serve_whole(&text)
     };
     let _servers = [server(0), server(1)];
     let [first, second] = [sites[0].port("tls"), sites[1].port("tls")];
@@ -280,7 +280,7 @@ fn nodes_with_the_same_key_know_each_others_tokens() {
 fn a_host_key_has_to_be_there() {
     let site = site();
     site.write("certificates/empty.key", "");
-    let server = site.serve_whole(&site.fill_in(&configuration(1, "")));
+    let server = site.serve_whole(&configuration(1, ""));
     for (key, says) in [
         ("empty", "zero key size"),
         ("none", "failed (2: No such file or directory)"),

@@ -209,3 +209,31 @@ fn a_server_of_another_kind_has_no_directives() {
         assert!(matches!(servers(more), Err(Error::Usage(_))), "{more}");
     }
 }
+
+#[test]
+fn http3_is_a_matter_of_the_target() {
+    let plan = |line: &str| load_args(line).target.plan(ConnectionUse::KeepAlive);
+    let with =
+        plan("bench load https://localhost:8443/1k --http3 --streams 10 --address 127.0.0.1:1");
+    let resource = with.expect("consistent").http3.expect("asked for");
+    assert_eq!(
+        (
+            resource.streams,
+            resource.authority.as_str(),
+            resource.path.as_str()
+        ),
+        (10, "localhost:8443", "/1k")
+    );
+    let without = plan("bench load https://localhost:8443/1k --address 127.0.0.1:1");
+    assert_eq!(without.expect("consistent").http3, None);
+    let plain = plan("bench load http://localhost/ --http3 --address 127.0.0.1:1");
+    assert!(matches!(plain, Err(Error::Usage(_))));
+    for contradiction in [
+        "bench load https://localhost/ --streams 2",
+        "bench load https://localhost/ --http3 --streams 0",
+        "bench load https://localhost/ --http3 --protocol 1.2",
+        "bench load https://localhost/ --http3 --staple",
+    ] {
+        assert!(parse(contradiction).is_err(), "{contradiction}");
+    }
+}

@@ -1,8 +1,8 @@
 use super::*;
 use crate::{
     Summary,
-    load::Negotiated,
-    testbed::{Kind, ServerLabel},
+    load::{ConnectionUse, Negotiated},
+    testbed::{Kind, Listener, Ports, ServerLabel},
 };
 
 fn measurement(value: f64) -> Measurement {
@@ -135,6 +135,29 @@ fn cases_are_found_by_name_and_named_once() {
 fn case(name: &str) -> &'static Case {
     let mut named = cases::ALL.iter().filter(|case| case.name == name);
     named.next().expect("a case of the table")
+}
+
+#[test]
+fn cases_of_http3_go_where_it_is_served() {
+    let ports = Ports::free().expect("loopback has free ports");
+    for name in groups::HTTP3 {
+        let case = case(name);
+        let plan = case.plan(&ports, Duration::from_secs(1), false, 1);
+        let is_http3 = name.starts_with("http3-");
+        assert_eq!(plan.http3.is_some(), is_http3, "{name}");
+        assert_eq!(case.additions().http3, is_http3, "{name}");
+        let is_there = plan.address.port() == ports.of(Listener::Http3);
+        assert_eq!(is_there, is_http3, "{name}");
+        let delay = name.ends_with("1ms").then_some(Duration::from_millis(1));
+        assert_eq!(case.delay(), delay, "{name}");
+    }
+    let plan_of = |name| case(name).plan(&ports, Duration::from_secs(1), false, 1);
+    let requests = ["h2-1k", "http3-1k"].map(|name| plan_of(name).requests_per_operation());
+    assert_eq!(requests, [10, 10]);
+    assert_eq!(
+        plan_of("http3-handshakes").connection_use,
+        ConnectionUse::EndedByClient
+    );
 }
 
 fn left_out(kind: Kind) -> Vec<&'static str> {

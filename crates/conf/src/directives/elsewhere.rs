@@ -152,7 +152,6 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         module: "Tengine",
         names: &[
             "ssl_async_*",
-            "xquic*",
             "xudp*",
             "debug_pool",
             "debug_conn",
@@ -161,6 +160,11 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "tfs_*",
         ],
         instead: "there is no equivalent; for accelerators, see `ssl_async` and `sealane doctor`",
+    },
+    Elsewhere {
+        module: "Tengine (XQUIC)",
+        names: &["xquic*"],
+        instead: "write `listen 443 quic;`; `http3*` and `quic_*` have the settings",
     },
     Elsewhere {
         module: "Tengine (client certificates)",

@@ -118,7 +118,7 @@ impl Connection {
     }
 
     /// Client: whether [`send_request`](Self::send_request) would be accepted on this stream.
-    pub fn can_request(&self, id: u64) -> bool {
+    pub(crate) fn can_request(&self, id: u64) -> bool {
         self.role == Role::Client && self.goaway_received.is_none_or(|first| id < first)
     }
 

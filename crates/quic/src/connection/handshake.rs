@@ -522,8 +522,8 @@ impl Connection {
         }
     }
 
-    /// The same, to time out or to refuse.
-    pub fn server_tls_mut(&mut self) -> Option<&mut ServerConnection> {
+    /// The same, to refuse.
+    fn server_tls_mut(&mut self) -> Option<&mut ServerConnection> {
         match &mut self.negotiation.as_mut()?.tls {
             Tls::Server(tls) => Some(tls),
             Tls::Client(_) => None,

@@ -76,6 +76,9 @@ pub trait Owner: IdSource {
     /// stands for its [`Event::Opened`].
     fn receive(&mut self, id: StreamId, bytes: &[u8], fin: bool) -> usize;
 
+    /// The handshake is complete: what comes from now on is no replay.
+    fn handshake_complete(&mut self) {}
+
     /// Appends bytes that were made available with [`Connection::write_up_to`], exactly `len` from
     /// `offset` on.
     fn copy(&mut self, id: StreamId, offset: u64, len: usize, out: &mut Vec<u8>);

@@ -435,6 +435,35 @@ mod tests {
     }
 
     #[test]
+    fn the_next_binary_knows_connection_ids_and_gets_lines() {
+        let (mut new, mut old, journal) = pair();
+        let secrets = QuicSecrets {
+            secret: [1; 32],
+            former: vec![[2; 32], [3; 32]],
+            next: 5,
+        };
+        send_quic(old.fd().expect("a line"), &secrets, Some(4)).expect("sent");
+        hear_all(&mut new, &journal);
+        let known = new.take_quic().expect("it was sent");
+        assert_eq!((known.secret, known.next), (secrets.secret, secrets.next));
+        assert_eq!(known.former, secrets.former);
+        assert_eq!(QuicSecrets::of(None).former.len(), 0);
+        let (worker, _line) = new.open_quic_line(0x80).expect("its worker is known");
+        assert_eq!(worker, 4);
+        hear_all(&mut old, &journal);
+        assert_eq!(old.quic_lines.len(), 1);
+        assert_eq!(old.quic_lines[0].0, 0x80);
+        // The way back.
+        assert_eq!(old.open_quic_line(6).expect("now it is known").0, 0x80);
+        for state in [&[][..], &[1, 1], &[1, 1, 1], &[1; 34]] {
+            let data = [&[QUIC, QUIC_VERSION][..], state].concat();
+            socket::send_fds(old.fd().expect("a line"), &data, &[]).expect("sent");
+            hear_all(&mut new, &journal);
+            assert!(new.take_quic().is_none());
+        }
+    }
+
+    #[test]
     fn who_keeps_connections_differently_gets_none() {
         let own = sealane_server::moving_format();
         for (version, format) in [(VERSION + 1, own.as_str()), (VERSION, "other")] {

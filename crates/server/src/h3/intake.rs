@@ -191,6 +191,10 @@ impl Owner for Http3Intake<'_> {
         at
     }
 
+    fn handshake_complete(&mut self) {
+        self.is_early_data = false;
+    }
+
     fn copy(&mut self, id: StreamId, offset: u64, len: usize, out: &mut Vec<u8>) {
         if let Some(name) = self.requests.find(id) {
             if let Some(sending) = self.requests.sending(name) {

@@ -6,8 +6,7 @@ mod options;
 
 pub use control::Ecn;
 pub use options::{
-    cuts_datagrams, forbid_fragments, join_datagrams, largest_datagram, report_ecn,
-    report_local_address,
+    cuts_datagrams, forbid_fragments, join_datagrams, report_ecn, report_local_address,
 };
 
 use super::inet_address;

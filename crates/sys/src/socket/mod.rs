@@ -9,7 +9,7 @@ mod reuseport_steering;
 pub use datagrams::{
     BATCH_MESSAGES, Ecn, MAX_SEGMENTED_BYTES, MAX_SEGMENTS, MESSAGE_BYTES, MessageToSend,
     ReceivedBatch, ReceivedMessages, ReceivedMessagesMut, cuts_datagrams, forbid_fragments,
-    join_datagrams, largest_datagram, report_ecn, report_local_address, send_datagrams,
+    join_datagrams, report_ecn, report_local_address, send_datagrams,
 };
 pub use fd_passing::{
     MAX_PASSED_FDS, ReceivedMessage, close_line, discard_fds, receive_at_once, receive_fds,

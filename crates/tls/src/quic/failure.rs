@@ -95,7 +95,8 @@ impl Failure {
 
     /// What the server says about it; `None` for mistakes of the peer that only QUIC knows, and on
     /// a client.
-    pub fn server_error(&self) -> Option<&Error> {
+    #[cfg(test)]
+    pub(crate) fn server_error(&self) -> Option<&Error> {
         match &self.cause {
             Cause::Server(error) => Some(error),
             _ => None,
@@ -103,7 +104,8 @@ impl Failure {
     }
 
     /// What the client says about it.
-    pub fn client_error(&self) -> Option<&client::Error> {
+    #[cfg(test)]
+    pub(crate) fn client_error(&self) -> Option<&client::Error> {
         match &self.cause {
             Cause::Client(error) => Some(error),
             _ => None,

@@ -1,10 +1,8 @@
 //! Options of sockets for datagrams.
 
 use crate::CheckReturn;
-use socket2::{Domain, Type};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Has a socket report to which of the machine's addresses a datagram was sent (`IP_PKTINFO`,
 /// `IPV6_RECVPKTINFO`). One that is bound to a single address need not ask.
@@ -62,44 +60,6 @@ pub fn forbid_fragments(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()>
 pub fn cuts_datagrams(socket: BorrowedFd<'_>) -> bool {
     get_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
-
-/// Bytes of the header of UDP, RFC 768.
-const UDP_HEADER_BYTES: usize = 8;
-/// Bytes of the header of IPv4 without options, RFC 791 section 3.1.
-const IPV4_HEADER_BYTES: usize = 20;
-/// Bytes of the header of IPv6, RFC 8200 section 3.
-const IPV6_HEADER_BYTES: usize = 40;
-
-/// The longest datagram that goes to `to` in one packet, as far as this machine knows: by the
-/// interface that leads there, and by what it has learnt of the way. A router behind it may take
-/// less. This opens a socket, so the answer is to be kept, for an interface or a local address.
-///
-/// # Errors
-///
-/// The errno of `bind` or `connect`: there is no way to that address, or not from the other one.
-/// What every network takes is safe then: 1,200 bytes (RFC 9000 section 14).
-pub fn largest_datagram(to: SocketAddr, from: Option<IpAddr>) -> io::Result<usize> {
-    // A mapped address travels by IPv4.
-    let (to, from) = (
-        SocketAddr::new(to.ip().to_canonical(), to.port()),
-        from.map(|from| from.to_canonical()),
-    );
-    let socket = socket2::Socket::new(Domain::for_address(to), Type::DGRAM.cloexec(), None)?;
-    if let Some(from) = from {
-        socket.bind(&SocketAddr::new(from, 0).into())?;
-    }
-    socket.connect(&to.into())?;
-    let (level, name, header_bytes) = match to.is_ipv4() {
-        true => (libc::IPPROTO_IP, libc::IP_MTU, IPV4_HEADER_BYTES),
-        false => (libc::IPPROTO_IPV6, libc::IPV6_MTU, IPV6_HEADER_BYTES),
-    };
-    let mtu = get_option(socket.as_fd(), level, name)?;
-    let mtu = usize::try_from(mtu).unwrap_or(0).min(MAX_PACKET_BYTES);
-    Ok(mtu.saturating_sub(header_bytes + UDP_HEADER_BYTES))
-}
-
-/// The longest packet of IP, whatever an interface would take: its length has 16 bits.
-const MAX_PACKET_BYTES: usize = 65_535;
 
 fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
     // SAFETY: the kernel reads an integer of the length given; the descriptor is borrowed.
