@@ -327,7 +327,8 @@ impl Http3Serving {
         }
     }
 
-    /// Sends what the transport makes. Returns whether the socket has taken all of it.
+    /// Makes what the transport has to send; together with that of other connections it is sent at
+    /// the end of the thread's turn. Returns false if the socket has no room.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.now();
         loop {
@@ -341,7 +342,8 @@ impl Http3Serving {
                 })
             });
             if sent.is_none() {
-                return self.socket.poll_flush(cx).is_ready();
+                self.socket.flush_soon();
+                return true;
             }
         }
     }
