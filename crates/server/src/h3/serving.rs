@@ -346,19 +346,21 @@ impl Http3Serving {
         }
     }
 
-    /// Waits for the transport's time-out. Ready when it has passed.
+    /// Waits for the transport's time-out, and for what else is to be looked after. Ready when one
+    /// of them has passed.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let clock = self.clock;
-        let Some(at) = self.transport().timeout() else {
-            self.timer = None;
-            return Poll::Pending;
-        };
-        if at <= self.now() {
+        let due = self.transport().timeout();
+        if due.is_some_and(|at| at <= self.now()) {
             let now = self.now();
             self.transport().on_timeout(now);
             return Poll::Ready(());
         }
-        let at = clock.instant(at);
+        let due = due.map(|at| clock.instant(at));
+        let Some(at) = due.into_iter().chain(self.next_look()).min() else {
+            self.timer = None;
+            return Poll::Pending;
+        };
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(runtime::sleep_until(at)));
@@ -368,7 +370,9 @@ impl Http3Serving {
         if timer.as_mut().poll(cx).is_ready() {
             let now = clock.time(Instant::now());
             self.exchanges.wire.now = now;
-            self.transport().on_timeout(now);
+            if due.is_some_and(|due| due <= at) {
+                self.transport().on_timeout(now);
+            }
             return Poll::Ready(());
         }
         Poll::Pending
