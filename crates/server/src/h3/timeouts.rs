@@ -9,7 +9,7 @@ use crate::multiplexed::{ResetReason, StreamState, TurnTime, ms};
 use sealane_conf::model::LogLevel;
 use sealane_http::h3::Code;
 use sealane_io::registry::Asked;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long new requests are accepted after the end of the connection was announced.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -94,16 +94,17 @@ impl Http3Serving {
             self.timeouts.look_at_ms = time.now_ms + ms(LOOK_EVERY);
             self.look_after_streams();
         }
-        self.set_deadline();
     }
 
-    /// Has the registry wake this task when there is something to look after.
-    fn set_deadline(&mut self) {
-        let must_look = !self.is_open || !self.is_idle() || self.timeouts.announced_ms.is_some();
-        match must_look {
-            true => self.client.set_deadline(LOOK_EVERY),
-            false => self.client.clear_deadline(),
+    /// When there is something to look after next, whatever the transport waits for.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        if self.exchanges.wire.transport.is_ending() {
+            return None;
         }
+        let must_look = !self.is_open || !self.is_idle() || self.timeouts.announced_ms.is_some();
+        let time = self.exchanges.time;
+        let left_ms = self.timeouts.look_at_ms.saturating_sub(time.now_ms);
+        must_look.then(|| time.now + Duration::from_millis(left_ms.max(1)))
     }
 
     /// Ends streams that have waited for too long.

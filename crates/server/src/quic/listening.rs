@@ -33,7 +33,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// Messages that one call receives; each may hold many datagrams.
@@ -526,12 +526,15 @@ impl QuicAcceptor {
             version: first.version,
             address: datagram.peer,
             destination: &first.destination,
-            unix_secs: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
+            unix_secs: super::unix_secs(),
         };
         let keys = self.routes.keys();
-        let verdict = match validate(first.token, &keys.tokens, &arrival, &TokenLifetimes::default()) {
+        let verdict = match validate(
+            first.token,
+            &keys.tokens,
+            &arrival,
+            &TokenLifetimes::default(),
+        ) {
             Ok(verdict) => verdict,
             Err(error) => {
                 self.counters().tokens_refused.add(1);
