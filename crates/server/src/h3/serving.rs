@@ -6,7 +6,7 @@ use super::timeouts::Http3Timeouts;
 use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::multiplexed::{Exchanges, TurnTime};
-use crate::quic::{ConnectionIds, CountedWhileOpen, Handshake, QuicClock, QuicSocket, mark};
+use crate::quic::{ConnectionIds, Handshake, OpenConnection, QuicClock, QuicSocket, mark};
 use sealane_conf::model::{LocationConf, LogLevel};
 use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
@@ -33,7 +33,7 @@ pub(crate) struct Beginning {
     pub(crate) socket: Rc<QuicSocket>,
     pub(crate) clock: QuicClock,
     /// Counts the connection while it lives.
-    pub(crate) open: CountedWhileOpen,
+    pub(crate) open: OpenConnection,
     /// Counts its handshake.
     pub(crate) handshake: Handshake,
 }
@@ -61,7 +61,7 @@ pub(super) struct Http3Serving {
     /// The name that the client has sent, in lower case.
     pub(super) name: Box<str>,
     pub(super) handshake: Option<Handshake>,
-    _open: CountedWhileOpen,
+    _open: OpenConnection,
 }
 
 /// Serves a connection to its end.
@@ -167,7 +167,10 @@ impl Http3Serving {
             if self.transport().is_closed() {
                 return Poll::Ready(());
             }
-            if !has_news && self.poll_timer(cx).is_pending() {
+            let is_due = has_news
+                || self.poll_timer(cx).is_ready()
+                || self.poll_deadline(cx).is_ready();
+            if !is_due {
                 return Poll::Pending;
             }
         }
@@ -359,17 +362,16 @@ impl Http3Serving {
     /// of them has passed.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let clock = self.clock;
-        let due = self.transport().timeout();
-        if due.is_some_and(|at| at <= self.now()) {
+        let Some(at) = self.transport().timeout() else {
+            self.timer = None;
+            return Poll::Pending;
+        };
+        if at <= self.now() {
             let now = self.now();
             self.transport().on_timeout(now);
             return Poll::Ready(());
         }
-        let due = due.map(|at| clock.instant(at));
-        let Some(at) = due.into_iter().chain(self.next_look()).min() else {
-            self.timer = None;
-            return Poll::Pending;
-        };
+        let at = clock.instant(at);
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(runtime::sleep_until(at)));
@@ -379,9 +381,7 @@ impl Http3Serving {
         if timer.as_mut().poll(cx).is_ready() {
             let now = clock.time(Instant::now());
             self.exchanges.wire.now = now;
-            if due.is_some_and(|due| due <= at) {
-                self.transport().on_timeout(now);
-            }
+            self.transport().on_timeout(now);
             return Poll::Ready(());
         }
         Poll::Pending

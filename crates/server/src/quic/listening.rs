@@ -217,7 +217,22 @@ impl AnswerAllowance {
 }
 
 /// Counts something while it lives.
-pub(crate) struct CountedWhileOpen(Rc<Cell<usize>>);
+struct CountedWhileOpen(Rc<Cell<usize>>);
+
+/// Counts a connection while it lives, and has a socket that is leaving look whether it was the
+/// last one.
+pub(crate) struct OpenConnection {
+    _count: CountedWhileOpen,
+    control: Rc<QuicControl>,
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        if self.control.is_leaving.get() {
+            self.control.changed.notify_one();
+        }
+    }
+}
 
 /// Counts a handshake while it lives.
 pub(crate) struct Handshake {
@@ -630,7 +645,10 @@ impl QuicAcceptor {
         );
         ids.inbox().push(datagram);
         client.debug(format_args!("accepted on {}", client.listen_address()));
-        let counted = CountedWhileOpen::new(&self.open);
+        let open = OpenConnection {
+            _count: CountedWhileOpen::new(&self.open),
+            control: self.control.clone(),
+        };
         self.counters()
             .count_connection(settings.transport.congestion_control);
         let handshake = Handshake {
@@ -644,7 +662,7 @@ impl QuicAcceptor {
             ids,
             socket: self.socket.clone(),
             clock: self.shared.clock,
-            open: counted,
+            open,
             handshake,
         }));
     }

@@ -29,7 +29,7 @@ mod shared;
 
 pub(crate) use ids::ConnectionIds;
 pub(crate) use lines::{Line, receive as receive_from_line};
-pub(crate) use listening::{CountedWhileOpen, Handshake, QuicAcceptor, QuicControl, QuicSocket};
+pub(crate) use listening::{Handshake, OpenConnection, QuicAcceptor, QuicControl, QuicSocket};
 pub(crate) use settings::{QuicRuntime, host_secret, tls_protocols};
 pub(crate) use shared::QuicShared;
 pub use shared::{MAX_TOKEN_SECRETS, QuicPlace, random_secret, thread_of_ids};
