@@ -51,6 +51,8 @@ pub(super) struct Http3Serving {
     pub(super) news: News,
     /// How many streams of each direction the codec knows.
     opened: [u64; 2],
+    /// Requests that may be open at a time.
+    max_requests: u64,
     /// `http3_stream_buffer_size`.
     pub(super) buffer_bytes: u64,
     timer: Option<Pin<Box<Sleep>>>,
@@ -87,13 +89,16 @@ impl Http3Serving {
         let Beginning {
             client,
             transport,
-            codec,
+            mut codec,
             ids,
             socket,
             clock,
             open,
             handshake,
         } = beginning;
+        // The client has learnt it before it named a server.
+        let max_requests = client.server().conf.http3.max_concurrent_streams.into();
+        codec.set_request_limit(max_requests);
         let buffer_bytes = client.server().conf.http3.stream_buffer_bytes.into();
         let now = clock.time(Instant::now());
         Http3Serving {
@@ -106,6 +111,7 @@ impl Http3Serving {
             arrived: ForwardedBatch::default(),
             news: News::default(),
             opened: [0; 2],
+            max_requests,
             buffer_bytes,
             timer: None,
             is_open: false,
@@ -141,6 +147,7 @@ impl Http3Serving {
             low_bytes: self.buffer_bytes / 2,
             streams: &mut exchanges.streams,
             opened: &mut self.opened,
+            max_requests: self.max_requests,
             news: &mut self.news,
             time: exchanges.time,
             is_early_data: !wire.transport.is_established(),
@@ -330,7 +337,8 @@ impl Http3Serving {
         }
     }
 
-    /// Sends what the transport makes. Returns whether the socket has taken all of it.
+    /// Makes what the transport has to send; together with that of other connections it is sent at
+    /// the end of the thread's turn. Returns false if the socket has no room.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.now();
         loop {
@@ -344,12 +352,14 @@ impl Http3Serving {
                 })
             });
             if sent.is_none() {
-                return self.socket.poll_flush(cx).is_ready();
+                self.socket.flush_soon();
+                return true;
             }
         }
     }
 
-    /// Waits for the transport's time-out. Ready when it has passed.
+    /// Waits for the transport's time-out, and for what else is to be looked after. Ready when one
+    /// of them has passed.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let clock = self.clock;
         let Some(at) = self.transport().timeout() else {
