@@ -8,7 +8,7 @@ impl TransportParameters {
     /// Appends those that are not as when they are not sent, and a reserved one with a number and a
     /// value out of `random`, so that peers do not forget to ignore unknown ones (RFC 9000 section
     /// 18.1).
-    pub fn put(&self, out: &mut Vec<u8>, random: u64) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>, random: u64) {
         self.put_numbers(out);
         let ids = [
             (ids::ORIGINAL_DESTINATION, &self.original_destination),
