@@ -135,7 +135,8 @@ impl Exchange {
         self.channels[channel as usize]
     }
 
-    /// Takes what HTTP/3 has to say on a channel, whose stream this is; returns up to where it goes.
+    /// Takes what HTTP/3 has to say on a channel, whose stream this is; returns up to where it
+    /// goes.
     pub(super) fn push_channel(&mut self, channel: Channel, id: StreamId) -> u64 {
         self.channels[channel as usize] = Some(id);
         let new = self.http.outgoing(channel);
