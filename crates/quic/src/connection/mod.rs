@@ -390,7 +390,6 @@ impl Connection {
     }
 
     /// What has been counted since then.
-    #[cfg(test)]
     pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
