@@ -420,7 +420,6 @@ struct Accepting {
 struct QuicListening {
     address: ListenAddress,
     control: Rc<QuicControl>,
-    task: JoinHandle<()>,
 }
 
 /// Whether an address is one of `listen ... quic`.
@@ -525,11 +524,12 @@ impl Accepting {
         let acceptor =
             sockets.and_then(|sockets| QuicAcceptor::new(worker.clone(), address.clone(), sockets));
         match acceptor {
-            Ok((acceptor, control)) => self.quic.push(QuicListening {
-                address: address.clone(),
-                control,
-                task: runtime::spawn_with_handle(acceptor.run()),
-            }),
+            Ok((acceptor, control)) => {
+                // It ends by itself, once it takes no connections and serves none.
+                runtime::spawn(acceptor.run());
+                let address = address.clone();
+                self.quic.push(QuicListening { address, control });
+            }
             Err(error) => worker.current.snapshot().main_log.log(
                 LogLevel::Emerg,
                 None,
