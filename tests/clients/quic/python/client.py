@@ -357,6 +357,8 @@ class Runner:
             max_stream_data=window,
             idle_timeout=IDLE_S,
         )
+        if "certificate" in script:
+            configuration.load_cert_chain(script["certificate"], script["key"])
         if resume != "none":
             configuration.token = self.token
             # Read anew, so that a ticket without early data looks the same.
