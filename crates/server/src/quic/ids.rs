@@ -120,7 +120,7 @@ impl Random {
 
 /// The ids of one connection.
 pub(crate) struct ConnectionIds {
-    routes: Rc<Routes>,
+    pub(super) routes: Rc<Routes>,
     inbox: Arc<ForwardQueue>,
     /// Those that lead here.
     own: Vec<ConnectionId>,

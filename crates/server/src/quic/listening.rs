@@ -3,6 +3,7 @@
 use super::ids::ConnectionIds;
 use super::routes::Routes;
 use super::shared::QuicShared;
+use super::tokens::token_arrival;
 use super::{QuicRuntime, ecn};
 use crate::acceptor::{ListenerRef, TELL_EVERY, take_slot};
 use crate::client::Client;
@@ -33,7 +34,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// Messages that one call receives; each may hold many datagrams.
@@ -514,14 +515,7 @@ impl QuicAcceptor {
             };
             return self.offer_versions(&other, datagram);
         }
-        let arrival = TokenArrival {
-            version: first.version,
-            address: datagram.peer,
-            destination: &first.destination,
-            unix_secs: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
-        };
+        let arrival = token_arrival(first.version, datagram.peer, &first.destination);
         let keys = self.routes.keys();
         let verdict = match validate(first.token, &keys.tokens, &arrival, &TokenLifetimes::default()) {
             Ok(verdict) => verdict,

@@ -19,6 +19,7 @@
 //! | `lines` | packets for other processes, before and after an upgrade |
 //! | `settings` | what the configuration means to connections |
 //! | `shared` | what all threads of a process share |
+//! | `tokens` | tokens by which clients show where they are |
 
 mod ids;
 mod lines;
@@ -26,6 +27,7 @@ mod listening;
 mod routes;
 mod settings;
 mod shared;
+mod tokens;
 
 pub(crate) use ids::ConnectionIds;
 pub(crate) use lines::{Line, receive as receive_from_line};
