@@ -14,10 +14,10 @@ const DEFAULT: Http3Limits = Http3Limits::DEFAULT;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP/3",
-    doc: "HTTP/3 over QUIC, on the addresses with `listen ... quic` \
-          ([docs/http3.md](http3.md)). Clients that come over TCP learn of it from a header \
-          field: `add_header Alt-Svc 'h3=\":443\"; ma=86400';`. The limits against abuse are specific to Sealane and far above what browsers need. A \
-          connection that exceeds one is closed with H3_EXCESSIVE_LOAD and a line in the error \
+    doc: "HTTP/3 over QUIC, on the addresses with `listen ... quic`: see \
+          [http3.md](http3.md). Clients that come over TCP learn of it from a header field: \
+          `add_header Alt-Svc 'h3=\":443\"; ma=86400';`. The limits against abuse are specific to \
+          Sealane and far above what browsers need. A connection that exceeds one is closed with H3_EXCESSIVE_LOAD and a line in the error \
           log. `number [rate=number]` means what it does for HTTP/2. The settings come from the \
           server that the connection was opened for: the one selected by SNI, or the default \
           server; numbers of streams and sizes of windows, which clients learn before, from the \

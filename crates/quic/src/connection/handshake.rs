@@ -578,6 +578,7 @@ impl Connection {
             return Err(Error::new(code, "no transport parameters"));
         }
         self.state = Progress::Established;
+        owner.handshake_complete();
         self.local_ids
             .issue(self.peer.active_connection_id_limit, owner);
         self.active_at = now;

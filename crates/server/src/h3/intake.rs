@@ -47,6 +47,8 @@ pub(super) struct Http3Intake<'a> {
     pub(super) streams: &'a mut StreamTable<StreamName>,
     /// How many streams of each direction the codec knows.
     pub(super) opened: &'a mut [u64; 2],
+    /// Requests that may be open at a time.
+    pub(super) max_requests: u64,
     pub(super) news: &'a mut News,
     pub(super) time: TurnTime,
     pub(super) is_early_data: bool,
@@ -64,6 +66,10 @@ impl Http3Intake<'_> {
         while self.opened[direction] <= id.index() && self.news.error.is_none() {
             let next = StreamId::new(id.initiator(), id.direction(), self.opened[direction]);
             self.opened[direction] += 1;
+            if id.direction() == Direction::Bidirectional {
+                let limit = self.opened[direction].saturating_add(self.max_requests);
+                self.codec.set_request_limit(limit);
+            }
             match self.codec.opened(next.to_wire(), self.age()) {
                 Ok(None) => {}
                 Ok(Some(refused)) => self.news.aborted.push((next, refused.code)),

@@ -46,6 +46,11 @@ impl Http3Serving {
             total: self.client.facts.accepted.elapsed(),
             queued: queued.unwrap_or_default(),
         };
+        let transport = &mut self.exchanges.wire.transport;
+        let (version, address) = (transport.version(), transport.addresses().remote);
+        if let Some(token) = self.ids.new_token(version, address) {
+            transport.send_token(token);
+        }
         let client = &mut self.client;
         client.facts.set_secure();
         client.worker.counters.handshakes.add(1);

@@ -6,7 +6,7 @@ use super::timeouts::Http3Timeouts;
 use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::multiplexed::{Exchanges, TurnTime};
-use crate::quic::{ConnectionIds, CountedWhileOpen, Handshake, QuicClock, QuicSocket, mark};
+use crate::quic::{ConnectionIds, Handshake, OpenConnection, QuicClock, QuicSocket, mark};
 use sealane_conf::model::{LocationConf, LogLevel};
 use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
@@ -33,7 +33,7 @@ pub(crate) struct Beginning {
     pub(crate) socket: Rc<QuicSocket>,
     pub(crate) clock: QuicClock,
     /// Counts the connection while it lives.
-    pub(crate) open: CountedWhileOpen,
+    pub(crate) open: OpenConnection,
     /// Counts its handshake.
     pub(crate) handshake: Handshake,
 }
@@ -51,6 +51,8 @@ pub(super) struct Http3Serving {
     pub(super) news: News,
     /// How many streams of each direction the codec knows.
     opened: [u64; 2],
+    /// Requests that may be open at a time.
+    max_requests: u64,
     /// `http3_stream_buffer_size`.
     pub(super) buffer_bytes: u64,
     timer: Option<Pin<Box<Sleep>>>,
@@ -59,7 +61,7 @@ pub(super) struct Http3Serving {
     /// The name that the client has sent, in lower case.
     pub(super) name: Box<str>,
     pub(super) handshake: Option<Handshake>,
-    _open: CountedWhileOpen,
+    _open: OpenConnection,
 }
 
 /// Serves a connection to its end.
@@ -87,13 +89,16 @@ impl Http3Serving {
         let Beginning {
             client,
             transport,
-            codec,
+            mut codec,
             ids,
             socket,
             clock,
             open,
             handshake,
         } = beginning;
+        // The client has learnt it before it named a server.
+        let max_requests = client.server().conf.http3.max_concurrent_streams.into();
+        codec.set_request_limit(max_requests);
         let buffer_bytes = client.server().conf.http3.stream_buffer_bytes.into();
         let now = clock.time(Instant::now());
         Http3Serving {
@@ -106,6 +111,7 @@ impl Http3Serving {
             arrived: ForwardedBatch::default(),
             news: News::default(),
             opened: [0; 2],
+            max_requests,
             buffer_bytes,
             timer: None,
             is_open: false,
@@ -141,6 +147,7 @@ impl Http3Serving {
             low_bytes: self.buffer_bytes / 2,
             streams: &mut exchanges.streams,
             opened: &mut self.opened,
+            max_requests: self.max_requests,
             news: &mut self.news,
             time: exchanges.time,
             is_early_data: !wire.transport.is_established(),
@@ -160,7 +167,10 @@ impl Http3Serving {
             if self.transport().is_closed() {
                 return Poll::Ready(());
             }
-            if !has_news && self.poll_timer(cx).is_pending() {
+            let is_due = has_news
+                || self.poll_timer(cx).is_ready()
+                || self.poll_deadline(cx).is_ready();
+            if !is_due {
                 return Poll::Pending;
             }
         }
@@ -327,7 +337,8 @@ impl Http3Serving {
         }
     }
 
-    /// Sends what the transport makes. Returns whether the socket has taken all of it.
+    /// Makes what the transport has to send; together with that of other connections it is sent at
+    /// the end of the thread's turn. Returns false if the socket has no room.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.now();
         loop {
@@ -341,12 +352,14 @@ impl Http3Serving {
                 })
             });
             if sent.is_none() {
-                return self.socket.poll_flush(cx).is_ready();
+                self.socket.flush_soon();
+                return true;
             }
         }
     }
 
-    /// Waits for the transport's time-out. Ready when it has passed.
+    /// Waits for the transport's time-out, and for what else is to be looked after. Ready when one
+    /// of them has passed.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let clock = self.clock;
         let Some(at) = self.transport().timeout() else {

@@ -9,12 +9,13 @@ use crate::multiplexed::{ResetReason, StreamState, TurnTime, ms};
 use sealane_conf::model::LogLevel;
 use sealane_http::h3::Code;
 use sealane_io::registry::Asked;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How long new requests are accepted after the end of the connection was announced.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The shortest time between two looks at all streams.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The time between two looks at all streams: long enough for a deadline without a timer.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
@@ -29,6 +30,9 @@ pub(super) struct Http3Timeouts {
     /// When the end of the connection was announced.
     announced_ms: Option<u64>,
     is_resting: bool,
+    /// A deadline is set. It stays when there is nothing to look after any more: to wake the task
+    /// once in vain costs less than to clear it after every request.
+    is_set: bool,
 }
 
 impl Http3Timeouts {
@@ -42,6 +46,7 @@ impl Http3Timeouts {
             look_at_ms: 0,
             announced_ms: None,
             is_resting: false,
+            is_set: false,
         }
     }
 
@@ -100,10 +105,18 @@ impl Http3Serving {
     /// Has the registry wake this task when there is something to look after.
     fn set_deadline(&mut self) {
         let must_look = !self.is_open || !self.is_idle() || self.timeouts.announced_ms.is_some();
-        match must_look {
-            true => self.client.set_deadline(LOOK_EVERY),
-            false => self.client.clear_deadline(),
+        if must_look && !std::mem::replace(&mut self.timeouts.is_set, true) {
+            self.client.set_deadline(LOOK_EVERY);
         }
+    }
+
+    /// Ready when it is time to look again.
+    pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.timeouts.is_set || self.client.poll_expired(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.timeouts.is_set = false;
+        Poll::Ready(())
     }
 
     /// Ends streams that have waited for too long.

@@ -52,7 +52,10 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(lines: Vec<(u8, OwnedFd)>) -> Lines {
-        let all: Vec<_> = lines.into_iter().map(|(process, fd)| Line::new(process, fd)).collect();
+        let all: Vec<_> = lines
+            .into_iter()
+            .map(|(process, fd)| Line::new(process, fd))
+            .collect();
         Lines {
             exist: AtomicBool::new(!all.is_empty()),
             all: Mutex::new(all),
@@ -63,7 +66,10 @@ impl Lines {
     }
 
     fn all(&self) -> Vec<Arc<Line>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Whether another process receives from the sockets.
@@ -154,7 +160,11 @@ impl QuicShared {
     /// There is another process. Returns the line, from which all threads are to receive.
     pub(crate) fn add_line(&self, process: u8, fd: OwnedFd) -> Arc<Line> {
         let line = Line::new(process, fd);
-        let mut all = self.lines.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self
+            .lines
+            .all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         all.push(line.clone());
         self.lines.exist.store(true, Ordering::Relaxed);
         line

@@ -33,7 +33,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// Messages that one call receives; each may hold many datagrams.
@@ -51,7 +51,7 @@ pub(crate) struct QuicSocket {
     outbox: RefCell<Outbox>,
     /// Tasks that wait until the socket has room.
     waiting: RefCell<Vec<Waker>>,
-    has_waiting: Notify,
+    flush_due: Notify,
 }
 
 impl QuicSocket {
@@ -86,12 +86,20 @@ impl QuicSocket {
         self.batch.borrow().is_full()
     }
 
+    /// Has what was made sent when the tasks that are to run now have run: what several connections
+    /// have to send leaves with one system call.
+    pub(crate) fn flush_soon(&self) {
+        if !self.batch.borrow().is_empty() {
+            self.flush_due.notify_one();
+        }
+    }
+
     /// Sends what was made. Pending while the kernel has no room; the task is woken then.
     pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<()> {
         let sent = self.try_flush(cx);
         if sent.is_pending() {
             self.waiting.borrow_mut().push(cx.waker().clone());
-            self.has_waiting.notify_one();
+            self.flush_due.notify_one();
         }
         sent
     }
@@ -109,7 +117,7 @@ impl QuicSocket {
     /// Wakes those that wait once there is room.
     async fn flush_for_others(&self) {
         loop {
-            self.has_waiting.notified().await;
+            self.flush_due.notified().await;
             poll_fn(|cx| self.try_flush(cx)).await;
             let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
             waiting.into_iter().for_each(Waker::wake);
@@ -209,7 +217,22 @@ impl AnswerAllowance {
 }
 
 /// Counts something while it lives.
-pub(crate) struct CountedWhileOpen(Rc<Cell<usize>>);
+struct CountedWhileOpen(Rc<Cell<usize>>);
+
+/// Counts a connection while it lives, and has a socket that is leaving look whether it was the
+/// last one.
+pub(crate) struct OpenConnection {
+    _count: CountedWhileOpen,
+    control: Rc<QuicControl>,
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        if self.control.is_leaving.get() {
+            self.control.changed.notify_one();
+        }
+    }
+}
 
 /// Counts a handshake while it lives.
 pub(crate) struct Handshake {
@@ -262,7 +285,7 @@ impl QuicAcceptor {
                 batch: RefCell::default(),
                 outbox: RefCell::default(),
                 waiting: RefCell::default(),
-                has_waiting: Notify::new(),
+                flush_due: Notify::new(),
             }),
             more_sockets,
             routes: Rc::new(Routes::new(shared.clone(), thread)),
@@ -518,12 +541,15 @@ impl QuicAcceptor {
             version: first.version,
             address: datagram.peer,
             destination: &first.destination,
-            unix_secs: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
+            unix_secs: super::unix_secs(),
         };
         let keys = self.routes.keys();
-        let verdict = match validate(first.token, &keys.tokens, &arrival, &TokenLifetimes::default()) {
+        let verdict = match validate(
+            first.token,
+            &keys.tokens,
+            &arrival,
+            &TokenLifetimes::default(),
+        ) {
             Ok(verdict) => verdict,
             Err(error) => {
                 self.counters().tokens_refused.add(1);
@@ -619,7 +645,10 @@ impl QuicAcceptor {
         );
         ids.inbox().push(datagram);
         client.debug(format_args!("accepted on {}", client.listen_address()));
-        let counted = CountedWhileOpen::new(&self.open);
+        let open = OpenConnection {
+            _count: CountedWhileOpen::new(&self.open),
+            control: self.control.clone(),
+        };
         self.counters()
             .count_connection(settings.transport.congestion_control);
         let handshake = Handshake {
@@ -633,7 +662,7 @@ impl QuicAcceptor {
             ids,
             socket: self.socket.clone(),
             clock: self.shared.clock,
-            open: counted,
+            open,
             handshake,
         }));
     }

@@ -128,7 +128,10 @@ pub(crate) fn host_secret(
     let Some(http) = &config.http else {
         return Ok(None);
     };
-    let listeners = http.listeners.iter().filter(|listener| listener.options.quic);
+    let listeners = http
+        .listeners
+        .iter()
+        .filter(|listener| listener.options.quic);
     let mut servers = listeners.map(|listener| &http.servers[listener.default_server]);
     let Some(path) = servers.find_map(|server| server.quic.host_key.as_ref()) else {
         return Ok(None);
@@ -137,7 +140,9 @@ pub(crate) fn host_secret(
     if bytes.is_empty() {
         return Err(emerg(format!("\"{}\" zero key size", path.display())));
     }
-    let digest = Sha256::new().chain_update(HOST_KEY_LABEL).chain_update(bytes);
+    let digest = Sha256::new()
+        .chain_update(HOST_KEY_LABEL)
+        .chain_update(bytes);
     Ok(Some(digest.finalize().into()))
 }
 

@@ -117,6 +117,24 @@ fn early_data_arrives_with_the_first_flight() {
 }
 
 #[test]
+fn owners_know_what_is_early_data_rfc_9001_section_5_7() {
+    let (mut pair, early) = with_early_data(settings());
+    pair.handshake();
+    assert_eq!(pair.server().application.early, Some(vec![early]));
+
+    // A packet that has overtaken the client's Finished is none.
+    let mut pair = Pair::new();
+    pair.until("the client", |pair| pair.client.connection.is_established());
+    let connection = &mut pair.client.connection;
+    let late = connection.open(Direction::Bidirectional).expect("allowed");
+    pair.client.write(late, 100, true);
+    pair.flush(true);
+    pair.to_server.reverse();
+    pair.until("the data", |pair| pair.server().got(late) == (100, true));
+    assert_eq!(pair.server().application.early, Some(Vec::new()));
+}
+
+#[test]
 fn rejected_early_data_is_sent_again_rfc_9001_section_4_6_2() {
     // The server's settings have changed since.
     let changed = ConnectionSettings {

@@ -99,6 +99,8 @@ struct Application {
     /// Bytes of a stream that are taken at most; the rest stays in the connection.
     takes_at_most: Option<usize>,
     events: Vec<Event>,
+    /// Streams that had begun when the handshake was complete.
+    early: Option<Vec<StreamId>>,
 }
 
 /// The bytes of streams are known everywhere.
@@ -139,6 +141,10 @@ impl Owner for Application {
 
     fn copy(&mut self, id: StreamId, offset: u64, len: usize, out: &mut Vec<u8>) {
         out.extend((offset..offset + len as u64).map(|at| byte(id, at)));
+    }
+
+    fn handshake_complete(&mut self) {
+        self.early = Some(self.received.keys().copied().collect());
     }
 }
 

@@ -63,7 +63,11 @@ fn packets_go_to_the_process_and_the_thread_that_they_name() {
     Runtime::new().expect("descriptors").block_on(async {
         let [before, after] = processes();
         let _ = (before.queue(0, PORT), before.queue(2, PORT));
-        assert!(after.lines.hand_on(0, 2, datagram(b"for the second thread")));
+        assert!(
+            after
+                .lines
+                .hand_on(0, 2, datagram(b"for the second thread"))
+        );
         assert_eq!(waiting(&before, 2).await, [b"for the second thread"]);
         assert!(!after.lines.hand_on(7, 2, datagram(b"for nobody")));
         assert!(before.lines.hand_on(1, 0, datagram(b"back")));
