@@ -72,7 +72,7 @@ fn assert_whole(run: &QuicRun, digest: &str, what: &str) {
 fn under_load(site: &Site, rounds: usize, mut change: impl FnMut(usize)) {
     let digest = sha256_of_file(&site.path("html/large.bin"));
     let mut clients = vec![QuicClient::Aioquic, QuicClient::Quinn];
-    if has_go() {
+    if has_go(26) {
         clients.push(QuicClient::QuicGo);
     }
     let (is_over, runs) = (AtomicBool::new(false), AtomicUsize::new(0));
