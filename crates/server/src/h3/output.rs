@@ -47,7 +47,8 @@ impl Output {
     }
 
     /// Bytes that are kept.
-    pub(super) fn kept(&self) -> u64 {
+    #[cfg(test)]
+    fn kept(&self) -> u64 {
         self.end - self.start
     }
 
