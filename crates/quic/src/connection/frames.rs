@@ -275,11 +275,7 @@ impl Connection {
         {
             keys.on_acked(ack.largest);
         }
-        if self.negotiation.is_none()
-            && (self.data.crypto.as_ref()).is_some_and(|crypto| crypto.is_all_acked())
-        {
-            self.data.crypto = None;
-        }
+        self.forget_tickets();
         Ok(())
     }
 

@@ -291,14 +291,16 @@ impl Connection {
         self.apply_parameters(&parameters)
     }
 
-    fn apply_parameters(&mut self, parameters: &TransportParameters) -> Result<(), Error> {
+    pub(super) fn apply_parameters(
+        &mut self,
+        parameters: &TransportParameters,
+    ) -> Result<(), Error> {
         self.peer = PeerParameters {
             max_idle_timeout_ms: parameters.max_idle_timeout_ms,
             ack_delay_exponent: parameters.ack_delay_exponent,
             max_udp_payload_size: u16::try_from(parameters.max_udp_payload_size)
                 .unwrap_or(u16::MAX),
             active_connection_id_limit: parameters.active_connection_id_limit,
-            grease_quic_bit: parameters.grease_quic_bit,
             are_known: true,
         };
         self.recovery
@@ -449,6 +451,13 @@ impl Connection {
         offset: u64,
         data: &[u8],
     ) -> Result<(), Error> {
+        let Some(negotiation) = &mut self.negotiation else {
+            // Clients have nothing to say behind the handshake (RFC 9001 sections 4.4 and 6).
+            return Err(Error::new(
+                Code::crypto(ALERT_UNEXPECTED_MESSAGE),
+                "a handshake message after the handshake",
+            ));
+        };
         let (crypto, level) = match space {
             Space::Initial => (
                 self.initial.as_mut().map(|space| &mut space.crypto),
@@ -458,20 +467,10 @@ impl Connection {
                 self.handshake.as_mut().map(|space| &mut space.crypto),
                 Level::Handshake,
             ),
-            Space::Data if self.negotiation.is_none() => {
-                (self.data.crypto.as_deref_mut(), Level::OneRtt)
-            }
             Space::Data => (Some(self.data.crypto()), Level::OneRtt),
         };
         let Some(crypto) = crypto else {
             return Ok(());
-        };
-        let Some(negotiation) = &mut self.negotiation else {
-            // Clients have nothing to say behind the handshake (RFC 9001 sections 4.4 and 6).
-            return Err(Error::new(
-                Code::crypto(ALERT_UNEXPECTED_MESSAGE),
-                "a handshake message after the handshake",
-            ));
         };
         if !crypto.on_crypto(offset, data)? {
             return Ok(());
@@ -545,11 +544,21 @@ impl Connection {
     pub fn release_tls(&mut self) {
         if self.side.is_server() && self.is_established() {
             self.negotiation = None;
+            self.forget_tickets();
+        }
+    }
+
+    /// The stream of tickets goes when they have arrived, and no more can follow.
+    pub(super) fn forget_tickets(&mut self) {
+        if self.negotiation.is_none()
+            && (self.data.crypto.as_ref()).is_some_and(|crypto| crypto.is_all_acked())
+        {
+            self.data.crypto = None;
         }
     }
 
     /// The handshake is complete.
-    fn establish(&mut self, now: Time, owner: &mut impl Owner) -> Result<(), Error> {
+    pub(super) fn establish(&mut self, now: Time, owner: &mut impl Owner) -> Result<(), Error> {
         if !self.peer.are_known {
             let code = Code::crypto(ALERT_MISSING_EXTENSION);
             return Err(Error::new(code, "no transport parameters"));

@@ -525,6 +525,7 @@ impl Accepting {
             sockets.and_then(|sockets| QuicAcceptor::new(worker.clone(), address.clone(), sockets));
         match acceptor {
             Ok((acceptor, control)) => {
+                // It ends by itself, once it takes no connections and serves none.
                 runtime::spawn(acceptor.run());
                 let address = address.clone();
                 self.quic.push(QuicListening { address, control });

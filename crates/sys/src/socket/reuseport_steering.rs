@@ -68,7 +68,6 @@ impl CidFormat {
     }
 
     /// Bytes of a connection id.
-    #[cfg(test)]
     fn cid_bytes(&self) -> usize {
         self.cid_bytes.into()
     }
