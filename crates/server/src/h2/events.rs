@@ -53,7 +53,11 @@ impl Serving {
                 }
             }
             Event::Trailers { stream, trailers } => {
-                if !self.exchanges.streams.take_trailers(stream, trailers.iter()) {
+                if !self
+                    .exchanges
+                    .streams
+                    .take_trailers(stream, trailers.iter())
+                {
                     self.exchanges.wire.unread.forget(stream);
                 }
             }

@@ -178,9 +178,8 @@ impl Http3Serving {
             if self.transport().is_closed() {
                 return Poll::Ready(());
             }
-            let is_due = has_news
-                || self.poll_timer(cx).is_ready()
-                || self.poll_deadline(cx).is_ready();
+            let is_due =
+                has_news || self.poll_timer(cx).is_ready() || self.poll_deadline(cx).is_ready();
             if !is_due {
                 return Poll::Pending;
             }
