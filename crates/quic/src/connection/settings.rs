@@ -27,8 +27,8 @@ pub struct ConnectionSettings {
     pub ecn: bool,
     /// The versions that are spoken, the preferred one first.
     pub versions: Vec<Version>,
-    /// What of the application's settings clients remember with a ticket for their early data. Empty
-    /// if none is taken.
+    /// What of the application's settings clients remember with a ticket for their early data.
+    /// Empty if none is taken.
     pub early_data_context: Vec<u8>,
     /// Whether the peer may move to another address.
     pub migration: bool,

@@ -30,8 +30,8 @@ pub struct Datagrams {
     pub segment_bytes: usize,
 }
 
-/// Least credit for a datagram to an address that is not validated: a packet with a challenge and an
-/// acknowledgement.
+/// Least credit for a datagram to an address that is not validated: a packet with a challenge and
+/// an acknowledgement.
 const MIN_DATAGRAM: u16 = 80;
 
 /// What may be sent now.
