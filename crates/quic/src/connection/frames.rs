@@ -230,10 +230,8 @@ impl Connection {
                 self.note_response(data);
                 Ok(())
             }
-            Frame::NewToken(token) => {
-                self.receive_token(token);
-                Ok(())
-            }
+            // A client may ignore it (RFC 9000 section 8.1.3).
+            Frame::NewToken(_) => Ok(()),
             Frame::ConnectionClose {
                 code,
                 frame_type,

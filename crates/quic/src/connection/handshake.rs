@@ -26,10 +26,6 @@ const MAX_HELD_PACKETS: usize = 16;
 /// Most bytes of them.
 const MAX_HELD_BYTES: usize = 20_000;
 
-/// Longest token that a client keeps. It has to fit into an Initial packet, beside the start of a
-/// ClientHello.
-const MAX_KEPT_TOKEN: usize = 512;
-
 /// TLS of either end.
 pub(super) enum Tls {
     Server(ServerConnection),
@@ -92,8 +88,6 @@ pub(super) struct Negotiation {
     pub(super) reset_token: Option<ResetToken>,
     /// What the client's Initial packets carry.
     pub(super) token: Box<[u8]>,
-    /// What the server has issued for the next connection.
-    pub(super) new_token: Box<[u8]>,
     /// Came before the secret that seals.
     opening: Option<TrafficSecret>,
     failure: Option<HandshakeFailure>,
@@ -112,7 +106,6 @@ impl Negotiation {
             client_destination: None,
             reset_token: None,
             token: Box::default(),
-            new_token: Box::default(),
             opening: None,
             failure: None,
         }
@@ -534,22 +527,6 @@ impl Connection {
         match &mut self.negotiation.as_mut()?.tls {
             Tls::Client(tls) => Some(tls),
             Tls::Server(_) => None,
-        }
-    }
-
-    /// The last token that the server has issued for later connections to it (NEW_TOKEN). To be
-    /// used once.
-    pub fn take_token(&mut self) -> Option<Box<[u8]>> {
-        let token = std::mem::take(&mut self.negotiation.as_mut()?.new_token);
-        (!token.is_empty()).then_some(token)
-    }
-
-    /// NEW_TOKEN. A client may ignore it (RFC 9000 section 8.1.3).
-    pub(super) fn receive_token(&mut self, token: &[u8]) {
-        if let Some(negotiation) = &mut self.negotiation
-            && token.len() <= MAX_KEPT_TOKEN
-        {
-            negotiation.new_token = token.into();
         }
     }
 

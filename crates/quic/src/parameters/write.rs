@@ -101,8 +101,8 @@ impl TransportParameters {
     }
 }
 
-/// A reserved parameter (31 * N + 27) and its value. N is small: nginx reads no more than 16 bits of
-/// a number, and would take some of the larger ones for others.
+/// A reserved parameter (31 * N + 27) and its value. N is small: nginx reads no more than 16 bits
+/// of a number, and would take some of the larger ones for others.
 fn reserved(random: u64) -> (u64, u64) {
     let n = random >> 32 & 0x7ff;
     (31 * n + 27, random.rotate_left(17))
