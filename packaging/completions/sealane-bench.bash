@@ -311,7 +311,7 @@ _sealane__bench() {
             return 0
             ;;
         sealane__subcmd__bench__subcmd__idle)
-            opts="-c -h --address --status --length --protocol --suite --group --key-type --offer --no-tickets --staple --pid --cpus --json --connections --hold-seconds --help"
+            opts="-c -h --address --status --length --protocol --suite --group --key-type --offer --no-tickets --staple --http3 --streams --pid --cpus --json --connections --hold-seconds --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -347,6 +347,10 @@ _sealane__bench() {
                     ;;
                 --offer)
                     COMPREPLY=($(compgen -W "pinned browser" -- "${cur}"))
+                    return 0
+                    ;;
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --pid)
@@ -377,7 +381,7 @@ _sealane__bench() {
             return 0
             ;;
         sealane__subcmd__bench__subcmd__load)
-            opts="-c -t -s -n -h --address --status --length --protocol --suite --group --key-type --offer --no-tickets --staple --pid --cpus --json --clients --threads --seconds --operations --warm-up-seconds --close --resume --early-data --help"
+            opts="-c -t -s -n -h --address --status --length --protocol --suite --group --key-type --offer --no-tickets --staple --http3 --streams --pid --cpus --json --clients --threads --seconds --operations --warm-up-seconds --close --resume --early-data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -413,6 +417,10 @@ _sealane__bench() {
                     ;;
                 --offer)
                     COMPREPLY=($(compgen -W "pinned browser" -- "${cur}"))
+                    return 0
+                    ;;
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --pid)

@@ -48,6 +48,7 @@ p384\t'ECDSA on P-384'
 ed25519\t'Ed25519'"
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l offer -d 'What is offered besides: nothing, or what browsers offer (TLS 1.2 and 1.3, AES-128-GCM and X25519MLKEM768 first, HTTP/2)' -r -f -a "pinned\t'Only what is pinned, so that the server has no choice'
 browser\t'What browsers offer: TLS 1.2 and 1.3, all three suites with AES-128 first, X25519MLKEM768 before X25519 and the curves, HTTP/2 and HTTP/1.1. What is pinned must be chosen by the server'"
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l streams -d 'Concurrent requests on each connection of HTTP/3; each is an operation' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l pid -d 'Process id of the server; its children are included' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l cpus -d 'Cores for the generator, such as 0,1 (default: chosen by the kernel)' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -s c -l clients -d 'Concurrent clients' -r
@@ -57,6 +58,7 @@ complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -s n -
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l warm-up-seconds -d 'Length of the warm-up before it' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l no-tickets -d 'Disable tickets, so that TLS 1.2 resumes by session id'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l staple -d 'Ask for an OCSP response along with the certificate, and fail without one'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l http3 -d 'Request over HTTP/3 (QUIC); the client closes the connections that are not kept'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l json -d 'Print JSON instead of text'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l close -d 'One connection per request'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand load" -l resume -d 'Resume a session on every connection (implies --close)'
@@ -77,12 +79,14 @@ p384\t'ECDSA on P-384'
 ed25519\t'Ed25519'"
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -l offer -d 'What is offered besides: nothing, or what browsers offer (TLS 1.2 and 1.3, AES-128-GCM and X25519MLKEM768 first, HTTP/2)' -r -f -a "pinned\t'Only what is pinned, so that the server has no choice'
 browser\t'What browsers offer: TLS 1.2 and 1.3, all three suites with AES-128 first, X25519MLKEM768 before X25519 and the curves, HTTP/2 and HTTP/1.1. What is pinned must be chosen by the server'"
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -l streams -d 'Concurrent requests on each connection of HTTP/3; each is an operation' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -l pid -d 'Process id of the server; its children are included' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -l cpus -d 'Cores for the generator, such as 0,1 (default: chosen by the kernel)' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -s c -l connections -d 'Connections to hold' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -l hold-seconds -d 'How long to hold them before reading the memory' -r
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -l no-tickets -d 'Disable tickets, so that TLS 1.2 resumes by session id'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -l staple -d 'Ask for an OCSP response along with the certificate, and fail without one'
+complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -l http3 -d 'Request over HTTP/3 (QUIC); the client closes the connections that are not kept'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -l json -d 'Print JSON instead of text'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand idle" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c sealane-bench -n "__fish_sealane_bench_using_subcommand compare" -l server -d 'A server: name=path of an nginx or sealane binary, or of what --kind says' -r

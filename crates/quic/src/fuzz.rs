@@ -4,6 +4,10 @@
 //! finding is a panic. They live here, beside the code they exercise, so that the property tests
 //! run them too.
 
+mod connection;
+
+pub use connection::connection;
+
 use crate::frame::{self, Frame, Frames, MAX_RANGES_SENT};
 use crate::packet::{self, Form, Header, Packet, PacketType, Packets, Protected};
 use crate::parameters::{EarlyLimits, TransportParameters};

@@ -14,7 +14,7 @@ use std::time::Duration;
 mod tests;
 
 /// Longest token.
-pub const MAX_LEN: usize = HEAD_LEN + MAX_SEALED_LEN;
+pub(crate) const MAX_LEN: usize = HEAD_LEN + MAX_SEALED_LEN;
 
 const NONCE_LEN: usize = 12;
 const TAG_LEN: usize = 16;

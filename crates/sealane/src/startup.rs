@@ -264,6 +264,15 @@ fn prepare_directories(
     temp_paths::prepare_acme(config, &places.prefix, identity, guard)
 }
 
+/// Says what is odd about a configuration, unless it was said of the one that runs.
+fn tell_warnings(warnings: &[Diagnostic], goal: &Goal<'_>, journal: &Journal) {
+    if unchanged(goal).is_none() {
+        warnings
+            .iter()
+            .for_each(|warning| journal.diagnostic(warning));
+    }
+}
+
 /// Opens and checks everything that the configuration names. Sockets come last: once they
 /// listen, clients may be waiting in their queues.
 pub(crate) fn prepare(
@@ -323,10 +332,7 @@ pub(crate) fn prepare(
         journal.diagnostic(&diagnostic);
         Refused
     })?;
-    let is_known = unchanged(goal).is_some();
-    for warning in warnings.iter().filter(|_| !is_known) {
-        journal.diagnostic(warning);
-    }
+    tell_warnings(&warnings, goal, &journal);
     check_threads(&config, &snapshot, &guard).map_err(|message| refuse(&message))?;
     programs::check(&config, &logs, &guard).map_err(|message| refuse(&message))?;
     if probed && let Some(capabilities) = materials.kernel_tls() {

@@ -71,20 +71,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
     };
     // What ACME servers have issued is served once it is set.
     server.snapshot.acme().set_keys(&keys);
-    let mut threads = Threads {
-        stores: StoreThread::new(StateSink::of_worker(
-            link.as_deref(),
-            server.ticket_state_file.as_ref(),
-            &server.journal,
-        )),
-        resolver: ResolverThread::default(),
-        certificates: CertificateThread::new(link.as_deref(), &server.journal),
-        caches: CacheDirectories::default(),
-        health: HealthChecks::default(),
-        names: NameServerThread::default(),
-        traces: TraceThread::default(),
-        system_load: SystemLoadThread::default(),
-    };
+    let mut threads = threads_beside(&server, link.as_deref());
     // Before the first client comes.
     std::mem::take(&mut server.kept_staples).give(server.snapshot.staples());
     let mut carried = Carried::of(&mut server);
@@ -179,6 +166,24 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         note!(journal, Notice, "exit");
     }
     if result.is_ok() { 0 } else { FAILED }
+}
+
+/// The threads beside those of the workers, before they have begun.
+fn threads_beside(server: &Server, link: Option<&OwnedFd>) -> Threads {
+    Threads {
+        stores: StoreThread::new(StateSink::of_worker(
+            link,
+            server.ticket_state_file.as_ref(),
+            &server.journal,
+        )),
+        resolver: ResolverThread::default(),
+        certificates: CertificateThread::new(link, &server.journal),
+        caches: CacheDirectories::default(),
+        health: HealthChecks::default(),
+        names: NameServerThread::default(),
+        traces: TraceThread::default(),
+        system_load: SystemLoadThread::default(),
+    }
 }
 
 /// What this process begins with: its rights, its signals, and its channels to the key process.

@@ -162,7 +162,8 @@ impl Client {
 
     /// It waits for its first request.
     pub(crate) fn enter_silent(&mut self) {
-        self.gauge.change(&self.entry, ConnectionPhase::Opening, true);
+        self.gauge
+            .change(&self.entry, ConnectionPhase::Opening, true);
     }
 
     /// A handshake or a request is on its way.

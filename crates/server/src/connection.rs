@@ -382,9 +382,7 @@ impl Connection {
             timeout_ms,
             min_timeout_ms,
         } = self.keep_alive;
-        if !self.is_idle()
-            || self.idle_ms() >= min_timeout_ms.into()
-        {
+        if !self.is_idle() || self.idle_ms() >= min_timeout_ms.into() {
             return true;
         }
         if !self.ends_soon {
@@ -564,5 +562,4 @@ impl Connection {
         };
         self.log(level, &format!("{error} {what}"));
     }
-
 }

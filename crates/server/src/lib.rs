@@ -35,9 +35,9 @@
 
 pub mod admission;
 pub mod body_source;
+mod client;
 pub mod client_certificates;
 pub mod client_link;
-mod client;
 mod client_status;
 pub mod counters;
 pub mod current;
@@ -118,8 +118,7 @@ pub use handover::moving_format;
 pub use materials::{KeyFile, Materials};
 pub use proxying::{CacheDirectories, HealthChecks, KnownVerdict};
 pub use quic::{
-    MAX_TOKEN_SECRETS as MAX_QUIC_SECRETS, QuicPlace, random_secret as random_quic_secret,
-    thread_of_ids as thread_of_quic_ids,
+    MAX_TOKEN_SECRETS as MAX_QUIC_SECRETS, QuicPlace, random_quic_secret, thread_of_quic_ids,
 };
 pub use snapshot::Snapshot;
 pub use sysguard::LoadWatch;

@@ -275,20 +275,7 @@ pub fn run(
     if let Some(keys) = args.keys {
         let _ = process.keys.set(keys);
     }
-    let workers: Vec<_> = (0..args.threads)
-        .map(|index| {
-            Arc::new(Worker {
-                index,
-                current: Current::new(args.snapshot.clone()),
-                open_files: OpenFileCache::new(),
-                registry: Arc::default(),
-                turns: Turns::new(args.snapshot.multi_accept),
-                refused: RefusedHandshakes::default(),
-                counters: Counters::of_thread(index as usize),
-                process: process.clone(),
-            })
-        })
-        .collect();
+    let workers = workers_of(&process, &args.snapshot, args.threads);
     // The cycle of references lives as long as the process.
     process.set_workers(workers.clone());
     let former = args.threads as usize..thread_columns(args.threads as usize);
@@ -383,6 +370,23 @@ pub fn run(
     let _ = tell.send(Asked::Abort);
     threads.join();
     Ok(())
+}
+
+/// What the threads of a process have.
+fn workers_of(process: &Arc<Process>, snapshot: &Arc<Snapshot>, threads: u32) -> Vec<Arc<Worker>> {
+    let worker = |index: u32| {
+        Arc::new(Worker {
+            index,
+            current: Current::new(snapshot.clone()),
+            open_files: OpenFileCache::new(),
+            registry: Arc::default(),
+            turns: Turns::new(snapshot.multi_accept),
+            refused: RefusedHandshakes::default(),
+            counters: Counters::of_thread(index as usize),
+            process: process.clone(),
+        })
+    };
+    (0..threads).map(worker).collect()
 }
 
 /// Ends the remaining connections. Their requests are told that their clients have gone, and write

@@ -230,10 +230,8 @@ impl Connection {
                 self.note_response(data);
                 Ok(())
             }
-            Frame::NewToken(token) => {
-                self.receive_token(token);
-                Ok(())
-            }
+            // A client may ignore it (RFC 9000 section 8.1.3).
+            Frame::NewToken(_) => Ok(()),
             Frame::ConnectionClose {
                 code,
                 frame_type,
@@ -277,11 +275,7 @@ impl Connection {
         {
             keys.on_acked(ack.largest);
         }
-        if self.negotiation.is_none()
-            && (self.data.crypto.as_ref()).is_some_and(|crypto| crypto.is_all_acked())
-        {
-            self.data.crypto = None;
-        }
+        self.forget_tickets();
         Ok(())
     }
 

@@ -26,10 +26,6 @@ const MAX_HELD_PACKETS: usize = 16;
 /// Most bytes of them.
 const MAX_HELD_BYTES: usize = 20_000;
 
-/// Longest token that a client keeps. It has to fit into an Initial packet, beside the start of a
-/// ClientHello.
-const MAX_KEPT_TOKEN: usize = 512;
-
 /// TLS of either end.
 pub(super) enum Tls {
     Server(ServerConnection),
@@ -92,8 +88,6 @@ pub(super) struct Negotiation {
     pub(super) reset_token: Option<ResetToken>,
     /// What the client's Initial packets carry.
     pub(super) token: Box<[u8]>,
-    /// What the server has issued for the next connection.
-    pub(super) new_token: Box<[u8]>,
     /// Came before the secret that seals.
     opening: Option<TrafficSecret>,
     failure: Option<HandshakeFailure>,
@@ -112,7 +106,6 @@ impl Negotiation {
             client_destination: None,
             reset_token: None,
             token: Box::default(),
-            new_token: Box::default(),
             opening: None,
             failure: None,
         }
@@ -298,14 +291,16 @@ impl Connection {
         self.apply_parameters(&parameters)
     }
 
-    fn apply_parameters(&mut self, parameters: &TransportParameters) -> Result<(), Error> {
+    pub(super) fn apply_parameters(
+        &mut self,
+        parameters: &TransportParameters,
+    ) -> Result<(), Error> {
         self.peer = PeerParameters {
             max_idle_timeout_ms: parameters.max_idle_timeout_ms,
             ack_delay_exponent: parameters.ack_delay_exponent,
             max_udp_payload_size: u16::try_from(parameters.max_udp_payload_size)
                 .unwrap_or(u16::MAX),
             active_connection_id_limit: parameters.active_connection_id_limit,
-            grease_quic_bit: parameters.grease_quic_bit,
             are_known: true,
         };
         self.recovery
@@ -456,6 +451,13 @@ impl Connection {
         offset: u64,
         data: &[u8],
     ) -> Result<(), Error> {
+        let Some(negotiation) = &mut self.negotiation else {
+            // Clients have nothing to say behind the handshake (RFC 9001 sections 4.4 and 6).
+            return Err(Error::new(
+                Code::crypto(ALERT_UNEXPECTED_MESSAGE),
+                "a handshake message after the handshake",
+            ));
+        };
         let (crypto, level) = match space {
             Space::Initial => (
                 self.initial.as_mut().map(|space| &mut space.crypto),
@@ -465,20 +467,10 @@ impl Connection {
                 self.handshake.as_mut().map(|space| &mut space.crypto),
                 Level::Handshake,
             ),
-            Space::Data if self.negotiation.is_none() => {
-                (self.data.crypto.as_deref_mut(), Level::OneRtt)
-            }
             Space::Data => (Some(self.data.crypto()), Level::OneRtt),
         };
         let Some(crypto) = crypto else {
             return Ok(());
-        };
-        let Some(negotiation) = &mut self.negotiation else {
-            // Clients have nothing to say behind the handshake (RFC 9001 sections 4.4 and 6).
-            return Err(Error::new(
-                Code::crypto(ALERT_UNEXPECTED_MESSAGE),
-                "a handshake message after the handshake",
-            ));
         };
         if !crypto.on_crypto(offset, data)? {
             return Ok(());
@@ -538,22 +530,6 @@ impl Connection {
         }
     }
 
-    /// The last token that the server has issued for later connections to it (NEW_TOKEN). To be
-    /// used once.
-    pub fn take_token(&mut self) -> Option<Box<[u8]>> {
-        let token = std::mem::take(&mut self.negotiation.as_mut()?.new_token);
-        (!token.is_empty()).then_some(token)
-    }
-
-    /// NEW_TOKEN. A client may ignore it (RFC 9000 section 8.1.3).
-    pub(super) fn receive_token(&mut self, token: &[u8]) {
-        if let Some(negotiation) = &mut self.negotiation
-            && token.len() <= MAX_KEPT_TOKEN
-        {
-            negotiation.new_token = token.into();
-        }
-    }
-
     /// Refuses a handshake, as there is too much to do.
     pub fn refuse(&mut self, now: Time) {
         let refused = self.server_tls_mut().map(ServerConnection::refuse);
@@ -568,11 +544,21 @@ impl Connection {
     pub fn release_tls(&mut self) {
         if self.side.is_server() && self.is_established() {
             self.negotiation = None;
+            self.forget_tickets();
+        }
+    }
+
+    /// The stream of tickets goes when they have arrived, and no more can follow.
+    pub(super) fn forget_tickets(&mut self) {
+        if self.negotiation.is_none()
+            && (self.data.crypto.as_ref()).is_some_and(|crypto| crypto.is_all_acked())
+        {
+            self.data.crypto = None;
         }
     }
 
     /// The handshake is complete.
-    fn establish(&mut self, now: Time, owner: &mut impl Owner) -> Result<(), Error> {
+    pub(super) fn establish(&mut self, now: Time, owner: &mut impl Owner) -> Result<(), Error> {
         if !self.peer.are_known {
             let code = Code::crypto(ALERT_MISSING_EXTENSION);
             return Err(Error::new(code, "no transport parameters"));

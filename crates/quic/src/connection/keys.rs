@@ -97,11 +97,6 @@ impl DataKeys {
         }));
     }
 
-    /// Whether packets can be opened.
-    pub(crate) fn can_open(&self) -> bool {
-        self.opening.is_some()
-    }
-
     /// The suite of all keys.
     pub(crate) fn suite(&self) -> tls::Suite {
         self.secret.suite()

@@ -9,7 +9,7 @@ pub(crate) const MAX_LOCAL_IDS: usize = 4;
 
 /// An id that is issued: it routes packets here until the peer retires it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IssuedId {
+pub(crate) struct IssuedId {
     /// The sequence number.
     pub sequence: u64,
     /// The id.

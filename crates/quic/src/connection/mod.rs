@@ -29,6 +29,7 @@
 //! | `close` | how it ends |
 
 mod close;
+mod established;
 mod frames;
 mod handshake;
 mod keys;
@@ -46,6 +47,7 @@ mod tests;
 
 pub use close::CloseReason;
 pub use handshake::HandshakeFailure;
+pub(crate) use keys::DataKeys;
 pub use local_ids::IdSource;
 pub use paths::Addresses;
 pub use settings::ConnectionSettings;
@@ -58,7 +60,7 @@ use crate::streams::{Direction, Event, PeerLimits, StreamId, Streams};
 use crate::{ConnectionId, Side, Space, Time, Version};
 use close::Progress;
 use handshake::{Held, Negotiation, Tls};
-use keys::{DataKeys, Forgeries};
+use keys::Forgeries;
 use local_ids::LocalIds;
 use paths::Paths;
 use remote_ids::RemoteIds;
@@ -125,7 +127,7 @@ struct Beginning {
     side: Side,
     version: Version,
     settings: Arc<ConnectionSettings>,
-    negotiation: Negotiation,
+    negotiation: Option<Box<Negotiation>>,
     local_ids: LocalIds,
     remote: ConnectionId,
     paths: Paths,
@@ -168,7 +170,6 @@ struct PeerParameters {
     ack_delay_exponent: u8,
     max_udp_payload_size: u16,
     active_connection_id_limit: u64,
-    grease_quic_bit: bool,
     are_known: bool,
 }
 
@@ -179,7 +180,6 @@ impl Default for PeerParameters {
             ack_delay_exponent: 3,
             max_udp_payload_size: 1200,
             active_connection_id_limit: 2,
-            grease_quic_bit: false,
             are_known: false,
         }
     }
@@ -242,6 +242,8 @@ pub struct Connection {
     active_at: Time,
     /// A packet that elicits an ACK was sent since one came.
     has_sent_since: bool,
+    /// The owner wants silence to be outlasted.
+    keeps_alive: bool,
     /// Nothing may be sent before then: the pacer says so.
     paced_until: Option<Time>,
     counters: Counters,
@@ -269,7 +271,7 @@ impl Connection {
             side: Side::Server,
             version: accepted.version,
             settings,
-            negotiation,
+            negotiation: Some(Box::new(negotiation)),
             local_ids: LocalIds::new(id, reset_token),
             remote: accepted.source,
             paths: Paths::new(accepted.addresses, path),
@@ -297,7 +299,7 @@ impl Connection {
             side: Side::Client,
             version: target.version,
             settings,
-            negotiation,
+            negotiation: Some(Box::new(negotiation)),
             // Clients send no reset tokens: nobody could use them for the id of the handshake.
             local_ids: LocalIds::new(target.source, ResetToken::new([0; 16])),
             remote: target.destination,
@@ -326,7 +328,7 @@ impl Connection {
             side,
             version,
             state: Progress::Handshaking,
-            negotiation: Some(Box::new(negotiation)),
+            negotiation,
             held: None,
             initial: Some(Box::new(HandshakeSpace::new(Space::Initial))),
             handshake: Some(Box::new(HandshakeSpace::new(Space::Handshake))),
@@ -347,6 +349,7 @@ impl Connection {
             is_confirmed: false,
             active_at: now,
             has_sent_since: false,
+            keeps_alive: false,
             paced_until: None,
             counters: Counters::default(),
             settings,
@@ -383,6 +386,13 @@ impl Connection {
         self.paths.current.addresses
     }
 
+    /// Whether the peer has shown that it is where packets are sent to: not yet, after it has moved
+    /// (RFC 9000 section 9.3).
+    #[must_use]
+    pub fn is_address_validated(&self) -> bool {
+        self.paths.current.path.is_validated()
+    }
+
     /// What has been counted since it was asked last.
     #[must_use]
     pub fn take_counters(&mut self) -> Counters {
@@ -390,7 +400,6 @@ impl Connection {
     }
 
     /// What has been counted since then.
-    #[cfg(test)]
     pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
@@ -469,6 +478,12 @@ impl Connection {
     /// What happened to streams.
     pub fn next_event(&mut self) -> Option<Event> {
         self.streams.next_event()
+    }
+
+    /// Whether no bidirectional stream is open: no request is going on.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.streams.is_idle()
     }
 
     /// How many streams of this direction the peer may have open at a time.

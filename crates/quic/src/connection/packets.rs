@@ -52,11 +52,9 @@ impl Open {
 
     /// Pads the packet so that its datagram ends at `end`.
     pub(super) fn pad_to(&mut self, end: usize, outbox: &mut Outbox) {
-        let missing = (end.saturating_sub(TAG_LEN)).saturating_sub(outbox.bytes.len());
-        if missing > 0 {
-            frame::put_padding(&mut outbox.bytes, missing);
-            self.is_padded = true;
-        }
+        let before = outbox.bytes.len();
+        self.building.pad_to(end, &mut outbox.bytes);
+        self.is_padded |= outbox.bytes.len() > before;
     }
 
     fn put(&mut self, frame: &Frame<'_>, item: Item, outbox: &mut Outbox) -> bool {

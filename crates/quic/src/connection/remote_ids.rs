@@ -196,6 +196,12 @@ impl RemoteIds {
         self.to_retire.push_back(sequence);
     }
 
+    /// How many ids are remembered, in any way.
+    pub(crate) fn remembered(&self) -> u64 {
+        let retired = self.retired_above.len() + self.to_retire.len();
+        (self.active.len() + retired + self.in_flight) as u64
+    }
+
     /// Whether this is the reset token of an id in use (section 10.3.1). All are
     /// compared, each in constant time.
     pub(crate) fn is_reset(&self, token: ResetToken) -> bool {
@@ -298,5 +304,25 @@ mod tests {
         ids.take_unused();
         assert!(ids.is_reset(token(1)));
         assert!(!ids.is_reset(token(2)));
+    }
+
+    #[test]
+    fn a_peer_that_moves_without_end_takes_no_more_memory() {
+        let mut ids = RemoteIds::new(id(0), 4);
+        for n in 1..1000_u64 {
+            let new = ConnectionId::new(&n.to_be_bytes()).expect("short enough");
+            ids.on_new(n, 0, new, token(1)).expect("within the limit");
+            assert_eq!(ids.take_unused(), Some((n, new)));
+            ids.retire(n - 1);
+            while ids.take_to_retire().is_some() {
+                ids.on_retire_acked();
+            }
+            assert!(ids.retired_above.is_empty());
+        }
+        // A repetition of one that was retired is retired again, and not used.
+        let first = ConnectionId::new(&1_u64.to_be_bytes()).expect("short enough");
+        ids.on_new(1, 0, first, token(1)).expect("late");
+        assert_eq!(ids.take_to_retire(), Some(1));
+        assert_eq!(ids.take_unused(), None);
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 /// Most ranges that a frame is sent with, so that their number takes one byte. RFC 9000 section
 /// 13.2.3 lets receivers of packets bound them.
-pub const MAX_RANGES_SENT: usize = 64;
+pub(crate) const MAX_RANGES_SENT: usize = 64;
 
 /// An ACK frame as it came. Its ranges have been looked at: none reaches below packet 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ack<'a> {
+pub(crate) struct Ack<'a> {
     /// The largest packet number that is acknowledged.
     pub largest: u64,
     /// How long the peer waited, in units that its `ack_delay_exponent` tells.
@@ -59,7 +59,7 @@ impl<'a> Ack<'a> {
 
     /// The ranges of packet numbers, from the largest down. At most one for two bytes of the frame.
     #[must_use]
-    pub const fn ranges(&self) -> AckRanges<'a> {
+    pub(crate) const fn ranges(&self) -> AckRanges<'a> {
         AckRanges {
             next: Some((self.largest - self.first_range, self.largest)),
             rest: Reader::new(self.ranges),
@@ -69,7 +69,7 @@ impl<'a> Ack<'a> {
     /// How long the peer waited, by its `ack_delay_exponent` of at most 20. At most 2^62
     /// microseconds.
     #[must_use]
-    pub fn delay(&self, exponent: u8) -> Duration {
+    pub(crate) fn delay(&self, exponent: u8) -> Duration {
         let micros = u128::from(self.raw_delay) << exponent.min(20);
         Duration::from_micros(
             u64::try_from(micros)
@@ -80,7 +80,7 @@ impl<'a> Ack<'a> {
 
     /// How many packets came with which mark of ECN, if the peer tells.
     #[must_use]
-    pub fn ecn(&self) -> Option<EcnCounts> {
+    pub(crate) fn ecn(&self) -> Option<EcnCounts> {
         read_ecn(&mut Reader::new(self.ecn?))
     }
 
@@ -133,7 +133,7 @@ fn read_ecn(reader: &mut Reader<'_>) -> Option<EcnCounts> {
 
 /// The ranges of an ACK frame, from the largest packet number down.
 #[derive(Clone, Debug)]
-pub struct AckRanges<'a> {
+pub(crate) struct AckRanges<'a> {
     next: Option<(u64, u64)>,
     rest: Reader<'a>,
 }
@@ -150,7 +150,7 @@ impl Iterator for AckRanges<'_> {
 
 /// How many packets came with which mark, RFC 9000 section 19.3.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EcnCounts {
+pub(crate) struct EcnCounts {
     /// With ECT(0).
     pub ect0: u64,
     /// With ECT(1).
@@ -165,7 +165,7 @@ pub struct EcnCounts {
 /// `ranges` go from the largest packet number down and do not touch each other; those that do not
 /// fit, or are more than [`MAX_RANGES_SENT`], are left out. `raw_delay` is in units of the exponent
 /// that was announced.
-pub fn put_ack(
+pub(crate) fn put_ack(
     out: &mut Vec<u8>,
     room: usize,
     mut ranges: impl Iterator<Item = RangeInclusive<u64>>,

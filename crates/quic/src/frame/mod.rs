@@ -14,16 +14,16 @@ mod tests;
 use crate::reset::ResetToken;
 use crate::{Code, ConnectionId};
 
-pub use ack::{Ack, AckRanges, EcnCounts, MAX_RANGES_SENT, put_ack};
-pub use read::Frames;
-pub use write::{put_close, put_padding, put_stream_header, stream_header_len};
+pub(crate) use ack::{Ack, EcnCounts, MAX_RANGES_SENT, put_ack};
+pub(crate) use read::Frames;
+pub(crate) use write::{put_close, put_padding, put_stream_header, stream_header_len};
 
 /// A frame.
 ///
 /// Stream ids, offsets and limits have 62 bits. Whether a frame fits the state of its connection or
 /// stream is not looked at here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub(crate) enum Frame<'a> {
     /// So many bytes of padding in a row.
     Padding(usize),
     /// Asks for nothing but to be acknowledged.
@@ -128,7 +128,7 @@ pub enum Frame<'a> {
 
 /// NEW_CONNECTION_ID, RFC 9000 section 19.15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewConnectionId {
+pub(crate) struct NewConnectionId {
     /// The number of this id.
     pub sequence: u64,
     /// Ids with lower numbers are to be retired; at most `sequence`.
@@ -142,7 +142,7 @@ pub struct NewConnectionId {
 impl Frame<'_> {
     /// Its type on the wire, without the bits of STREAM.
     #[must_use]
-    pub const fn frame_type(&self) -> u64 {
+    pub(crate) const fn frame_type(&self) -> u64 {
         match self {
             Self::Padding(_) => types::PADDING,
             Self::Ping => types::PING,
@@ -178,7 +178,7 @@ impl Frame<'_> {
 
     /// Whether a packet with it is to be acknowledged, RFC 9002 section 2.
     #[must_use]
-    pub const fn is_ack_eliciting(&self) -> bool {
+    pub(crate) const fn is_ack_eliciting(&self) -> bool {
         !matches!(
             self,
             Self::Padding(_)
@@ -190,7 +190,7 @@ impl Frame<'_> {
 
     /// Whether a packet of such frames alone only probes a path, RFC 9000 section 9.1.
     #[must_use]
-    pub const fn is_probing(&self) -> bool {
+    pub(crate) const fn is_probing(&self) -> bool {
         matches!(
             self,
             Self::Padding(_)

@@ -11,7 +11,7 @@ const MAX_STREAMS: u64 = 1 << 60;
 
 /// The frames of a packet, in order. It ends after the first error.
 #[derive(Clone, Debug)]
-pub struct Frames<'a> {
+pub(crate) struct Frames<'a> {
     rest: Reader<'a>,
     packet_type: PacketType,
     receiver: Side,
@@ -22,7 +22,7 @@ pub struct Frames<'a> {
 impl<'a> Frames<'a> {
     /// The frames in the payload of a packet of this type that came to `receiver`.
     #[must_use]
-    pub const fn new(payload: &'a [u8], packet_type: PacketType, receiver: Side) -> Self {
+    pub(crate) const fn new(payload: &'a [u8], packet_type: PacketType, receiver: Side) -> Self {
         Self {
             rest: Reader::new(payload),
             packet_type,

@@ -6,7 +6,7 @@ use crate::{Code, varint};
 impl Frame<'_> {
     /// How many bytes [`Frame::put`] appends.
     #[must_use]
-    pub fn encoded_len(&self) -> usize {
+    pub(crate) fn encoded_len(&self) -> usize {
         let prefixed = |bytes: &[u8]| varint::len(bytes.len() as u64) + bytes.len();
         match *self {
             Self::Padding(len) => len,
@@ -48,7 +48,7 @@ impl Frame<'_> {
     }
 
     /// Appends the frame. STREAM frames say their length. Numbers have at most 62 bits.
-    pub fn put(&self, out: &mut Vec<u8>) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Padding(len) => put_padding(out, len),
             Self::Ping => varint::put(out, types::PING),
@@ -155,13 +155,19 @@ fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Appends `len` bytes of padding.
-pub fn put_padding(out: &mut Vec<u8>, len: usize) {
+pub(crate) fn put_padding(out: &mut Vec<u8>, len: usize) {
     out.resize(out.len() + len, types::PADDING as u8);
 }
 
 /// Appends the header of a STREAM frame; the data is to be appended next. Without a length, the
 /// data reaches to the end of the packet.
-pub fn put_stream_header(out: &mut Vec<u8>, id: u64, offset: u64, len: Option<usize>, fin: bool) {
+pub(crate) fn put_stream_header(
+    out: &mut Vec<u8>,
+    id: u64,
+    offset: u64,
+    len: Option<usize>,
+    fin: bool,
+) {
     let mut frame_type = types::STREAM;
     if fin {
         frame_type |= types::STREAM_FIN;
@@ -184,7 +190,7 @@ pub fn put_stream_header(out: &mut Vec<u8>, id: u64, offset: u64, len: Option<us
 
 /// How many bytes [`put_stream_header`] appends.
 #[must_use]
-pub fn stream_header_len(id: u64, offset: u64, len: Option<usize>) -> usize {
+pub(crate) fn stream_header_len(id: u64, offset: u64, len: Option<usize>) -> usize {
     let offset_len = if offset == 0 { 0 } else { varint::len(offset) };
     let length_len = len.map_or(0, |len| varint::len(len as u64));
     1 + varint::len(id) + offset_len + length_len
@@ -192,7 +198,7 @@ pub fn stream_header_len(id: u64, offset: u64, len: Option<usize>) -> usize {
 
 /// Appends a CONNECTION_CLOSE frame of at most `room` bytes, with as much of the reason as fits,
 /// and says whether there was room at all. QUIC's own has a frame type, an application's `None`.
-pub fn put_close(
+pub(crate) fn put_close(
     out: &mut Vec<u8>,
     room: usize,
     code: u64,

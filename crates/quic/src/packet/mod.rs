@@ -24,25 +24,26 @@ mod tests;
 use crate::{Space, Version};
 
 pub(crate) use read::long_header;
-pub use read::{Packet, Packets, Protected, UnknownVersion, Unmasked, destination};
-pub use retry::{NewRetry, Retry};
+pub(crate) use read::{Packet, Packets, Protected, Unmasked};
+pub use read::{UnknownVersion, destination};
+pub(crate) use retry::{NewRetry, Retry};
 pub(crate) use version_negotiation::reserved_version;
-pub use version_negotiation::{VersionNegotiation, put_version_negotiation};
-pub use write::{Building, Form, Header};
+pub(crate) use version_negotiation::{VersionNegotiation, put_version_negotiation};
+pub(crate) use write::{Building, Form, Header};
 
 /// Bytes by which a packet is longer than its header and its plaintext: the tags of all AEADs that
 /// QUIC uses, RFC 9001 section 5.3.
-pub const TAG_LEN: usize = 16;
+pub(crate) const TAG_LEN: usize = 16;
 
 /// Bytes that a mask of header protection is computed from, RFC 9001 section 5.4.2.
-pub const SAMPLE_LEN: usize = 16;
+pub(crate) const SAMPLE_LEN: usize = 16;
 
 /// Shortest packet number and sealed payload that a sample can be taken from.
 pub(crate) const MIN_SEALED_LEN: usize = 4 + SAMPLE_LEN;
 
 /// Most packets of a datagram that are looked at. There is no reason to send more than one of each
 /// type, and a datagram of headers alone must not cost more than one of data.
-pub const MAX_COALESCED: usize = 16;
+pub(crate) const MAX_COALESCED: usize = 16;
 
 /// The long header's form bit, which all versions have (RFC 8999 section 5.1).
 const LONG: u8 = 0x80;
@@ -51,7 +52,7 @@ const FIXED: u8 = 0x40;
 
 /// Types of packets that carry frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PacketType {
+pub(crate) enum PacketType {
     /// The first packets of both ends.
     Initial,
     /// Early data of a client.
@@ -65,7 +66,7 @@ pub enum PacketType {
 impl PacketType {
     /// The space that their packet numbers are of, RFC 9000 section 12.3.
     #[must_use]
-    pub const fn space(self) -> Space {
+    pub(crate) const fn space(self) -> Space {
         match self {
             Self::Initial => Space::Initial,
             Self::Handshake => Space::Handshake,

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// A packet as it came.
 #[derive(Debug)]
-pub enum Packet<'a> {
+pub(crate) enum Packet<'a> {
     /// A packet that carries frames.
     Protected(Protected<'a>),
     /// A Retry packet.
@@ -26,7 +26,7 @@ pub enum Packet<'a> {
 /// It ends at the first bytes that are no packet. Packets with another destination connection id
 /// than the first are left out (RFC 9000 section 12.2).
 #[derive(Debug)]
-pub struct Packets<'a> {
+pub(crate) struct Packets<'a> {
     rest: &'a mut [u8],
     short_id_len: usize,
     /// How many more are looked at.
@@ -39,7 +39,7 @@ impl<'a> Packets<'a> {
     /// The packets of `datagram`. Connection ids in short headers have `short_id_len` bytes: they
     /// are the receiver's own.
     #[must_use]
-    pub fn new(datagram: &'a mut [u8], short_id_len: usize) -> Self {
+    pub(crate) fn new(datagram: &'a mut [u8], short_id_len: usize) -> Self {
         Self {
             rest: datagram,
             short_id_len,
@@ -219,7 +219,7 @@ impl<'a> UnknownVersion<'a> {
 
 /// A packet whose header is still masked.
 #[derive(Debug)]
-pub struct Protected<'a> {
+pub(crate) struct Protected<'a> {
     bytes: &'a mut [u8],
     packet_type: PacketType,
     version: Option<Version>,
@@ -232,52 +232,52 @@ pub struct Protected<'a> {
 impl<'a> Protected<'a> {
     /// Its type.
     #[must_use]
-    pub const fn packet_type(&self) -> PacketType {
+    pub(crate) const fn packet_type(&self) -> PacketType {
         self.packet_type
     }
 
     /// Its version, if it has a long header.
     #[must_use]
-    pub const fn version(&self) -> Option<Version> {
+    pub(crate) const fn version(&self) -> Option<Version> {
         self.version
     }
 
     /// Destination connection id.
     #[must_use]
-    pub fn destination(&self) -> ConnectionId {
+    pub(crate) fn destination(&self) -> ConnectionId {
         ConnectionId::new(&self.bytes[self.destination.clone()]).unwrap_or(ConnectionId::EMPTY)
     }
 
     /// Source connection id, which short headers do not have.
     #[must_use]
-    pub fn source(&self) -> ConnectionId {
+    pub(crate) fn source(&self) -> ConnectionId {
         ConnectionId::new(&self.bytes[self.source.clone()]).unwrap_or(ConnectionId::EMPTY)
     }
 
     /// The token of an Initial packet; empty if there is none. Servers send none: a client drops
     /// packets that have one (RFC 9000 section 17.2.2).
     #[must_use]
-    pub fn token(&self) -> &[u8] {
+    pub(crate) fn token(&self) -> &[u8] {
         &self.bytes[self.token.clone()]
     }
 
     /// Whether the fixed bit is set. Packets without are to be dropped (RFC 9000 section 17.2) by
     /// ends that have not announced `grease_quic_bit` (RFC 9287 section 3).
     #[must_use]
-    pub fn has_fixed_bit(&self) -> bool {
+    pub(crate) fn has_fixed_bit(&self) -> bool {
         self.bytes[0] & FIXED != 0
     }
 
     /// The packet as it came, for one that has to wait for its keys: [`Packets`] reads it again.
     #[must_use]
-    pub const fn bytes(&self) -> &[u8] {
+    pub(crate) const fn bytes(&self) -> &[u8] {
         self.bytes
     }
 
     /// What the mask is computed from (RFC 9001 section 5.4.2), or `None` if the packet is too
     /// short to have been sealed.
     #[must_use]
-    pub fn sample(&self) -> Option<&[u8; SAMPLE_LEN]> {
+    pub(crate) fn sample(&self) -> Option<&[u8; SAMPLE_LEN]> {
         self.bytes.get(self.number_at + 4..)?.first_chunk()
     }
 
@@ -285,7 +285,7 @@ impl<'a> Protected<'a> {
     ///
     /// `largest` is the largest packet number that was opened in its space.
     #[must_use]
-    pub fn unmask(self, mask: &[u8; 5], largest: Option<u64>) -> Option<Unmasked<'a>> {
+    pub(crate) fn unmask(self, mask: &[u8; 5], largest: Option<u64>) -> Option<Unmasked<'a>> {
         self.sample()?;
         let first = self.bytes[0] ^ mask[0] & self.packet_type.masked_bits();
         self.bytes[0] = first;
@@ -307,7 +307,7 @@ impl<'a> Protected<'a> {
 
 /// A packet that can be opened.
 #[derive(Debug)]
-pub struct Unmasked<'a> {
+pub(crate) struct Unmasked<'a> {
     /// Its type.
     pub packet_type: PacketType,
     /// Its packet number.
@@ -321,13 +321,13 @@ pub struct Unmasked<'a> {
 impl Unmasked<'_> {
     /// The key phase bit of a short header (RFC 9001 section 6).
     #[must_use]
-    pub fn key_phase(&self) -> bool {
+    pub(crate) fn key_phase(&self) -> bool {
         self.header[0] & 0x04 != 0
     }
 
     /// The spin bit of a short header (RFC 9000 section 17.4).
     #[must_use]
-    pub fn spin(&self) -> bool {
+    pub(crate) fn spin(&self) -> bool {
         self.header[0] & 0x20 != 0
     }
 
@@ -336,7 +336,7 @@ impl Unmasked<'_> {
     ///
     /// # Errors
     /// PROTOCOL_VIOLATION if they are not 0, RFC 9000 sections 17.2 and 17.3.1.
-    pub fn check_reserved(&self) -> Result<(), Error> {
+    pub(crate) fn check_reserved(&self) -> Result<(), Error> {
         let reserved = if self.packet_type.is_long() {
             0x0c
         } else {

@@ -6,7 +6,7 @@ use crate::{ConnectionId, Version};
 
 /// A Retry packet as it came.
 #[derive(Clone, Copy, Debug)]
-pub struct Retry<'a> {
+pub(crate) struct Retry<'a> {
     /// Its version.
     pub version: Version,
     /// Destination connection id: what the client calls itself.
@@ -42,14 +42,14 @@ impl<'a> Retry<'a> {
     /// All that comes before the tag: with the destination of the Initial packet that this answers,
     /// what the tag is computed from (RFC 9001 section 5.8).
     #[must_use]
-    pub const fn without_tag(&self) -> &'a [u8] {
+    pub(crate) const fn without_tag(&self) -> &'a [u8] {
         self.without_tag
     }
 }
 
 /// A Retry packet that is to be built.
 #[derive(Clone, Copy, Debug)]
-pub struct NewRetry<'a> {
+pub(crate) struct NewRetry<'a> {
     /// Its version, which is that of the Initial packet that it answers.
     pub version: Version,
     /// Destination connection id: the source of the Initial packet.
@@ -64,7 +64,7 @@ pub struct NewRetry<'a> {
 
 impl NewRetry<'_> {
     /// Appends the packet. `tag` computes the integrity tag of the packet without it.
-    pub fn put(&self, out: &mut Vec<u8>, tag: impl FnOnce(&[u8]) -> [u8; TAG_LEN]) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>, tag: impl FnOnce(&[u8]) -> [u8; TAG_LEN]) {
         let start = out.len();
         out.push(LONG | FIXED | LongType::Retry.bits(self.version) | self.unused & 0x0f);
         out.extend_from_slice(&self.version.to_wire().to_be_bytes());

@@ -6,7 +6,7 @@ use crate::Version;
 
 /// A Version Negotiation packet as it came.
 #[derive(Clone, Copy, Debug)]
-pub struct VersionNegotiation<'a> {
+pub(crate) struct VersionNegotiation<'a> {
     /// Destination connection id, of up to 255 bytes.
     pub destination: &'a [u8],
     /// Source connection id, of up to 255 bytes.
@@ -31,7 +31,7 @@ impl<'a> VersionNegotiation<'a> {
     }
 
     /// The versions that the server speaks, as numbers. Some may be reserved ones.
-    pub fn versions(&self) -> impl Iterator<Item = u32> + use<'a> {
+    pub(crate) fn versions(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.versions
             .iter()
             .map(|&number| u32::from_be_bytes(number))
@@ -48,7 +48,7 @@ pub(crate) const fn reserved_version(random: u32) -> u32 {
 /// packet's destination. `random` goes into bits that mean nothing and into a reserved version.
 ///
 /// Ids of more than 255 bytes do not exist in any version.
-pub fn put_version_negotiation(
+pub(crate) fn put_version_negotiation(
     out: &mut Vec<u8>,
     client_destination: &[u8],
     client_source: &[u8],

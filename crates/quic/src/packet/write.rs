@@ -13,7 +13,7 @@ const MAX_LENGTH: usize = 0x3fff;
 
 /// The header of a packet that is to be built.
 #[derive(Clone, Copy, Debug)]
-pub struct Header<'a> {
+pub(crate) struct Header<'a> {
     /// Destination connection id.
     pub destination: &'a [u8],
     /// What depends on the type.
@@ -25,7 +25,7 @@ pub struct Header<'a> {
 
 /// What a header has, depending on the type of the packet.
 #[derive(Clone, Copy, Debug)]
-pub enum Form<'a> {
+pub(crate) enum Form<'a> {
     /// An Initial packet.
     Initial {
         /// Its version.
@@ -72,7 +72,7 @@ impl Form<'_> {
 impl Header<'_> {
     /// Bytes that a packet of this header is longer than its frames: header, packet number and tag.
     #[must_use]
-    pub fn overhead(&self, number: u64, largest_acked: Option<u64>) -> usize {
+    pub(crate) fn overhead(&self, number: u64, largest_acked: Option<u64>) -> usize {
         let rest = match self.form {
             Form::Initial { source, token, .. } => {
                 let token_len = varint::len(token.len() as u64) + token.len();
@@ -90,7 +90,12 @@ impl Header<'_> {
     ///
     /// `largest_acked` is the largest packet number of the space that the peer has acknowledged.
     #[must_use]
-    pub fn put(&self, number: u64, largest_acked: Option<u64>, out: &mut Vec<u8>) -> Building {
+    pub(crate) fn put(
+        &self,
+        number: u64,
+        largest_acked: Option<u64>,
+        out: &mut Vec<u8>,
+    ) -> Building {
         self.start(number, number::encoded_len(number, largest_acked), out)
     }
 
@@ -156,7 +161,7 @@ impl Header<'_> {
 ///
 /// The order: [`Building::close`], seal, [`Building::sample`], [`Building::protect`].
 #[derive(Clone, Copy, Debug)]
-pub struct Building {
+pub(crate) struct Building {
     start: usize,
     number_at: usize,
     payload_at: usize,
@@ -166,19 +171,19 @@ pub struct Building {
 impl Building {
     /// Where the packet starts in the buffer.
     #[must_use]
-    pub const fn start(&self) -> usize {
+    pub(crate) const fn start(&self) -> usize {
         self.start
     }
 
     /// Where its frames start in the buffer.
     #[must_use]
-    pub const fn payload_at(&self) -> usize {
+    pub(crate) const fn payload_at(&self) -> usize {
         self.payload_at
     }
 
     /// Pads the packet so that, with its tag, it ends at `end` in the buffer; not at all if it is
     /// that long already. Datagrams with Initial packets have 1,200 bytes (RFC 9000 section 14.1).
-    pub fn pad_to(&self, end: usize, out: &mut Vec<u8>) {
+    pub(crate) fn pad_to(&self, end: usize, out: &mut Vec<u8>) {
         put_padding(out, end.saturating_sub(out.len() + TAG_LEN));
     }
 
@@ -189,7 +194,7 @@ impl Building {
     ///
     /// # Panics
     /// If a packet with a long header has more than 16,383 bytes; no handshake needs as many.
-    pub fn close<'a>(&self, out: &'a mut Vec<u8>) -> (&'a [u8], &'a mut [u8]) {
+    pub(crate) fn close<'a>(&self, out: &'a mut Vec<u8>) -> (&'a [u8], &'a mut [u8]) {
         let shortest = self.number_at + 4 + SAMPLE_LEN - TAG_LEN;
         out.resize(out.len().max(shortest) + TAG_LEN, 0);
         if self.packet_type.is_long() {
@@ -204,14 +209,14 @@ impl Building {
 
     /// What the mask is computed from, once the packet has been sealed.
     #[must_use]
-    pub fn sample<'a>(&self, out: &'a [u8]) -> &'a [u8; SAMPLE_LEN] {
+    pub(crate) fn sample<'a>(&self, out: &'a [u8]) -> &'a [u8; SAMPLE_LEN] {
         out[self.number_at + 4..]
             .first_chunk()
             .expect("a closed packet is long enough")
     }
 
     /// Puts the mask on: the packet is complete.
-    pub fn protect(self, out: &mut [u8], mask: &[u8; 5]) {
+    pub(crate) fn protect(self, out: &mut [u8], mask: &[u8; 5]) {
         out[self.start] ^= mask[0] & self.packet_type.masked_bits();
         for (byte, mask) in out[self.number_at..self.payload_at]
             .iter_mut()

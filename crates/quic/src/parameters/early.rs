@@ -8,7 +8,7 @@ use crate::varint;
 ///
 /// Tickets are bound to them: a server that has lower ones now does not accept the early data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EarlyLimits {
+pub(crate) struct EarlyLimits {
     /// How many connection ids the server keeps.
     pub active_connection_id_limit: u64,
     /// Limit of the bytes on all streams.
@@ -27,10 +27,10 @@ pub struct EarlyLimits {
 
 impl EarlyLimits {
     /// Most bytes that [`EarlyLimits::put`] appends.
-    pub const MAX_LEN: usize = 7 * 8;
+    pub(crate) const MAX_LEN: usize = 7 * 8;
 
     /// Appends them, to be kept with a ticket. Equal ones are equal bytes.
-    pub fn put(&self, out: &mut Vec<u8>) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
         for limit in self.all() {
             varint::put(out, limit);
         }
@@ -38,7 +38,7 @@ impl EarlyLimits {
 
     /// Those that were kept, or `None` if the bytes are something else.
     #[must_use]
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let limits = Self {
             active_connection_id_limit: reader.varint()?,
@@ -68,7 +68,7 @@ impl EarlyLimits {
 impl TransportParameters {
     /// What is to be remembered of a server's parameters for 0-RTT data.
     #[must_use]
-    pub const fn early_limits(&self) -> EarlyLimits {
+    pub(crate) const fn early_limits(&self) -> EarlyLimits {
         EarlyLimits {
             active_connection_id_limit: self.active_connection_id_limit,
             max_data: self.initial_max_data,
@@ -84,7 +84,7 @@ impl TransportParameters {
     /// limits: none is lower. A client closes the connection with PROTOCOL_VIOLATION if a server
     /// accepted nevertheless.
     #[must_use]
-    pub fn permits_early_data_of(&self, remembered: &EarlyLimits) -> bool {
+    pub(crate) fn permits_early_data_of(&self, remembered: &EarlyLimits) -> bool {
         let now = self.early_limits().all();
         now.iter()
             .zip(remembered.all())

@@ -12,12 +12,13 @@ use crate::reset::ResetToken;
 use crate::{Code, ConnectionId, Error};
 use std::net::{SocketAddrV4, SocketAddrV6};
 
-pub use early::EarlyLimits;
-pub use read::MAX_UNKNOWN;
-pub use version_information::VersionInformation;
+pub(crate) use early::EarlyLimits;
+#[cfg(test)]
+use read::MAX_UNKNOWN;
+pub(crate) use version_information::VersionInformation;
 
 /// Smallest `max_udp_payload_size`, RFC 9000 section 18.2.
-pub const MIN_UDP_PAYLOAD: u64 = 1200;
+pub(crate) const MIN_UDP_PAYLOAD: u64 = 1200;
 
 /// Numbers of parameters. RFC 9000 section 18.2; RFC 9368 section 3; RFC 9287 section 3.
 mod ids {
@@ -46,7 +47,7 @@ mod ids {
 ///
 /// `max_datagram_frame_size` (RFC 9221) is ignored and never sent: datagrams are not spoken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransportParameters {
+pub(crate) struct TransportParameters {
     /// Destination of the client's first Initial packet. Servers send it always, clients never.
     pub original_destination: Option<ConnectionId>,
     /// Milliseconds without a packet after which the connection is forgotten; 0 for never.
@@ -116,7 +117,7 @@ impl Default for TransportParameters {
 
 /// Where a server would rather be reached, RFC 9000 section 9.6.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PreferredAddress {
+pub(crate) struct PreferredAddress {
     /// Its address of IPv4, if it has one.
     pub v4: Option<SocketAddrV4>,
     /// Its address of IPv6, if it has one.
@@ -133,7 +134,7 @@ impl TransportParameters {
     ///
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR if they are not the same.
-    pub fn check_client_id(&self, initial_source: &ConnectionId) -> Result<(), Error> {
+    pub(crate) fn check_client_id(&self, initial_source: &ConnectionId) -> Result<(), Error> {
         check_id(self.initial_source.as_ref(), Some(initial_source))
     }
 
@@ -143,7 +144,7 @@ impl TransportParameters {
     ///
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR if they are not the same.
-    pub fn check_server_ids(
+    pub(crate) fn check_server_ids(
         &self,
         original_destination: &ConnectionId,
         initial_source: &ConnectionId,

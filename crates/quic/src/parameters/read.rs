@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 
 /// Most unknown parameters that are compared to find one that came twice. Peers send a few for
 /// greasing; the time for comparing grows with the square.
-pub const MAX_UNKNOWN: usize = 32;
+pub(crate) const MAX_UNKNOWN: usize = 32;
 
 /// Most streams of a type, RFC 9000 section 4.6.
 const MAX_STREAMS: u64 = 1 << 60;
@@ -47,7 +47,7 @@ impl TransportParameters {
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR for what is malformed, out of range, there twice (RFC 9000 section
     /// 7.4), or not for clients to send (section 18.2).
-    pub fn parse(bytes: &[u8], sender: Side) -> Result<Self, Error> {
+    pub(crate) fn parse(bytes: &[u8], sender: Side) -> Result<Self, Error> {
         let mut parameters = Self::default();
         let mut seen = Seen::default();
         let mut reader = Reader::new(bytes);

@@ -6,7 +6,7 @@ use crate::{Code, Error, Side, Version, varint};
 
 /// The version that an end uses, and those that it speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VersionInformation {
+pub(crate) struct VersionInformation {
     /// The number of the version in use.
     chosen: u32,
     /// Those that are spoken at this end too, the sender's favourite first. Never a gap.
@@ -16,7 +16,7 @@ pub struct VersionInformation {
 impl VersionInformation {
     /// That `chosen` is used, and `available` are spoken, the favourite first.
     #[must_use]
-    pub fn new(chosen: Version, available: &[Version]) -> Self {
+    pub(crate) fn new(chosen: Version, available: &[Version]) -> Self {
         let mut information = Self {
             chosen: chosen.to_wire(),
             available: [None; Version::ALL.len()],
@@ -37,7 +37,7 @@ impl VersionInformation {
     }
 
     /// Those of the available versions that are spoken here, the sender's favourite first.
-    pub fn available(&self) -> impl Iterator<Item = Version> + use<> {
+    pub(crate) fn available(&self) -> impl Iterator<Item = Version> + use<> {
         self.available.into_iter().flatten()
     }
 
@@ -46,7 +46,7 @@ impl VersionInformation {
     ///
     /// # Errors
     /// VERSION_NEGOTIATION_ERROR if it does not.
-    pub fn check_chosen(&self, in_use: Version) -> Result<(), Error> {
+    pub(crate) fn check_chosen(&self, in_use: Version) -> Result<(), Error> {
         if self.chosen == in_use.to_wire() {
             return Ok(());
         }

@@ -8,7 +8,7 @@ impl TransportParameters {
     /// Appends those that are not as when they are not sent, and a reserved one with a number and a
     /// value out of `random`, so that peers do not forget to ignore unknown ones (RFC 9000 section
     /// 18.1).
-    pub fn put(&self, out: &mut Vec<u8>, random: u64) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>, random: u64) {
         self.put_numbers(out);
         let ids = [
             (ids::ORIGINAL_DESTINATION, &self.original_destination),
@@ -101,9 +101,10 @@ impl TransportParameters {
     }
 }
 
-/// A reserved parameter (31 * N + 27) and its value.
+/// A reserved parameter (31 * N + 27) and its value. N is small: nginx reads no more than 16 bits
+/// of a number, and would take some of the larger ones for others.
 fn reserved(random: u64) -> (u64, u64) {
-    let n = random >> 32 & 0xff_ffff;
+    let n = random >> 32 & 0x7ff;
     (31 * n + 27, random.rotate_left(17))
 }
 

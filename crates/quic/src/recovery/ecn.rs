@@ -63,6 +63,7 @@ impl Ecn {
     }
 
     /// Whether marks arrive.
+    #[cfg(test)]
     pub(super) fn is_capable(&self) -> bool {
         self.validation == Validation::Capable
     }

@@ -17,8 +17,7 @@ const AMPLIFICATION_FACTOR: u64 = 3;
 /// A batch is at most this part of the window: so much of it is in use at least.
 const BATCHES_IN_WINDOW: u64 = 8;
 
-/// One path: a pair of addresses. A new path starts anew, RFC 9000 section 9.4; if only the peer's
-/// port changed, its path may be kept.
+/// One path: a pair of addresses. A new path starts anew, RFC 9000 section 9.4.
 #[derive(Debug)]
 pub(crate) struct Path {
     tag: u8,
@@ -104,6 +103,7 @@ impl Path {
     }
 
     /// Whether ECN has been found to work.
+    #[cfg(test)]
     pub(crate) fn is_ecn_capable(&self) -> bool {
         self.ecn.is_capable()
     }
@@ -136,12 +136,6 @@ impl Path {
     /// The peer's address is its own.
     pub(crate) fn set_validated(&mut self) {
         self.credit = u64::MAX;
-    }
-
-    /// Only the peer's port changed, as when a NAT forgets: what is known of the path stays, RFC
-    /// 9000 section 9.4, but the new address has to be validated.
-    pub(crate) fn on_port_changed(&mut self) {
-        self.credit = 0;
     }
 
     /// Whether the peer's address is known to be its own.

@@ -372,7 +372,13 @@ pub(super) fn send_quic(
     worker: Option<u8>,
 ) -> io::Result<()> {
     let has_worker = u8::from(worker.is_some());
-    let head = [QUIC, QUIC_VERSION, secrets.next, has_worker, worker.unwrap_or(0)];
+    let head = [
+        QUIC,
+        QUIC_VERSION,
+        secrets.next,
+        has_worker,
+        worker.unwrap_or(0),
+    ];
     let mut data = Zeroizing::new(head.to_vec());
     data.extend_from_slice(&secrets.secret);
     data.extend_from_slice(secrets.former.as_flattened());

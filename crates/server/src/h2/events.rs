@@ -20,6 +20,7 @@ impl Serving {
                     end,
                     early_data: connection.is_early_data(),
                     refusal: None,
+                    moved_to: None,
                 };
                 self.open(connection, stream, incoming);
             }
@@ -38,6 +39,7 @@ impl Serving {
                     end,
                     early_data: connection.is_early_data(),
                     refusal: Some(error),
+                    moved_to: None,
                 };
                 self.open(connection, stream, incoming);
             }
@@ -51,7 +53,11 @@ impl Serving {
                 }
             }
             Event::Trailers { stream, trailers } => {
-                if !self.exchanges.streams.take_trailers(stream, trailers.iter()) {
+                if !self
+                    .exchanges
+                    .streams
+                    .take_trailers(stream, trailers.iter())
+                {
                     self.exchanges.wire.unread.forget(stream);
                 }
             }

@@ -152,7 +152,10 @@ impl Serving {
                 false => self.wait(connection, cx),
             };
         }
-        if news || (flushed && (self.input.held_back || self.exchanges.wire.codec.next_data().is_some())) {
+        if news
+            || (flushed
+                && (self.input.held_back || self.exchanges.wire.codec.next_data().is_some()))
+        {
             return Ok(true);
         }
         self.wait(connection, cx)

@@ -122,7 +122,11 @@ impl Serving {
             Awaiting::Request => default_conf(connection).keepalive_timeout,
             Awaiting::Farewell => FAREWELL,
             Awaiting::Busy | Awaiting::Unset => {
-                return timeouts.look_in_time(connection, self.exchanges.time, !self.exchanges.wire.unread.is_empty());
+                return timeouts.look_in_time(
+                    connection,
+                    self.exchanges.time,
+                    !self.exchanges.wire.unread.is_empty(),
+                );
             }
         };
         timeouts.look_at_ms = u64::MAX;

@@ -32,11 +32,7 @@ impl UnreadBodies {
 
     /// Gives the streams that have lasted too long to `reset`. Returns the time until the next one
     /// is due.
-    pub(super) fn reset_late(
-        &mut self,
-        time: TurnTime,
-        mut reset: impl FnMut(StreamRef),
-    ) -> u64 {
+    pub(super) fn reset_late(&mut self, time: TurnTime, mut reset: impl FnMut(StreamRef)) -> u64 {
         let mut next_ms = u64::MAX;
         self.0.retain(|&(stream, since_ms)| {
             if let Some(left_ms) = time.left_ms(since_ms, ms(GRACE)) {

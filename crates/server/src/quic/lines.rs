@@ -30,7 +30,7 @@ const SERVES: &[u8] = b"S";
 const LEAVES: &[u8] = b"L";
 
 /// A line to another process.
-pub(crate) struct Line {
+pub(crate) struct ProcessLine {
     /// Its number in connection ids.
     process: u8,
     sender: ForwardLineSender,
@@ -40,8 +40,8 @@ pub(crate) struct Line {
 }
 
 /// All lines of a process.
-pub(super) struct Lines {
-    all: Mutex<Vec<Arc<Line>>>,
+pub(super) struct ProcessLines {
+    all: Mutex<Vec<Arc<ProcessLine>>>,
     /// There are any.
     exist: AtomicBool,
     /// Some other process receives from the sockets.
@@ -50,13 +50,13 @@ pub(super) struct Lines {
     began: Instant,
 }
 
-impl Lines {
-    pub(super) fn new(lines: Vec<(u8, OwnedFd)>) -> Lines {
+impl ProcessLines {
+    pub(super) fn new(lines: Vec<(u8, OwnedFd)>) -> ProcessLines {
         let all: Vec<_> = lines
             .into_iter()
-            .map(|(process, fd)| Line::new(process, fd))
+            .map(|(process, fd)| ProcessLine::new(process, fd))
             .collect();
-        Lines {
+        ProcessLines {
             exist: AtomicBool::new(!all.is_empty()),
             all: Mutex::new(all),
             are_handed_over: AtomicBool::new(false),
@@ -65,7 +65,7 @@ impl Lines {
         }
     }
 
-    fn all(&self) -> Vec<Arc<Line>> {
+    fn all(&self) -> Vec<Arc<ProcessLine>> {
         self.all
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -98,7 +98,8 @@ impl Lines {
         line.is_some_and(|line| line.hand_on(thread, datagram))
     }
 
-    /// Leaves a packet of a new connection to the process that serves. Returns whether there is one.
+    /// Leaves a packet of a new connection to the process that serves. Returns whether there is
+    /// one.
     pub(super) fn leave_to_serving(&self, thread: u8, datagram: Forwarded<&[u8]>) -> bool {
         if !self.are_handed_over() {
             return false;
@@ -113,16 +114,16 @@ impl Lines {
         self.are_handed_over.store(serves, Ordering::Relaxed);
     }
 
-    fn forget(&self, line: &Arc<Line>) {
+    fn forget(&self, line: &Arc<ProcessLine>) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|known| !Arc::ptr_eq(known, line));
         self.exist.store(!all.is_empty(), Ordering::Relaxed);
     }
 }
 
-impl Line {
-    fn new(process: u8, fd: OwnedFd) -> Arc<Line> {
-        Arc::new(Line {
+impl ProcessLine {
+    fn new(process: u8, fd: OwnedFd) -> Arc<ProcessLine> {
+        Arc::new(ProcessLine {
             process,
             sender: ForwardLineSender::new(fd),
             is_serving: AtomicBool::new(false),
@@ -158,8 +159,8 @@ impl Line {
 
 impl QuicShared {
     /// There is another process. Returns the line, from which all threads are to receive.
-    pub(crate) fn add_line(&self, process: u8, fd: OwnedFd) -> Arc<Line> {
-        let line = Line::new(process, fd);
+    pub(crate) fn add_line(&self, process: u8, fd: OwnedFd) -> Arc<ProcessLine> {
+        let line = ProcessLine::new(process, fd);
         let mut all = self
             .lines
             .all
@@ -171,7 +172,7 @@ impl QuicShared {
     }
 
     /// The lines that there are at the start.
-    pub(crate) fn first_lines(&self) -> Vec<Arc<Line>> {
+    pub(crate) fn first_lines(&self) -> Vec<Arc<ProcessLine>> {
         self.lines.all()
     }
 
@@ -187,7 +188,7 @@ impl QuicShared {
     }
 
     /// Takes what has come over a line.
-    fn take(&self, line: &Line, thread: u8, datagram: Forwarded<&[u8]>) {
+    fn take(&self, line: &ProcessLine, thread: u8, datagram: Forwarded<&[u8]>) {
         match datagram.bytes {
             SERVES => self.set_serving(line, true),
             LEAVES => {
@@ -206,7 +207,7 @@ impl QuicShared {
         }
     }
 
-    fn set_serving(&self, line: &Line, is_serving: bool) {
+    fn set_serving(&self, line: &ProcessLine, is_serving: bool) {
         line.is_serving.store(is_serving, Ordering::Relaxed);
         self.lines.find_out();
         self.wake_all();
@@ -228,7 +229,7 @@ impl QuicShared {
 
 /// Receives from a line until the other process has ended. All threads do: each may end before the
 /// others.
-pub(crate) async fn receive(shared: Arc<QuicShared>, line: Arc<Line>) {
+pub(crate) async fn receive(shared: Arc<QuicShared>, line: Arc<ProcessLine>) {
     let Ok(fd) = line.sender.as_fd().try_clone_to_owned() else {
         return;
     };

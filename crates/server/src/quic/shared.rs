@@ -2,7 +2,7 @@
 
 use super::QuicClock;
 use super::ids::IdFormat;
-use super::lines::Lines;
+use super::lines::ProcessLines;
 use crate::snapshot::Snapshot;
 use sealane_io::forwarding::ForwardQueue;
 use sealane_quic::{AddressTokenKey, ResetKey};
@@ -32,7 +32,7 @@ impl QuicPlace {
     /// That of a process without any other.
     pub fn alone() -> QuicPlace {
         QuicPlace {
-            secret: random_secret(),
+            secret: random_quic_secret(),
             process: 0,
             former: Vec::new(),
             lines: Vec::new(),
@@ -41,7 +41,7 @@ impl QuicPlace {
 }
 
 /// A secret that nobody else has.
-pub fn random_secret() -> [u8; 32] {
+pub fn random_quic_secret() -> [u8; 32] {
     let mut secret = [0; 32];
     // It fails on no kernel that this runs on.
     let _ = getrandom::fill(&mut secret);
@@ -49,7 +49,7 @@ pub fn random_secret() -> [u8; 32] {
 }
 
 /// How the filter of sockets for QUIC finds the thread in a connection id.
-pub fn thread_of_ids(secret: &[u8; 32]) -> CidFormat {
+pub fn thread_of_quic_ids(secret: &[u8; 32]) -> CidFormat {
     IdFormat::new(secret).threads
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct QuicShared {
     keys: Mutex<Arc<KeyRing>>,
     /// By thread and port.
     queues: Mutex<HashMap<(u8, u16), Arc<ForwardQueue>>>,
-    pub(super) lines: Lines,
+    pub(super) lines: ProcessLines,
 }
 
 impl QuicShared {
@@ -105,7 +105,7 @@ impl QuicShared {
             keys: Mutex::new(Arc::new(KeyRing::new(&secret, None, &former))),
             secret,
             queues: Mutex::default(),
-            lines: Lines::new(lines),
+            lines: ProcessLines::new(lines),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::connection;
 use crate::handover::channel::{self, Adopter, Channel, OutboundEvents};
 use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
 use crate::key_channel;
-use crate::quic::{Line, QuicAcceptor, QuicControl, receive_from_line};
+use crate::quic::{ProcessLine, QuicAcceptor, QuicControl, receive_from_line};
 use crate::snapshot::Snapshot;
 use crate::stream::{DatagramAcceptor, DatagramControl};
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
@@ -50,7 +50,7 @@ enum ThreadCommand {
     /// Adopt a connection of another process.
     Adopt(Box<MovedConnection>),
     /// Receive packets of QUIC from another process.
-    Receive(Arc<Line>),
+    Receive(Arc<ProcessLine>),
 }
 
 /// Another configuration for one thread.
@@ -218,7 +218,7 @@ impl Threads {
     }
 
     /// Receives packets of QUIC from another process.
-    pub(crate) fn receive(&self, line: &Arc<Line>) {
+    pub(crate) fn receive(&self, line: &Arc<ProcessLine>) {
         for (_, order) in &self.orders {
             // A thread that has ended needs none.
             let _ = order.send(ThreadCommand::Receive(line.clone()));
@@ -420,7 +420,6 @@ struct Accepting {
 struct QuicListening {
     address: ListenAddress,
     control: Rc<QuicControl>,
-    task: JoinHandle<()>,
 }
 
 /// Whether an address is one of `listen ... quic`.
@@ -525,11 +524,12 @@ impl Accepting {
         let acceptor =
             sockets.and_then(|sockets| QuicAcceptor::new(worker.clone(), address.clone(), sockets));
         match acceptor {
-            Ok((acceptor, control)) => self.quic.push(QuicListening {
-                address: address.clone(),
-                control,
-                task: runtime::spawn_with_handle(acceptor.run()),
-            }),
+            Ok((acceptor, control)) => {
+                // It ends by itself, once it takes no connections and serves none.
+                runtime::spawn(acceptor.run());
+                let address = address.clone();
+                self.quic.push(QuicListening { address, control });
+            }
             Err(error) => worker.current.snapshot().main_log.log(
                 LogLevel::Emerg,
                 None,

@@ -20,9 +20,7 @@ pub use listen::{
     BindAddress, BindOptions, Keepalive, bind_beside, bind_group, is_stale_unix_socket,
     local_address, start_listening, take_back,
 };
-pub use reuseport_steering::{
-    CidFormat, MAX_SLOTS, SlotSteering, steer_by_position, stop_steering,
-};
+pub use reuseport_steering::{CidFormat, steer_by_position};
 
 use crate::file::append;
 use crate::{CheckReturn, retry};

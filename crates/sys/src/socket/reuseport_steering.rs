@@ -6,24 +6,13 @@
 //! [`CidFormat`]. What has none, such as the first datagram of a client, goes to the socket that
 //! the kernel would choose; the connection ids of the answer then name that socket.
 //!
-//! | | [`steer_by_position`] | [`SlotSteering`] |
-//! |---|---|---|
-//! | program | classic BPF | eBPF (Linux 4.19) |
-//! | privileges | none | `CAP_BPF`, or `CAP_SYS_ADMIN` before Linux 5.8, and `CAP_NET_ADMIN` |
-//! | the number is | the socket's position in the group | a slot that the socket was given |
-//! | new connections | all sockets of the group | the slots said to be current |
-//! | two processes | have to forward datagrams | have slots of their own |
-//!
-//! Both are for the master, which has the sockets and binds them: the system-call filter of workers
-//! allows neither programs on sockets nor bpf(2).
+//! The filter is a program of classic BPF, which takes no privileges. It is for the master, which
+//! has the sockets and binds them: the system-call filter of workers allows no programs on sockets.
+//! What belongs to another process has to be forwarded.
 //!
 //! A position is the order in which the sockets of a group were bound, beginning with 0. When one
 //! is closed, the last one takes its position, so that from then on the ids of two threads lead to
 //! the wrong socket: threads have to forward what is not theirs.
-
-mod slots;
-
-pub use slots::{MAX_SLOTS, SlotSteering};
 
 use crate::CheckReturn;
 use std::io;
@@ -79,7 +68,7 @@ impl CidFormat {
     }
 
     /// Bytes of a connection id.
-    pub fn cid_bytes(&self) -> usize {
+    fn cid_bytes(&self) -> usize {
         self.cid_bytes.into()
     }
 
@@ -153,28 +142,6 @@ pub fn steer_by_position(socket: BorrowedFd<'_>, format: &CidFormat) -> io::Resu
             libc::SO_ATTACH_REUSEPORT_CBPF,
             (&raw const program).cast(),
             size_of_val(&program) as libc::socklen_t,
-        )
-    }
-    .check()?;
-    Ok(())
-}
-
-/// The group forgets its program: the kernel chooses by addresses again
-/// (`SO_DETACH_REUSEPORT_BPF`, Linux 5.3).
-///
-/// # Errors
-///
-/// `ENOENT` if it has none.
-pub fn stop_steering(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let unused = 0_i32;
-    // SAFETY: the kernel reads an integer of the length given; the descriptor is borrowed.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_DETACH_REUSEPORT_BPF,
-            (&raw const unused).cast(),
-            size_of_val(&unused) as libc::socklen_t,
         )
     }
     .check()?;

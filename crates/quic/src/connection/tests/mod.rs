@@ -4,6 +4,7 @@ mod arrivals;
 mod endings;
 mod handshakes;
 mod moving;
+mod rules;
 mod transfers;
 
 use super::*;
@@ -216,6 +217,10 @@ struct Pair {
     mtu: usize,
     /// What the server sees of the client, if it differs from where the client is.
     translated: Option<SocketAddr>,
+    /// The address of the server that the client's datagrams reach, if it is another one.
+    reached_at: Option<SocketAddr>,
+    /// Steps since the time went on.
+    steps_at_once: u32,
     settings: Arc<ConnectionSettings>,
 }
 
@@ -288,6 +293,8 @@ impl Pair {
             datagrams: 0,
             mtu: 1500,
             translated: None,
+            reached_at: None,
+            steps_at_once: 0,
             settings,
         }
     }
@@ -382,7 +389,10 @@ impl Pair {
             arrives: self.now + delay,
             sent_to: sent.to,
             addresses: Addresses {
-                local: sent.to,
+                local: match self.reached_at {
+                    Some(address) if from_client => address,
+                    _ => sent.to,
+                },
                 remote: source,
             },
             mark: sent.mark,
@@ -396,7 +406,7 @@ impl Pair {
                 false => self.to_client.push_back(UnderWay {
                     addresses: Addresses {
                         local: client_address(),
-                        remote: copy.addresses.remote,
+                        remote: server_address(),
                     },
                     ..copy
                 }),
@@ -431,6 +441,14 @@ impl Pair {
         let Some(next) = self.next_time() else {
             return false;
         };
+        self.steps_at_once = match next <= self.now {
+            true => self.steps_at_once + 1,
+            false => 0,
+        };
+        assert!(
+            self.steps_at_once < 100,
+            "it goes round in circles: {self:?}"
+        );
         self.now = self.now.max(next);
         let now = self.now;
         for (is_server, mut under_way) in self.take_arrived() {
