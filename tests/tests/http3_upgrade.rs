@@ -5,7 +5,7 @@ use sealane_tests::reload::{Reload, reload};
 use sealane_tests::upgrade::{Daemon, signal};
 use sealane_tests::{
     Certificate, CertificateKey, Program, Site, command, has_go, random::Random, scale,
-    sha256_of_file,
+    sha256_of_file, wait_for,
 };
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -145,12 +145,17 @@ fn an_upgrade_that_is_taken_back_loses_no_request() {
 #[track_caller]
 fn ends_by_reset(directives: &str) {
     let site = site();
-    let server = site.serve_whole(&configuration(2, directives));
+    let directives = format!("access_log logs/access.log; {directives}");
+    let server = site.serve_whole(&configuration(2, &directives));
     server.expect_alert("exited on signal 9");
     let script = script(&site).get("/a.txt").wait(4000).get("/a.txt");
     let run = thread::scope(|scope| {
         let client = scope.spawn(|| QuicClient::Quinn.run(&script));
-        thread::sleep(Duration::from_millis(1500));
+        wait_for("the first request", || {
+            let log = std::fs::read_to_string(site.path("logs/access.log")).ok()?;
+            log.contains("/a.txt").then_some(())
+        });
+        thread::sleep(Duration::from_millis(500));
         server.kill_worker();
         client.join().expect("the client ends")
     });
@@ -245,14 +250,14 @@ fn relay(first: u16, second: u16, is_over: &AtomicBool, socket: &UdpSocket) {
     }
 }
 
-/// The status of a request with a token of one node at the other one, which both ask for.
+/// The status of a request with a token of one node at the other one. Who does not know the token
+/// takes the client for one that has none, and the client misses the ids of the Retry packet in the
+/// transport parameters (RFC 9000 section 7.3).
 fn status_at_other_node(keys: [&str; 2]) -> u16 {
     let sites = [site(), site()];
     let server = |at: usize| {
-        let directives = format!(
-            "quic_retry on; quic_host_key certificates/{}.key; ",
-            keys[at]
-        );
+        let (retry, key) = (["on", "off"][at], keys[at]);
+        let directives = format!("quic_retry {retry}; quic_host_key certificates/{key}.key; ");
         let node = format!("quic_node_id {at}; server {{");
         let text = configuration(2, &directives).replacen("server {", &node, 1);
         sites[at].serve_whole(&text)
