@@ -12,8 +12,10 @@
 #                        the suite says of itself on this machine
 #   SEALANE_TEST_JOBS    files that run at the same time (default: twice the processors)
 #   SEALANE_TEST_OUTPUT  directory for the output of every file (default: a new one)
-#   SEALANE_TEST_HPACK   "mended": in a copy, the suite's encoder pads Huffman codes with fewer than
+#   SEALANE_TEST_HPACK   "mended": in a copy, the suite's encoders pad Huffman codes with fewer than
 #                        eight bits, as RFC 7541 section 5.2 demands; nginx takes more
+#   SEALANE_TEST_QUIC    "mended": in a copy, the suite's client takes a session ticket that is sent
+#                        again, as RFC 9000 section 13.3 demands
 #
 # The suite asks `-V` which modules there are, by nginx's names of configure options. Sealane has no
 # such options, so the suite is shown a list of those whose directives Sealane has.
@@ -35,7 +37,7 @@ jobs=${SEALANE_TEST_JOBS:-$((2 * $(nproc)))}
 output=${SEALANE_TEST_OUTPUT:-$(mktemp -d)}
 mkdir -p "$output"
 
-modules=(debug http_ssl_module http_v2_module http_realip_module http_addition_module http_sub_module
+modules=(debug http_ssl_module http_v2_module http_v3_module http_realip_module http_addition_module http_sub_module
   http_dav_module http_flv_module http_mp4_module http_gunzip_module http_gzip_static_module
   http_auth_request_module http_random_index_module http_secure_link_module http_slice_module
   http_stub_status_module mail mail_ssl_module stream stream_ssl_module stream_ssl_preread_module stream_realip_module threads)
@@ -70,18 +72,26 @@ else
   ln -sfn "$binary" "$server"
 fi
 
-case ${SEALANE_TEST_HPACK:-} in
-  '') ;;
-  mended)
-    rm -rf "$output/suite"
-    cp -R "$suite" "$output/suite"
-    suite=$output/suite
-    encoder=$suite/lib/Test/Nginx/HTTP2.pm
+for name in SEALANE_TEST_HPACK SEALANE_TEST_QUIC; do
+  [[ ${!name:-mended} == mended ]] || die "$name must be \"mended\" or nothing"
+done
+if [[ -n ${SEALANE_TEST_HPACK:-}${SEALANE_TEST_QUIC:-} ]]; then
+  rm -rf "$output/suite"
+  cp -R "$suite" "$output/suite"
+  suite=$output/suite
+fi
+if [[ -n ${SEALANE_TEST_HPACK:-} ]]; then
+  for encoder in "$suite"/lib/Test/Nginx/HTTP{2,3}.pm; do
     sed -i 's/(8 - length(\$ret) % 8)/(-length($ret) % 8)/' "$encoder"
     grep -q '(-length($ret) % 8)' "$encoder" || die "the suite's encoder is not the known one"
-    ;;
-  *) die "SEALANE_TEST_HPACK must be \"mended\" or nothing" ;;
-esac
+  done
+fi
+if [[ -n ${SEALANE_TEST_QUIC:-} ]]; then
+  client=$suite/lib/Test/Nginx/HTTP3.pm
+  # What it has read of CRYPTO frames is gone, and is not read again.
+  sed -i 's/^\t*die "bad inner" if/\t\t\treturn if @$this[2] eq "";\n&/' "$client"
+  grep -q 'return if @$this\[2\] eq "";' "$client" || die "the suite's client is not the known one"
+fi
 
 cd "$suite"
 files=()

@@ -1,7 +1,8 @@
 //! Every parser that reads bytes from outside, as a fuzz target.
 //!
 //! Most targets live beside the code they exercise (`sealane_conf::fuzz`,
-//! `sealane_http::fuzz`, `sealane_mail::fuzz`, `sealane_tls`), those of sessions in `sessions.rs`,
+//! `sealane_http::fuzz`, `sealane_mail::fuzz`, `sealane_quic::fuzz`,
+//! `sealane_tls`), those of sessions in `sessions.rs`,
 //! as they run whole connections; here they get names, seeds and two drivers. `README.md` says how
 //! to run them.
 
@@ -28,7 +29,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 37] = [
+pub const TARGETS: [Target; 42] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -250,6 +251,36 @@ pub const TARGETS: [Target; 37] = [
         run: sealane_keys::fuzz::fuzz_deposit,
         max_bytes: 1024,
         cost: 1,
+    },
+    Target {
+        name: "quic_packets",
+        run: sealane_quic::fuzz::packets,
+        max_bytes: 2048,
+        cost: 1,
+    },
+    Target {
+        name: "quic_frames",
+        run: sealane_quic::fuzz::frames,
+        max_bytes: 2048,
+        cost: 1,
+    },
+    Target {
+        name: "quic_parameters",
+        run: sealane_quic::fuzz::parameters,
+        max_bytes: 1024,
+        cost: 1,
+    },
+    Target {
+        name: "quic_tokens",
+        run: sealane_quic::fuzz::tokens,
+        max_bytes: 512,
+        cost: 1,
+    },
+    Target {
+        name: "quic_connection",
+        run: sealane_quic::fuzz::connection,
+        max_bytes: 1024,
+        cost: 16,
     },
 ];
 

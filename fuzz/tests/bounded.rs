@@ -274,3 +274,28 @@ fn operations_for_the_key_process() {
 fn keys_for_the_key_process() {
     run("key_deposit");
 }
+
+#[test]
+fn quic_datagrams() {
+    run("quic_packets");
+}
+
+#[test]
+fn quic_frames() {
+    run("quic_frames");
+}
+
+#[test]
+fn quic_transport_parameters() {
+    run("quic_parameters");
+}
+
+#[test]
+fn quic_tokens() {
+    run("quic_tokens");
+}
+
+#[test]
+fn quic_connections() {
+    run("quic_connection");
+}

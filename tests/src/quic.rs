@@ -16,12 +16,16 @@
 //! ```
 
 mod faults;
+mod floods;
 mod programs;
 mod results;
+mod serving;
 
 pub use faults::{Fault, faults, faults_named};
+pub use floods::{Flooded, flood};
 pub use programs::quic_client_path;
 pub use results::{QuicClose, QuicConnection, QuicResponse, QuicRun, QuicWebSocket};
+pub use serving::{QUIC_CERTIFICATE, quic_configuration, quic_site, serve_quic};
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;

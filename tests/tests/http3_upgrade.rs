@@ -72,7 +72,7 @@ fn assert_whole(run: &QuicRun, digest: &str, what: &str) {
 fn under_load(site: &Site, rounds: usize, mut change: impl FnMut(usize)) {
     let digest = sha256_of_file(&site.path("html/large.bin"));
     let mut clients = vec![QuicClient::Aioquic, QuicClient::Quinn];
-    if has_go() {
+    if has_go(26) {
         clients.push(QuicClient::QuicGo);
     }
     let (is_over, runs) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -249,7 +249,10 @@ fn relay(first: u16, second: u16, is_over: &AtomicBool, socket: &UdpSocket) {
 fn status_at_other_node(keys: [&str; 2]) -> u16 {
     let sites = [site(), site()];
     let server = |at: usize| {
-        let directives = format!("quic_retry on; quic_host_key certificates/{}.key; ", keys[at]);
+        let directives = format!(
+            "quic_retry on; quic_host_key certificates/{}.key; ",
+            keys[at]
+        );
         let node = format!("quic_node_id {at}; server {{");
         let text = configuration(2, &directives).replacen("server {", &node, 1);
         sites[at].serve_whole(&text)

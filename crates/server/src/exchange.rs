@@ -214,7 +214,13 @@ impl Exchange {
     /// The address of the client: of the connection, or as a trusted proxy tells it.
     pub fn client_address(&self) -> PeerAddress {
         let told = self.features.real_ip.client_address;
-        told.unwrap_or(self.connection.peer)
+        told.unwrap_or(self.peer_address())
+    }
+
+    /// The address of the other side of the connection, when the request came.
+    pub(crate) fn peer_address(&self) -> PeerAddress {
+        let moved_to = self.features.real_ip.moved_to;
+        moved_to.map_or(self.connection.peer, PeerAddress::Inet)
     }
 
     /// Whether the connection's listener speaks TLS.

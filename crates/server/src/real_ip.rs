@@ -11,6 +11,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(crate) struct RealIpState {
     /// The client's address, if a trusted proxy names another than the connection's.
     pub(crate) client_address: Option<PeerAddress>,
+    /// The other side's address when the request came, if it has moved since its connection began
+    /// (RFC 9000 section 9).
+    pub(crate) moved_to: Option<SocketAddr>,
 }
 
 /// Replaces the client's address for this exchange if its connection comes from a trusted proxy.
@@ -22,7 +25,7 @@ pub(crate) fn apply(exchange: &mut Exchange) {
     let Some(real_ip) = exchange.conf().real_ip.clone() else {
         return;
     };
-    if !trusts(&real_ip, exchange.connection.peer) {
+    if !trusts(&real_ip, exchange.peer_address()) {
         return;
     }
     exchange.features.real_ip.client_address =

@@ -20,6 +20,8 @@ pub struct Fault {
     pub expected: Vec<String>,
     /// The name of the error that came, or why none did.
     pub received: String,
+    /// The status of the response, if there was one.
+    pub status: Option<u64>,
 }
 
 /// Breaks every rule, each on a connection of its own.
@@ -51,5 +53,6 @@ fn fault(line: &str) -> Fault {
         passed: value["passed"].as_bool().unwrap_or(false),
         expected: expected.map(text).collect(),
         received: text(&value["received"]),
+        status: value["status"].as_u64(),
     }
 }

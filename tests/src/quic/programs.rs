@@ -63,6 +63,13 @@ pub(super) fn run_faults(address: SocketAddr, authority: &Path, text: &str) -> S
     python("faults.py", &arguments, b"").success().text()
 }
 
+pub(super) fn run_flood(address: SocketAddr, authority: &Path, name: &str) -> String {
+    let address = address.to_string();
+    let authority = authority.display().to_string();
+    let arguments = [&*address, &*authority, name];
+    python("floods.py", &arguments, b"").success().text()
+}
+
 /// The directory of this profile, where programs are kept between runs.
 fn profile() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");

@@ -266,7 +266,7 @@ fn act(
             let fields: Vec<_> = trailers.iter().collect();
             (id, format!("{fields:?}").into_bytes())
         }
-        Event::Error { id, error } => {
+        Event::Error { id, error } | Event::Malformed { id, error } => {
             // How much of the body came before it depends on the pieces.
             let events = &mut streams.entry(id).or_default().events;
             events.clear();

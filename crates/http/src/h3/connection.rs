@@ -180,6 +180,23 @@ impl Connection {
         })
     }
 
+    /// Server: whether there are streams on which no request has come, or only a part of one.
+    #[must_use]
+    pub fn awaits_requests(&self) -> bool {
+        self.streams.without_head().next().is_some()
+    }
+
+    /// Server: such a stream that was opened at least so long ago. Its owner gives it up.
+    #[must_use]
+    pub fn late_request(&self, now: Duration, timeout: Duration) -> Option<u64> {
+        let is_late = |stream: &&Stream| {
+            let opened = Duration::from_millis(stream.opened_ms.into());
+            now.saturating_sub(opened) >= timeout
+        };
+        let late = self.streams.without_head().find(is_late);
+        late.map(|stream| stream.id)
+    }
+
     fn request_opened(&mut self, id: u64) -> Result<Option<StreamError>, ConnectionError> {
         if self.role == Role::Client || id & SERVER_INITIATED != 0 {
             return Err(ConnectionError::new(
@@ -202,7 +219,7 @@ impl Connection {
         self.meters.empty_frames.credit(1);
         self.meters.priority_frames.credit(2);
         self.meters.table_bytes.credit(TABLE_BYTES_OF_REQUEST);
-        let mut stream = Stream::new(id);
+        let mut stream = Stream::new(id, self.now);
         if let Some(at) = self.early_priorities.iter().position(|early| early.0 == id) {
             stream.priority = self.early_priorities.remove(at).1;
             stream.has_priority = true;

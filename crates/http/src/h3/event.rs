@@ -82,6 +82,15 @@ pub enum Event<'i> {
         /// Why.
         error: StreamError,
     },
+    /// Server: a request that was given out turns out to be malformed. Stop the client from sending,
+    /// with the code of `error`. A response may still be sent; then the stream is reset with that code
+    /// (RFC 9114 section 4.1.2).
+    Malformed {
+        /// The stream.
+        id: u64,
+        /// Why.
+        error: StreamError,
+    },
     /// A unidirectional stream of a type that is not known: stop the peer from sending, with
     /// H3_STREAM_CREATION_ERROR (RFC 9114 section 6.2). What comes on it is ignored.
     UnknownStream {

@@ -374,7 +374,7 @@ impl Connection {
         ))
     }
 
-    /// The stream is over because of what came on it.
+    /// The stream is over because of what came on it, or a response is all that is left of it.
     pub(super) fn fault(
         &mut self,
         id: u64,
@@ -382,6 +382,10 @@ impl Connection {
     ) -> Result<Event<'static>, ConnectionError> {
         self.counters.stream_faults += 1;
         self.wasted(id)?;
+        if self.role == Role::Server && error.code == Code::H3_MESSAGE_ERROR {
+            self.stop_receiving(id);
+            return Ok(Event::Malformed { id, error });
+        }
         self.reset(id);
         Ok(Event::Error { id, error })
     }

@@ -141,7 +141,7 @@ impl Connection {
         if !self.can_request(id) {
             return Err(SendError::Closing);
         }
-        let mut stream = Stream::new(id);
+        let mut stream = Stream::new(id, self.now);
         stream.is_head_request = target.method.as_bytes() == b"HEAD";
         if !self.streams.insert(stream) {
             return Err(SendError::Order);

@@ -2,6 +2,7 @@
 
 use super::frame::FrameState;
 use crate::message::Priority;
+use std::time::Duration;
 
 /// The progress of one direction of a request stream (RFC 9114 section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(super) enum Half {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) id: u64,
+    /// The age of the connection when the stream was opened.
+    pub(super) opened_ms: u32,
     pub(super) receive: Half,
     pub(super) send: Half,
     pub(super) priority: Priority,
@@ -44,9 +47,10 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(id: u64) -> Stream {
+    pub(super) fn new(id: u64, opened: Duration) -> Stream {
         Stream {
             id,
+            opened_ms: u32::try_from(opened.as_millis()).unwrap_or(u32::MAX),
             receive: Half::Head,
             send: Half::Head,
             priority: Priority::default(),
@@ -84,6 +88,11 @@ impl Streams {
 
     pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Stream> {
         self.position(id).ok().map(|at| &mut self.0[at])
+    }
+
+    /// The streams on which no head has come.
+    pub(super) fn without_head(&self) -> impl Iterator<Item = &Stream> {
+        self.0.iter().filter(|stream| stream.receive == Half::Head)
     }
 
     /// Adds a stream; `false` if it is there already.

@@ -242,6 +242,8 @@ pub struct Connection {
     active_at: Time,
     /// A packet that elicits an ACK was sent since one came.
     has_sent_since: bool,
+    /// The owner wants silence to be outlasted.
+    keeps_alive: bool,
     /// Nothing may be sent before then: the pacer says so.
     paced_until: Option<Time>,
     counters: Counters,
@@ -347,6 +349,7 @@ impl Connection {
             is_confirmed: false,
             active_at: now,
             has_sent_since: false,
+            keeps_alive: false,
             paced_until: None,
             counters: Counters::default(),
             settings,
@@ -381,6 +384,13 @@ impl Connection {
     #[must_use]
     pub fn addresses(&self) -> Addresses {
         self.paths.current.addresses
+    }
+
+    /// Whether the peer has shown that it is where packets are sent to: not yet, after it has moved
+    /// (RFC 9000 section 9.3).
+    #[must_use]
+    pub fn is_address_validated(&self) -> bool {
+        self.paths.current.path.is_validated()
     }
 
     /// What has been counted since it was asked last.

@@ -36,6 +36,7 @@ impl Connection {
             .chain([
                 recovery,
                 self.idle_end(),
+                self.ping_due(),
                 self.path_timeout(),
                 self.paced_until,
             ])
@@ -53,6 +54,9 @@ impl Connection {
         }
         if self.idle_end().is_some_and(|end| end <= now) {
             return self.drop_silently(CloseReason::TimedOut);
+        }
+        if self.ping_due().is_some_and(|due| due <= now) {
+            self.once.ping = true;
         }
         if self.path_timeout().is_some_and(|time| time <= now) {
             self.expire_paths(now);
@@ -75,16 +79,36 @@ impl Connection {
         }
     }
 
+    /// Whether the connection is to outlast silence: it asks for a sign of life in time (RFC 9000
+    /// section 10.1.2).
+    pub fn keep_alive(&mut self, keeps_alive: bool) {
+        self.keeps_alive = keeps_alive;
+    }
+
+    /// When a sign of life is to be asked for. What was sent since the last one asks already.
+    fn ping_due(&self) -> Option<Time> {
+        let is_due = self.keeps_alive && !self.has_sent_since && !self.once.ping;
+        if !is_due || !self.is_established() {
+            return None;
+        }
+        Some(self.active_at + self.idle_timeout()? / 2)
+    }
+
     /// When the connection is forgotten if nothing comes.
     fn idle_end(&self) -> Option<Time> {
+        let timeout = self.idle_timeout()?;
+        Some(self.active_at + timeout.max(IDLE_PTOS * self.pto()))
+    }
+
+    /// The silence that both ends allow.
+    fn idle_timeout(&self) -> Option<Duration> {
         let own = self.settings.max_idle_timeout;
         let theirs = Duration::from_millis(self.peer.max_idle_timeout_ms);
-        let timeout = match (own.is_zero(), theirs.is_zero()) {
-            (true, true) => return None,
-            (false, true) => own,
-            (true, false) => theirs,
-            (false, false) => own.min(theirs),
-        };
-        Some(self.active_at + timeout.max(IDLE_PTOS * self.pto()))
+        match (own.is_zero(), theirs.is_zero()) {
+            (true, true) => None,
+            (false, true) => Some(own),
+            (true, false) => Some(theirs),
+            (false, false) => Some(own.min(theirs)),
+        }
     }
 }

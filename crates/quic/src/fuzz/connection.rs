@@ -336,3 +336,56 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A packet with one frame, or a step of another kind, or anything.
+    fn step() -> impl Strategy<Value = Vec<u8>> {
+        let frames: [&[u8]; 14] = [
+            &[0x01],
+            &[0x0b, 0x00, 0x03, b'a', b'b', b'c'],
+            &[0x0f, 0x04, 0x05, 0x01, b'd'],
+            &[0x02, 0x03, 0x00, 0x00, 0x03],
+            &[0x04, 0x00, 0x01, 0x05],
+            &[0x05, 0x00, 0x01],
+            &[0x10, 0x60, 0x00],
+            &[0x11, 0x00, 0x60, 0x00],
+            &[0x12, 0x20],
+            &[0x19, 0x00],
+            &[0x1a, 1, 2, 3, 4, 5, 6, 7, 8],
+            &[0x1b, 1, 2, 3, 4, 5, 6, 7, 8],
+            &[0x1d, 0x00, 0x00],
+            &[0x06, 0x00, 0x01, 0x01],
+        ];
+        let framed =
+            (any::<u8>(), prop::sample::select(frames.to_vec())).prop_map(|(choice, frame)| {
+                let mut step = vec![choice & 0xf0, frame.len() as u8];
+                step.extend_from_slice(frame);
+                step
+            });
+        let new_id = (any::<u8>(), 0..8_u8, 0..4_u8).prop_map(|(choice, sequence, retire)| {
+            let mut step = vec![choice & 0xf0, 28, 0x18, sequence, retire.min(sequence), 8];
+            step.extend([sequence; 24]);
+            step
+        });
+        let other = prop::collection::vec(any::<u8>(), 1..4);
+        prop_oneof![5 => framed, 2 => new_id, 4 => other]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_client_can_do_anything(
+            settings in any::<u8>(),
+            steps in prop::collection::vec(step(), 0..60),
+        ) {
+            let mut program = vec![settings];
+            program.extend(steps.concat());
+            connection(&program);
+        }
+    }
+}

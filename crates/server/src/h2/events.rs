@@ -20,6 +20,7 @@ impl Serving {
                     end,
                     early_data: connection.is_early_data(),
                     refusal: None,
+                    moved_to: None,
                 };
                 self.open(connection, stream, incoming);
             }
@@ -38,6 +39,7 @@ impl Serving {
                     end,
                     early_data: connection.is_early_data(),
                     refusal: Some(error),
+                    moved_to: None,
                 };
                 self.open(connection, stream, incoming);
             }

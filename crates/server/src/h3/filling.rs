@@ -124,10 +124,19 @@ fn fill_stream(
         }
         match read.is_empty() {
             true => {
+                let has_source = response.source.is_some();
                 let part = response.body.split_to(count);
                 for segment in part.segments() {
-                    if let Segment::Memory(bytes) = segment {
-                        sending.output.push(bytes.clone());
+                    let Segment::Memory(bytes) = segment else {
+                        continue;
+                    };
+                    match has_source {
+                        // A source has so much memory and no more: it must not wait for the
+                        // client's acknowledgements.
+                        true => {
+                            sending.output.make(|out| out.extend_from_slice(bytes));
+                        }
+                        false => sending.output.push(bytes.clone()),
                     }
                 }
             }

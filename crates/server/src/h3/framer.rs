@@ -83,6 +83,10 @@ impl Http3Framer {
                 sending.output.acknowledge(up_to);
                 if !sending.is_over {
                     self.queue(name);
+                } else if sending.output.kept() == 0
+                    && let Some(code) = sending.reset_behind.take()
+                {
+                    self.transport.reset_stream(id, code.0);
                 }
             }
             return;
@@ -121,6 +125,20 @@ impl Http3Framer {
         {
             sending.output.clear();
             sending.is_over = true;
+        }
+    }
+
+    /// Gives a stream up when the client has all that was written: a reset would take the place of
+    /// what is not there yet.
+    fn abort_behind(&mut self, name: StreamName, code: Code) {
+        match self.requests.sending(name) {
+            Some(sending) if sending.output.kept() > 0 => {
+                sending.reset_behind = Some(code);
+                sending.is_over = true;
+                self.codec.reset(name.id.to_wire());
+                self.transport.stop_sending(name.id, code.0);
+            }
+            _ => self.abort(name.id, code),
         }
     }
 }
@@ -191,7 +209,8 @@ impl MultiplexedWire for Http3Framer {
             ResetReason::Cancelled => Code::H3_REQUEST_CANCELLED,
             ResetReason::Failed => Code::H3_INTERNAL_ERROR,
             ResetReason::TunnelFailed => Code::H3_CONNECT_ERROR,
-            ResetReason::Malformed => Code::H3_MESSAGE_ERROR,
+            // RFC 9114 section 4.1.2: a response may come before.
+            ResetReason::Malformed => return self.abort_behind(stream, Code::H3_MESSAGE_ERROR),
         };
         self.abort(stream.id, code);
     }

@@ -10,6 +10,7 @@ use crate::quic::ConnectionIds;
 use sealane_conf::model::LogLevel;
 use sealane_http::h3::{self, Code, ConnectionError, Event};
 use sealane_quic::{ConnectionId, Direction, IdSource, Owner, ResetToken, StreamId};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What is to be done once the transport has taken a datagram.
@@ -52,6 +53,8 @@ pub(super) struct Http3Intake<'a> {
     pub(super) news: &'a mut News,
     pub(super) time: TurnTime,
     pub(super) is_early_data: bool,
+    /// Where the client is, if it has moved.
+    pub(super) moved_to: Option<SocketAddr>,
 }
 
 impl Http3Intake<'_> {
@@ -117,6 +120,17 @@ impl Http3Intake<'_> {
                 );
                 self.news.aborted.push((stream, error.code));
             }
+            Event::Malformed { id, error } => {
+                let stream = StreamId::from_wire(id);
+                self.client.log(
+                    LogLevel::Info,
+                    &format!("{error} in stream {id} while processing HTTP/3 connection"),
+                );
+                self.news.unwanted.push((stream, error.code));
+                if let Some(name) = self.requests.find(stream) {
+                    self.streams.take_malformed(name);
+                }
+            }
             Event::UnknownStream { id } => {
                 let stream = StreamId::from_wire(id);
                 self.news
@@ -148,6 +162,7 @@ impl Http3Intake<'_> {
             end,
             early_data: self.is_early_data,
             refusal,
+            moved_to: self.moved_to,
         };
         let index = self.streams.begin(self.client, name, incoming, self.time);
         self.streams.queue(index);

@@ -2,6 +2,7 @@
 
 use super::output::Output;
 use crate::multiplexed::WireName;
+use sealane_http::h3::Code;
 use sealane_io::stream::ChainReader;
 use sealane_quic::StreamId;
 
@@ -28,6 +29,8 @@ pub(super) struct RequestOutput {
     pub(super) is_queued: bool,
     /// Nothing is written any more: the end was, or the stream was reset.
     pub(super) is_over: bool,
+    /// The stream is reset with this code when the client has everything.
+    pub(super) reset_behind: Option<Code>,
 }
 
 /// All requests whose streams the transport knows.

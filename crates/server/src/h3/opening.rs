@@ -3,7 +3,7 @@
 use super::serving::Http3Serving;
 use crate::client_certificates::ClientFacts;
 use crate::snapshot::ServerId;
-use sealane_conf::model::LogLevel;
+use sealane_conf::model::{LogLevel, QuicRetry};
 use sealane_io::stream::HandshakeTimes;
 use sealane_tls::Load;
 use std::task::Context;
@@ -46,11 +46,6 @@ impl Http3Serving {
             total: self.client.facts.accepted.elapsed(),
             queued: queued.unwrap_or_default(),
         };
-        let transport = &mut self.exchanges.wire.transport;
-        let (version, address) = (transport.version(), transport.addresses().remote);
-        if let Some(token) = self.ids.new_token(version, address) {
-            transport.send_token(token);
-        }
         let client = &mut self.client;
         client.facts.set_secure();
         client.worker.counters.handshakes.add(1);
@@ -86,5 +81,18 @@ impl Http3Serving {
             client.facts.set_client(ClientFacts::of_quic(tls));
         }
         self.transport().release_tls();
+        self.send_token();
+    }
+
+    /// The client need not prove its address again (RFC 9000 section 8.1.3).
+    fn send_token(&mut self) {
+        if self.client.server().conf.quic.retry == QuicRetry::Never {
+            return;
+        }
+        let transport = &self.exchanges.wire.transport;
+        let (version, address) = (transport.version(), transport.addresses().remote);
+        if let Some(token) = self.ids.new_token(version, address) {
+            self.transport().send_token(token);
+        }
     }
 }

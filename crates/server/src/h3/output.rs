@@ -47,8 +47,7 @@ impl Output {
     }
 
     /// Bytes that are kept.
-    #[cfg(test)]
-    fn kept(&self) -> u64 {
+    pub(super) fn kept(&self) -> u64 {
         self.end - self.start
     }
 

@@ -5,6 +5,7 @@ use super::intake::{Http3Intake, News};
 use super::timeouts::Http3Timeouts;
 use crate::client::Client;
 use crate::client_link::BodyError;
+use crate::facts::PeerAddress;
 use crate::multiplexed::{Exchanges, TurnTime};
 use crate::quic::{ConnectionIds, Handshake, OpenConnection, QuicClock, QuicSocket, mark};
 use sealane_conf::model::{LocationConf, LogLevel};
@@ -14,6 +15,7 @@ use sealane_io::registry::Asked;
 use sealane_io::runtime::{self, Sleep};
 use sealane_quic::{Addresses, CloseReason, Connection, Event, Outbox, StreamId, Time};
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -53,6 +55,8 @@ pub(super) struct Http3Serving {
     opened: [u64; 2],
     /// Requests that may be open at a time.
     max_requests: u64,
+    /// Where the client has proved to be, if not where its connection began.
+    moved_to: Option<SocketAddr>,
     /// `http3_stream_buffer_size`.
     pub(super) buffer_bytes: u64,
     timer: Option<Pin<Box<Sleep>>>,
@@ -112,6 +116,7 @@ impl Http3Serving {
             news: News::default(),
             opened: [0; 2],
             max_requests,
+            moved_to: None,
             buffer_bytes,
             timer: None,
             is_open: false,
@@ -137,6 +142,11 @@ impl Http3Serving {
     ) -> R {
         let exchanges = &mut self.exchanges;
         let wire = &mut exchanges.wire;
+        if wire.transport.is_address_validated() {
+            let remote = wire.transport.addresses().remote;
+            let has_moved = self.client.facts.peer != PeerAddress::Inet(remote);
+            self.moved_to = has_moved.then_some(remote);
+        }
         let mut intake = Http3Intake {
             client: &self.client,
             ids: &mut self.ids,
@@ -151,6 +161,7 @@ impl Http3Serving {
             news: &mut self.news,
             time: exchanges.time,
             is_early_data: !wire.transport.is_established(),
+            moved_to: self.moved_to,
         };
         work(&mut wire.transport, &mut intake)
     }
@@ -266,7 +277,7 @@ impl Http3Serving {
         }
     }
 
-    fn age(&self) -> std::time::Duration {
+    pub(super) fn age(&self) -> std::time::Duration {
         let accepted = self.client.facts.accepted;
         self.exchanges.time.now.saturating_duration_since(accepted)
     }
@@ -331,7 +342,10 @@ impl Http3Serving {
         self.client.begin_response();
         let age = self.age();
         let conf = default_conf(&self.client);
-        if self.client.facts.requests() >= conf.keepalive_requests || age > conf.keepalive_time {
+        if self.client.facts.requests() >= conf.keepalive_requests
+            || age > conf.keepalive_time
+            || conf.keepalive_timeout.is_zero()
+        {
             self.announce_end();
         }
     }

@@ -1,4 +1,4 @@
-//! Time-outs of an HTTP/3 connection: `client_header_timeout` for the handshake, `send_timeout` for
+//! Time-outs of an HTTP/3 connection: `client_header_timeout` for the handshake and for heads, `send_timeout` for
 //! clients that take nothing, `client_body_timeout` for bodies that do not come. An idle
 //! connection ends by the time-out of its transport, which is `keepalive_timeout`.
 
@@ -9,6 +9,7 @@ use crate::multiplexed::{ResetReason, StreamState, TurnTime, ms};
 use sealane_conf::model::LogLevel;
 use sealane_http::h3::Code;
 use sealane_io::registry::Asked;
+use sealane_quic::StreamId;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -88,6 +89,9 @@ impl Http3Serving {
                 }
             }
         }
+        // Responses may take longer than the client and `keepalive_timeout` allow for silence.
+        let is_at_work = self.exchanges.streams.len() > 0;
+        self.transport().keep_alive(is_at_work);
         if self.is_idle() {
             if self.is_open && !std::mem::replace(&mut self.timeouts.is_resting, true) {
                 self.rest();
@@ -104,7 +108,10 @@ impl Http3Serving {
 
     /// Has the registry wake this task when there is something to look after.
     fn set_deadline(&mut self) {
-        let must_look = !self.is_open || !self.is_idle() || self.timeouts.announced_ms.is_some();
+        let must_look = !self.is_open
+            || !self.is_idle()
+            || self.timeouts.announced_ms.is_some()
+            || self.exchanges.wire.codec.awaits_requests();
         if must_look && !std::mem::replace(&mut self.timeouts.is_set, true) {
             self.client.set_deadline(LOOK_EVERY);
         }
@@ -119,9 +126,24 @@ impl Http3Serving {
         Poll::Ready(())
     }
 
+    /// Ends streams on which no whole head comes.
+    fn give_up_late_requests(&mut self) {
+        let timeout = self.client.server().conf.client_header_timeout;
+        let age = self.age();
+        let wire = &mut self.exchanges.wire;
+        while let Some(id) = wire.codec.late_request(age, timeout) {
+            self.client.log(
+                LogLevel::Info,
+                &format!("{TIMED_OUT} while reading client request headers"),
+            );
+            wire.abort(StreamId::from_wire(id), Code::H3_REQUEST_REJECTED);
+        }
+    }
+
     /// Ends streams that have waited for too long.
     fn look_after_streams(&mut self) {
         let time = self.exchanges.time;
+        self.give_up_late_requests();
         let body_timeout_ms = ms(default_conf(&self.client).client_body_timeout);
         for index in self.exchanges.streams.indices() {
             let Some(stream) = self.exchanges.streams.get(index) else {

@@ -17,6 +17,7 @@ use sealane_conf::model::LogLevel;
 use sealane_http::h1::{Framing, RequestError};
 use sealane_http::h2::Request;
 use sealane_http::{Method, StatusCode};
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub(crate) struct Incoming {
     pub(crate) early_data: bool,
     /// Why it is refused, if it is.
     pub(crate) refusal: Option<RequestError>,
+    /// Where the client is, if it has moved since the connection began.
+    pub(crate) moved_to: Option<SocketAddr>,
 }
 
 impl<W: MultiplexedWire> Exchanges<W> {
@@ -328,14 +331,14 @@ impl<N: WireName> StreamTable<N> {
         incoming: Incoming,
         time: TurnTime,
     ) -> usize {
-        let refusal = incoming.refusal;
+        let (refusal, moved_to) = (incoming.refusal, incoming.moved_to);
         let awaits_continue =
             !incoming.end && refusal.is_none() && incoming.request.head.expect_continue;
         let arrival = arrival(client, incoming, time);
         let feed = arrival.client.feed();
         let handling = match refusal {
-            None => stream::handle(arrival),
-            Some(error) => stream::refuse(arrival, error.status()),
+            None => stream::handle(arrival, moved_to),
+            Some(error) => stream::refuse(arrival, moved_to, error.status()),
         };
         let stream = Stream {
             name: Some(name),

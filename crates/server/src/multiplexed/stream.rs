@@ -14,6 +14,7 @@ use sealane_http::StatusCode;
 use sealane_http::headers::HeaderList;
 use sealane_io::chain::OutputChain;
 use sealane_io::runtime::Sleep;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -194,19 +195,25 @@ impl<N: Copy> Stream<N> {
     }
 }
 
-/// Handles a request.
-pub(crate) fn handle(arrival: Arrival) -> Handling {
+/// Handles a request of a client that has moved to this address, if it has.
+pub(crate) fn handle(arrival: Arrival, moved_to: Option<SocketAddr>) -> Handling {
     Box::pin(async move {
         let mut exchange = Box::new(arrival.begin());
+        exchange.features.real_ip.moved_to = moved_to;
         prologue::answer(&mut exchange).await;
         exchange
     })
 }
 
 /// Refuses a request.
-pub(crate) fn refuse(arrival: Arrival, status: StatusCode) -> Handling {
+pub(crate) fn refuse(
+    arrival: Arrival,
+    moved_to: Option<SocketAddr>,
+    status: StatusCode,
+) -> Handling {
     Box::pin(async move {
         let mut exchange = Box::new(arrival.begin());
+        exchange.features.real_ip.moved_to = moved_to;
         pipeline::fail(&mut exchange, status).await;
         exchange
     })

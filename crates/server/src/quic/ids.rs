@@ -16,9 +16,8 @@
 
 use super::routes::Routes;
 use sealane_io::forwarding::ForwardQueue;
-use sealane_quic::{ConnectionId, ResetToken, TokenArrival, Version, put_new_token};
+use sealane_quic::{ConnectionId, ResetToken};
 use sealane_sys::socket::CidFormat;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -121,7 +120,7 @@ impl Random {
 
 /// The ids of one connection.
 pub(crate) struct ConnectionIds {
-    routes: Rc<Routes>,
+    pub(super) routes: Rc<Routes>,
     inbox: Arc<ForwardQueue>,
     /// Those that lead here.
     own: Vec<ConnectionId>,
@@ -170,24 +169,6 @@ impl ConnectionIds {
 
     pub(crate) fn random(&mut self) -> u64 {
         self.routes.random()
-    }
-
-    /// What shows to a later connection that its client is at this address (RFC 9000 section
-    /// 8.1.3).
-    pub(crate) fn new_token(&self, version: Version, address: SocketAddr) -> Option<Box<[u8]>> {
-        let keys = self.routes.keys();
-        let key = keys.tokens.first()?;
-        let mut nonce = [0; 12];
-        self.routes.fill_random(&mut nonce);
-        let arrival = TokenArrival {
-            version,
-            address,
-            destination: &ConnectionId::EMPTY,
-            unix_secs: super::unix_secs(),
-        };
-        let mut token = Vec::new();
-        put_new_token(&mut token, key, &nonce, &arrival);
-        Some(token.into())
     }
 }
 

@@ -3,6 +3,7 @@
 use super::ids::ConnectionIds;
 use super::routes::Routes;
 use super::shared::QuicShared;
+use super::tokens::token_arrival;
 use super::{QuicRuntime, ecn};
 use crate::acceptor::{ListenerRef, TELL_EVERY, take_slot};
 use crate::client::Client;
@@ -537,12 +538,7 @@ impl QuicAcceptor {
             };
             return self.offer_versions(&other, datagram);
         }
-        let arrival = TokenArrival {
-            version: first.version,
-            address: datagram.peer,
-            destination: &first.destination,
-            unix_secs: super::unix_secs(),
-        };
+        let arrival = token_arrival(first.version, datagram.peer, &first.destination);
         let keys = self.routes.keys();
         let verdict = match validate(
             first.token,

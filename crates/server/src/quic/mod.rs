@@ -19,6 +19,7 @@
 //! | `lines` | packets for other processes, before and after an upgrade |
 //! | `settings` | what the configuration means to connections |
 //! | `shared` | what all threads of a process share |
+//! | `tokens` | tokens by which clients show where they are |
 
 mod ids;
 mod lines;
@@ -26,6 +27,7 @@ mod listening;
 mod routes;
 mod settings;
 mod shared;
+mod tokens;
 
 pub(crate) use ids::ConnectionIds;
 pub(crate) use lines::{ProcessLine, receive as receive_from_line};
@@ -36,7 +38,7 @@ pub use shared::{MAX_TOKEN_SECRETS, QuicPlace, random_quic_secret, thread_of_qui
 
 use sealane_quic::{Codepoint, Time};
 use sealane_sys::socket::Ecn;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// The clock of all connections of a process: it begins with the process.
 #[derive(Debug, Clone, Copy)]
@@ -59,12 +61,6 @@ impl QuicClock {
     pub(crate) fn instant(self, time: Time) -> Instant {
         self.0 + time.since(Time::from_micros(1_000_000))
     }
-}
-
-/// The time of tokens: nodes that know each other's share no other clock.
-fn unix_secs() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 /// The mark of a datagram, as the transport calls it.

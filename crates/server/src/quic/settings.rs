@@ -10,6 +10,7 @@ use sealane_http::h3;
 use sealane_quic::{Algorithm, ConnectionSettings, Settings, Version};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Unidirectional streams that a client may have open: its control stream, those of QPACK, and
 /// some of types that are not known.
@@ -25,6 +26,9 @@ const STREAMS_IN_FIRST_WINDOW: u64 = 16;
 
 /// Other keys may be made from the same file.
 const HOST_KEY_LABEL: &[u8] = b"quic_host_key";
+
+/// The shortest time-out of connections whose `keepalive_timeout` is zero.
+const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What connections of one server have in common.
 #[derive(Clone)]
@@ -56,7 +60,11 @@ impl QuicRuntime {
                 CongestionControl::Bbr => Algorithm::Bbr,
                 CongestionControl::NewReno => Algorithm::NewReno,
             },
-            max_idle_timeout: conf.keepalive_timeout,
+            max_idle_timeout: match conf.keepalive_timeout.is_zero() {
+                // On the wire it would mean that there is no limit.
+                true => server.client_header_timeout.max(MIN_IDLE_TIMEOUT),
+                false => conf.keepalive_timeout,
+            },
             active_connection_id_limit: quic.active_connection_id_limit.into(),
             max_udp_payload_size: MAX_UDP_PAYLOAD_BYTES,
             max_datagram_size: MAX_DATAGRAM_BYTES,

@@ -30,7 +30,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::Quic => text(if facts.is_quic() { "quic" } else { "" }, out),
         Builtin::Https => text(if exchange.is_tls() { "on" } else { "" }, out),
         Builtin::RemoteAddr => peer_ip(exchange.client_address(), out),
-        Builtin::RealipRemoteAddr => peer_ip(facts.peer, out),
+        Builtin::RealipRemoteAddr => peer_ip(exchange.peer_address(), out),
         Builtin::BinaryRemoteAddr => match exchange.client_address() {
             PeerAddress::Inet(address) => match address.ip() {
                 IpAddr::V4(ip) => text(ip.octets(), out),
@@ -39,7 +39,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             PeerAddress::Unix => text("unix:", out),
         },
         Builtin::RemotePort => peer_port(exchange.client_address(), out),
-        Builtin::RealipRemotePort => peer_port(facts.peer, out),
+        Builtin::RealipRemotePort => peer_port(exchange.peer_address(), out),
         Builtin::ProxyProtocolAddr => {
             told(exchange, |told| told.source).is_some_and(|address| ip(address.ip(), out))
         }

@@ -39,6 +39,8 @@ AT_A_TIME = 8
 PATIENCE_S = 8
 # A server that has not minded a broken rule by then, although it has answered, does not mind.
 AFTER_RESPONSE_S = 1
+# A reset may follow a response that tells of an error.
+RESET_BEHIND_S = 0.3
 
 EPOCHS = {"0rtt": Epoch.ZERO_RTT, "handshake": Epoch.HANDSHAKE, "1rtt": Epoch.ONE_RTT}
 TYPES = {"0rtt": QuicPacketType.ZERO_RTT, "handshake": QuicPacketType.HANDSHAKE}
@@ -129,7 +131,8 @@ class Client(QuicConnectionProtocol):
             self.response += event.data
             status = status_of(self.response)
             if status == 400 or (status and status >= 500):
-                self.say("status %d" % status)
+                loop = asyncio.get_running_loop()
+                loop.call_later(RESET_BEHIND_S, self.say, "status %d" % status)
 
     def answered(self, code, application):
         names = APPLICATION if application else ERRORS
@@ -204,13 +207,13 @@ class Runner:
         if case.level == "0rtt":
             ticket = await self.ticket(case)
             if ticket is None:
-                return "the server offers no early data"
+                return "the server offers no early data", None
         client = await self.connect(case, ticket)
         quic = client._quic
         try:
             await asyncio.wait_for(asyncio.shield(client.ready), PATIENCE_S)
         except asyncio.TimeoutError:
-            return "no handshake"
+            return "no handshake", None
         if case.level == "1rtt" and client._quic._close_event is None:
             for _ in range(100):
                 # Keys of the handshake are gone then, and nothing else is on its way.
@@ -219,6 +222,9 @@ class Runner:
                 await asyncio.sleep(0.01)
             for stream, data, end in case.streams:
                 quic.send_stream_data(stream, data, end)
+            if case.resets:
+                # A reset takes the place of what is not sent yet.
+                client.transmit()
             for stream in case.resets:
                 quic.reset_stream(stream, 0x10C)
             client.transmit()
@@ -227,7 +233,7 @@ class Runner:
                 client._transport.sendto(packet, self.server)
         answer = await self.answer(client)
         await self.end(client)
-        return answer
+        return answer, status_of(client.response)
 
     async def answer(self, client):
         for _ in range(PATIENCE_S):
@@ -241,7 +247,7 @@ class Runner:
 
     async def run(self, case, turn):
         async with turn:
-            received = await self.received(case)
+            received, status = await self.received(case)
         return json.dumps(
             {
                 "name": case.name,
@@ -249,6 +255,7 @@ class Runner:
                 "passed": received in case.allowed(),
                 "expected": case.expected,
                 "received": received,
+                "status": status,
             }
         )
 

@@ -132,6 +132,7 @@ fn words(event: Event<'_>) -> String {
             format!("{id} trailers {}", fields.join(", "))
         }
         Event::Error { id, error } => format!("{id} {}", error.code),
+        Event::Malformed { id, error } => format!("{id} malformed {}", error.code),
         Event::UnknownStream { id } => format!("{id} unknown"),
         Event::Priority { id, priority } => format!("{id} {}", lossy(priority.value())),
         Event::GoAway { id } => format!("goaway {id}"),

@@ -1,6 +1,7 @@
 //! Message framing (section 4.1).
 
 use super::*;
+use crate::StatusCode;
 
 const UNEXPECTED: Result<Vec<String>, Code> = Err(Code::H3_FRAME_UNEXPECTED);
 
@@ -99,6 +100,39 @@ fn a_stream_that_ends_within_a_frame_ends_the_connection() {
     }
 }
 
+/// Section 10.5: clients may not let a server wait for ever.
+#[test]
+fn requests_that_do_not_come_are_told() {
+    let mut connection = server();
+    let timeout = Duration::from_secs(60);
+    assert_eq!(opened(&mut connection, 0), Ok(None));
+    assert!(connection.awaits_requests());
+    let head = headers(&GET);
+    let part = receive(&mut connection, 0, &head[..3], false);
+    assert_eq!(part, Ok(Vec::new()));
+    assert_eq!(connection.late_request(NOW, timeout), None);
+    assert_eq!(connection.late_request(NOW + timeout, timeout), Some(0));
+    let rest = receive(&mut connection, 0, &head[3..], false);
+    assert_eq!(rest, words_of(&["0 GET / HTTP/3.0"]));
+    assert!(!connection.awaits_requests());
+    assert_eq!(connection.late_request(NOW + 2 * timeout, timeout), None);
+}
+
+/// Section 4.1.2.
+#[test]
+fn a_malformed_request_may_be_answered() {
+    let mut connection = server();
+    let mut fields = POST.to_vec();
+    fields.push(("content-length", "3"));
+    let bytes = [headers(&fields), data("ab")].concat();
+    let told = words_of(&["0 POST / HTTP/3.0", "0 ab", "0 malformed H3_MESSAGE_ERROR"]);
+    assert_eq!(request(&mut connection, 0, &bytes), told);
+    assert!(!connection.is_receiving(0));
+    let mut out = Vec::new();
+    let sent = connection.send_head(0, StatusCode::BAD_REQUEST, [], false, &mut out);
+    assert!(sent.is_ok() && !out.is_empty());
+}
+
 /// Section 4.1.2.
 #[test]
 fn bodies_must_have_the_declared_length() {
@@ -107,7 +141,7 @@ fn bodies_must_have_the_declared_length() {
         fields.push(("content-length", length));
         headers(&fields)
     };
-    let wrong = words_of(&["0 POST / HTTP/3.0", "0 H3_MESSAGE_ERROR"]);
+    let wrong = words_of(&["0 POST / HTTP/3.0", "0 malformed H3_MESSAGE_ERROR"]);
     assert_eq!(
         requested(&[with_length("3"), data("abc")]),
         words_of(&["0 POST / HTTP/3.0", "0 abc end"])
@@ -116,7 +150,7 @@ fn bodies_must_have_the_declared_length() {
     assert_eq!(requested(&[with_length("3"), data("abcd")]), wrong);
     assert_eq!(requested(&[with_length("3"), data("ab")]), wrong);
     let parts = [with_length("3"), data("ab"), data("cd")];
-    let after_data = words_of(&["0 POST / HTTP/3.0", "0 ab", "0 H3_MESSAGE_ERROR"]);
+    let after_data = words_of(&["0 POST / HTTP/3.0", "0 ab", "0 malformed H3_MESSAGE_ERROR"]);
     assert_eq!(requested(&parts), after_data);
     let parts = [with_length("3"), data("ab"), headers(&[("a", "b")])];
     assert_eq!(requested(&parts), after_data);

@@ -118,7 +118,7 @@ fn malformed_trailers_end_the_stream() {
     ] {
         let parts = [headers(&POST), headers_as_written(&[field])];
         let outcome = requested(&parts);
-        let expected = ["0 POST / HTTP/3.0", "0 H3_MESSAGE_ERROR"].map(str::to_owned);
+        let expected = ["0 POST / HTTP/3.0", "0 malformed H3_MESSAGE_ERROR"].map(str::to_owned);
         assert_eq!(outcome, Ok(expected.to_vec()), "{field:?}");
     }
 }

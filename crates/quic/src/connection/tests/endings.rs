@@ -84,6 +84,23 @@ fn silence_ends_a_connection_and_traffic_keeps_it_rfc_9000_section_10_1() {
 }
 
 #[test]
+fn a_connection_that_is_kept_alive_outlasts_silence_rfc_9000_section_10_1_2() {
+    let mut pair = Pair::new();
+    pair.handshake();
+    pair.server().connection.keep_alive(true);
+    for _ in 0..8 {
+        pair.pass(Duration::from_secs(20));
+    }
+    assert!(!pair.client.connection.is_ending());
+    assert!(!pair.server().connection.is_ending());
+    pair.server().connection.keep_alive(false);
+    for _ in 0..8 {
+        pair.pass(Duration::from_secs(20));
+    }
+    assert!(pair.server().connection.is_closed());
+}
+
+#[test]
 fn a_stateless_reset_ends_a_connection_rfc_9000_section_10_3() {
     let mut pair = Pair::new();
     pair.handshake();
