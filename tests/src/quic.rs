@@ -142,6 +142,14 @@ impl QuicScript {
         self.option("alpn", protocol.into())
     }
 
+    /// A certificate of the client, for servers that ask for one. Only [`QuicClient::Aioquic`] has
+    /// it.
+    #[must_use]
+    pub fn certificate(self, certificate: &Path, key: &Path) -> QuicScript {
+        let certificate = self.option("certificate", json!(certificate));
+        certificate.option("key", json!(key))
+    }
+
     /// How many bytes the client lets the server send ahead, on a stream and on the connection.
     #[must_use]
     pub fn receive_window(self, bytes: u64) -> QuicScript {

@@ -14,6 +14,8 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     match builtin {
         Builtin::SslKtls => return put(non_empty(exchange.connection.ktls()), out),
         Builtin::SslKtlsReason => return put(non_empty(exchange.connection.ktls_reason()), out),
+        // Over QUIC it comes before anything else of the handshake is known.
+        Builtin::SslEarlyData if exchange.request.early_data => return text("1", out),
         _ => {}
     }
     let Some(facts) = exchange.connection.tls() else {
@@ -40,7 +42,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::SslEarlyDataVerdict => some(facts.early_data_verdict, out),
         Builtin::SslHandshakeTime => microseconds(facts.handshake_time, out),
         Builtin::SslHandshakeQueueTime => microseconds(facts.handshake_queue_time, out),
-        Builtin::SslEarlyData => some(if exchange.request.early_data { "1" } else { "" }, out),
+        Builtin::SslEarlyData => some("", out),
         _ => client(exchange, builtin, out),
     }
 }

@@ -3,8 +3,8 @@
     floods.py ADDRESS:PORT AUTHORITY NAME
 
 One line of JSON: the name of the error with which the server closed the connection (or null), what
-was sent, and how many responses came. The server must have a small file a.txt and a large one
-big.bin.
+was sent, and how many responses came. The server must have a large file big.bin, and read the body of
+a POST of /read without answering it.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class Flood:
             yield
 
     def empty_data(self):
-        self.quic.send_stream_data(self.stream(), head("/a.txt", "POST"))
+        self.quic.send_stream_data(self.stream(), head("/read", "POST"))
         while True:
             self.quic.send_stream_data(0, frame(0) * 50)
             self.sent += 50
@@ -217,7 +217,7 @@ class Flood:
 
     def fragments(self):
         """Single bytes of a body with gaps between them: a list of ranges (RFC 9000 section 21.6)."""
-        self.quic.send_stream_data(self.stream(), head("/a.txt", "POST"))
+        self.quic.send_stream_data(self.stream(), head("/read", "POST"))
         self.client.transmit()
         offset = 1000
         while True:
