@@ -82,9 +82,9 @@ pub enum Event<'i> {
         /// Why.
         error: StreamError,
     },
-    /// Server: a request that was given out turns out to be malformed. Stop the client from sending,
-    /// with the code of `error`. A response may still be sent; then the stream is reset with that code
-    /// (RFC 9114 section 4.1.2).
+    /// Server: a request that was given out turns out to be malformed. Stop the client from
+    /// sending, with the code of `error`. A response may still be sent; then the stream is reset
+    /// with that code (RFC 9114 section 4.1.2).
     Malformed {
         /// The stream.
         id: u64,

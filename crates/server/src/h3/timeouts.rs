@@ -1,6 +1,6 @@
-//! Time-outs of an HTTP/3 connection: `client_header_timeout` for the handshake and for heads, `send_timeout` for
-//! clients that take nothing, `client_body_timeout` for bodies that do not come. An idle
-//! connection ends by the time-out of its transport, which is `keepalive_timeout`.
+//! Time-outs of an HTTP/3 connection: `client_header_timeout` for the handshake and for heads,
+//! `send_timeout` for clients that take nothing, `client_body_timeout` for bodies that do not come.
+//! An idle connection ends by the time-out of its transport, which is `keepalive_timeout`.
 
 use super::serving::{Http3Serving, default_conf};
 use crate::client::Client;
