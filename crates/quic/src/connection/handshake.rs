@@ -465,14 +465,12 @@ impl Connection {
                 self.handshake.as_mut().map(|space| &mut space.crypto),
                 Level::Handshake,
             ),
-            Space::Data if self.negotiation.is_none() => {
-                (self.data.crypto.as_deref_mut(), Level::OneRtt)
-            }
             Space::Data => (Some(self.data.crypto()), Level::OneRtt),
         };
         let Some(crypto) = crypto else {
             return Ok(());
         };
+        let has_news = crypto.on_crypto(offset, data)?;
         let Some(negotiation) = &mut self.negotiation else {
             // Clients have nothing to say behind the handshake (RFC 9001 sections 4.4 and 6).
             return Err(Error::new(
@@ -480,7 +478,7 @@ impl Connection {
                 "a handshake message after the handshake",
             ));
         };
-        if !crypto.on_crypto(offset, data)? {
+        if !has_news {
             return Ok(());
         }
         let mut taken = Ok(());
