@@ -171,7 +171,7 @@ impl Http3Serving {
             if self.transport().is_closed() {
                 return Poll::Ready(());
             }
-            if !has_news && self.poll_timer(cx).is_pending() {
+            if !has_news && self.poll_timer(cx).is_pending() && self.poll_look(cx).is_pending() {
                 return Poll::Pending;
             }
         }

@@ -10,6 +10,7 @@ use sealane_conf::model::LogLevel;
 use sealane_http::h3::Code;
 use sealane_io::registry::Asked;
 use sealane_quic::StreamId;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How long new requests are accepted after the end of the connection was announced.
@@ -29,6 +30,8 @@ pub(super) struct Http3Timeouts {
     look_at_ms: u64,
     /// When the end of the connection was announced.
     announced_ms: Option<u64>,
+    /// When the deadline is that is set; 0 if there is none.
+    wake_at_ms: u64,
     is_resting: bool,
 }
 
@@ -42,6 +45,7 @@ impl Http3Timeouts {
             handshake: handshake.min(conf.client_header_timeout),
             look_at_ms: 0,
             announced_ms: None,
+            wake_at_ms: 0,
             is_resting: false,
         }
     }
@@ -64,7 +68,8 @@ impl Http3Serving {
             stats.count_early_data(sealane_tls::EarlyVerdict::MethodRefused);
         }
         if self.transport().is_ending() {
-            return;
+            self.timeouts.wake_at_ms = 0;
+            return self.client.clear_deadline();
         }
         let time = self.exchanges.time;
         if !self.is_open && self.client.facts.accepted.elapsed() >= self.timeouts.handshake {
@@ -107,10 +112,29 @@ impl Http3Serving {
             || !self.is_idle()
             || self.timeouts.announced_ms.is_some()
             || self.exchanges.wire.codec.awaits_requests();
-        match must_look {
-            true => self.client.set_deadline(LOOK_EVERY),
-            false => self.client.clear_deadline(),
+        let now_ms = self.exchanges.time.now_ms;
+        if now_ms < self.timeouts.wake_at_ms {
+            return; // a timer for every turn would cost more than one look too many
         }
+        match must_look {
+            true => {
+                self.client.set_deadline(LOOK_EVERY);
+                self.timeouts.wake_at_ms = now_ms + ms(LOOK_EVERY);
+            }
+            false => {
+                self.client.clear_deadline();
+                self.timeouts.wake_at_ms = 0;
+            }
+        }
+    }
+
+    /// Ready when it is time for a look.
+    pub(super) fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let expired = self.client.poll_expired(cx);
+        if expired.is_ready() {
+            self.timeouts.wake_at_ms = 0;
+        }
+        expired
     }
 
     /// Ends streams on which no whole head comes.
