@@ -76,7 +76,8 @@ fn fill_stream(
         if response.body.is_empty() {
             return match response.source.is_none() {
                 true => StreamFilled::FollowUp(over),
-                false => StreamFilled::Enough,
+                // What was acknowledged has made room in the buffers of its source.
+                false => StreamFilled::FollowUp(FollowUp::LookAgain),
             };
         }
         let room = most.saturating_sub(sending.output.unsent());

@@ -69,7 +69,7 @@ impl Http3Serving {
             stats.count_early_data(sealane_tls::EarlyVerdict::MethodRefused);
         }
         if self.transport().is_ending() {
-            return;
+            return self.client.clear_deadline();
         }
         let time = self.exchanges.time;
         if !self.is_open && self.client.facts.accepted.elapsed() >= self.timeouts.handshake {
