@@ -218,7 +218,10 @@ fn early_data_reaches_upstreams_marked() {
     let server = serve_quic(
         &site,
         &format!(
-            "ssl_early_data on; location /origin {{ proxy_set_header Early-Data $ssl_early_data; proxy_pass http://127.0.0.1:{}; }}",
+            "ssl_early_data on; location /origin {{ proxy_pass http://127.0.0.1:{0}; }}
+             location /said {{
+               proxy_set_header Early-Data $ssl_early_data; proxy_pass http://127.0.0.1:{0};
+             }}",
             origin.port()
         ),
     );
@@ -226,14 +229,19 @@ fn early_data_reaches_upstreams_marked() {
     let script = QuicScript::to(&site, &server)
         .get("/a.txt")
         .reconnect_early()
-        .get("/origin");
+        .get("/origin")
+        .reconnect_early()
+        .get("/said");
     let run = QuicClient::Aioquic.run(&script);
-    let second = &run.connections[1];
-    assert_eq!(second.early_data, "accepted", "{second:?}");
-    assert_eq!(second.responses[0].status, 200, "{second:?}");
+    for connection in &run.connections[1..] {
+        assert_eq!(connection.early_data, "accepted", "{connection:?}");
+        assert_eq!(connection.responses[0].status, 200, "{connection:?}");
+    }
     let asked = origin.asked();
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].headers("early-data"), ["1"], "{asked:?}");
+    assert_eq!(asked.len(), 2);
+    for asked in &asked {
+        assert_eq!(asked.headers("early-data"), ["1"], "{}", asked.text());
+    }
 }
 
 #[test]
