@@ -50,7 +50,10 @@ fn quic_listens_beside_ssl() {
         "server {{ listen 8443 quic reuseport; listen 8443 ssl; http3 on; quic_retry on; {CERTIFICATE} }}"
     );
     let config = http(&text).expect("it is taken");
-    assert_eq!(config.http.as_ref().map(|http| http.listeners.len()), Some(2));
+    assert_eq!(
+        config.http.as_ref().map(|http| http.listeners.len()),
+        Some(2)
+    );
     assert_eq!(warnings(&config), Vec::<String>::new());
     for (other, name) in [
         ("ssl", "ssl"),

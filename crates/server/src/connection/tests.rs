@@ -1,11 +1,12 @@
 //! Connections over a real socket: what only the whole task can show.
 
 use super::*;
+
 use crate::acceptor;
 use crate::handover::{
     BadMessage, Description, InFlightGuard, KeepAlive, MovedConnection, channel,
 };
-use crate::snapshot::Snapshot;
+use crate::snapshot::{ListenerId, Snapshot};
 use crate::testing::Site;
 use sealane_tls::{Acceptor, SelectServer, Selected};
 use std::io::{Read, Write};

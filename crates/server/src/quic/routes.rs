@@ -82,10 +82,4 @@ impl Routes {
     pub(super) fn fill_random(&self, out: &mut [u8]) {
         self.random.borrow_mut().fill(out);
     }
-
-    /// How many ids lead to connections.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.by_id.borrow().len()
-    }
 }

@@ -129,7 +129,7 @@ fn owners_know_what_is_early_data_rfc_9001_section_5_7() {
     let late = connection.open(Direction::Bidirectional).expect("allowed");
     pair.client.write(late, 100, true);
     pair.flush(true);
-    pair.to_server.reverse();
+    pair.to_server.make_contiguous().reverse();
     pair.until("the data", |pair| pair.server().got(late) == (100, true));
     assert_eq!(pair.server().application.early, Some(Vec::new()));
 }

@@ -195,20 +195,6 @@ fn a_close_without_credit_waits_for_the_peer_rfc_9000_section_8_1() {
 }
 
 #[test]
-fn a_client_keeps_the_last_token_for_its_next_connection() {
-    let mut pair = Pair::new();
-    pair.handshake();
-    assert_eq!(pair.client.connection.take_token(), None);
-    pair.server().connection.send_token([7; 40].into());
-    pair.pass(10 * DELAY);
-    pair.server().connection.send_token([8; 40].into());
-    pair.pass(10 * DELAY);
-    let token = pair.client.connection.take_token();
-    assert_eq!(token.as_deref(), Some(&[8; 40][..]));
-    assert_eq!(pair.client.connection.take_token(), None);
-}
-
-#[test]
 fn a_server_without_tls_takes_no_more_messages_rfc_9001_section_4_4() {
     let mut pair = Pair::new();
     pair.handshake();
