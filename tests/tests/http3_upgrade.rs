@@ -68,6 +68,16 @@ fn assert_whole(run: &QuicRun, digest: &str, what: &str) {
     }
 }
 
+/// Whether the server has told the client, with GOAWAY, to ask on another connection before it had
+/// asked at all.
+fn is_turned_away(run: &QuicRun) -> bool {
+    run.connections.iter().any(|connection| {
+        let mut responses = connection.responses.iter();
+        let is_unasked = responses.all(|response| response.status == 0 && response.reset.is_none());
+        is_unasked && connection.close.is_none()
+    })
+}
+
 /// Runs `change` again and again while clients get long files, each on new connections.
 fn under_load(site: &Site, rounds: usize, mut change: impl FnMut(usize)) {
     let digest = sha256_of_file(&site.path("html/large.bin"));
@@ -76,8 +86,10 @@ fn under_load(site: &Site, rounds: usize, mut change: impl FnMut(usize)) {
         clients.push(QuicClient::QuicGo);
     }
     let (is_over, runs) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let turned_away = AtomicUsize::new(0);
     thread::scope(|scope| {
         let (digest, is_over, runs) = (&*digest, &is_over, &runs);
+        let turned_away = &turned_away;
         for client in &clients {
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
@@ -86,6 +98,10 @@ fn under_load(site: &Site, rounds: usize, mut change: impl FnMut(usize)) {
                         QuicRequest::new("GET", "/large.bin"),
                         QuicRequest::new("GET", "/slow/large.bin"),
                     ]));
+                    if is_turned_away(&run) {
+                        turned_away.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    }
                     assert_whole(&run, digest, &format!("{client:?}"));
                     runs.fetch_add(1, Ordering::Relaxed);
                 }
@@ -97,7 +113,10 @@ fn under_load(site: &Site, rounds: usize, mut change: impl FnMut(usize)) {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    assert!(runs.load(Ordering::Relaxed) >= clients.len());
+    let (runs, turned_away) = (runs.into_inner(), turned_away.into_inner());
+    assert!(runs >= clients.len());
+    // It takes a handshake that is overtaken by the end of its process.
+    assert!(turned_away <= 1 + runs / 10, "{turned_away} of {runs}");
 }
 
 #[test]

@@ -14,9 +14,10 @@ use super::shared::QuicShared;
 use sealane_io::forwarding::{ForwardLineReceiver, ForwardLineSender, Forwarded};
 use sealane_sys::socket::Ecn;
 use std::future::poll_fn;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,22 @@ pub(crate) struct ProcessLine {
     /// It receives from the sockets in our place.
     is_serving: AtomicBool,
     has_ended: AtomicBool,
+    /// Threads that receive from it.
+    receivers: AtomicUsize,
+}
+
+/// A thread that receives from a line. Without any, the other process has to know: what it sends
+/// would be lost for as long as this process takes to end.
+struct Receiving(Arc<Line>);
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if self.0.receivers.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Ok(fd) = self.0.sender.as_fd().try_clone_to_owned()
+        {
+            let _ = UnixStream::from(fd).shutdown(Shutdown::Both);
+        }
+    }
 }
 
 /// All lines of a process.
@@ -128,6 +145,7 @@ impl ProcessLine {
             sender: ForwardLineSender::new(fd),
             is_serving: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            receivers: AtomicUsize::new(0),
         })
     }
 
@@ -230,6 +248,8 @@ impl QuicShared {
 /// Receives from a line until the other process has ended. All threads do: each may end before the
 /// others.
 pub(crate) async fn receive(shared: Arc<QuicShared>, line: Arc<ProcessLine>) {
+    line.receivers.fetch_add(1, Ordering::AcqRel);
+    let _receiving = Receiving(line.clone());
     let Ok(fd) = line.sender.as_fd().try_clone_to_owned() else {
         return;
     };

@@ -715,6 +715,12 @@ impl QuicAcceptor {
     }
 }
 
+impl Drop for QuicAcceptor {
+    fn drop(&mut self) {
+        self.shared.forget_queue(self.thread, self.local.port());
+    }
+}
+
 /// Chooses TLS settings for a connection.
 fn tls_acceptor(client: &Client) -> Acceptor {
     let listener = client.snapshot.listener(client.listener);

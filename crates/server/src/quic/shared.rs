@@ -136,6 +136,12 @@ impl QuicShared {
         queues.get(&(thread, port)).cloned()
     }
 
+    /// The thread receives no more: others answer what comes for it.
+    pub(super) fn forget_queue(&self, thread: u8, port: u16) {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.remove(&(thread, port));
+    }
+
     /// All of them.
     pub(super) fn all_queues(&self) -> Vec<Arc<ForwardQueue>> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
