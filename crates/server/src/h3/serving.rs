@@ -197,6 +197,7 @@ impl Http3Serving {
         self.take_events();
         self.heed_news();
         news |= self.exchanges.let_streams_go_on();
+        self.look_after_time();
         self.exchanges.wire.write_channels();
         loop {
             let wrote = self.fill(cx);
@@ -208,7 +209,6 @@ impl Http3Serving {
                 break;
             }
         }
-        self.look_after_time();
         news || self.exchanges.streams.has_queued()
     }
 
