@@ -10,7 +10,7 @@
 //! One of them receives from the sockets: the newest one that has said that it serves. It hands on
 //! what belongs to another one. Who leaves says so, and another one receives again.
 
-use super::shared::QuicShared;
+use super::shared::{QuicShared, port_of};
 use sealane_io::forwarding::{ForwardLineReceiver, ForwardLineSender, Forwarded};
 use sealane_sys::socket::Ecn;
 use std::future::poll_fn;
@@ -44,7 +44,7 @@ pub(crate) struct ProcessLine {
 
 /// A thread that receives from a line. Without any, the other process has to know: what it sends
 /// would be lost for as long as this process takes to end.
-struct Receiving(Arc<Line>);
+struct Receiving(Arc<ProcessLine>);
 
 impl Drop for Receiving {
     fn drop(&mut self) {
@@ -216,7 +216,7 @@ impl QuicShared {
                 }
             }
             _ => {
-                let port = datagram.local.port();
+                let port = port_of(datagram.local);
                 let queue = self.find_queue(thread, port);
                 if let Some(queue) = queue.or_else(|| self.any_queue(port)) {
                     queue.push(datagram);

@@ -2,7 +2,7 @@
 
 use super::ids::ConnectionIds;
 use super::routes::Routes;
-use super::shared::QuicShared;
+use super::shared::{QuicShared, port_of};
 use super::tokens::token_arrival;
 use super::{QuicRuntime, ecn};
 use crate::acceptor::{ListenerRef, TELL_EVERY, take_slot};
@@ -290,7 +290,7 @@ impl QuicAcceptor {
             }),
             more_sockets,
             routes: Rc::new(Routes::new(shared.clone(), thread)),
-            forwarded: shared.queue(thread, local.port()),
+            forwarded: shared.queue(thread, port_of(local)),
             thread,
             control: control.clone(),
             handshakes: Rc::default(),
@@ -453,7 +453,7 @@ impl QuicAcceptor {
                     return true;
                 }
             } else if thread != self.thread
-                && let Some(queue) = self.shared.find_queue(thread, self.local.port())
+                && let Some(queue) = self.shared.find_queue(thread, port_of(self.local))
             {
                 // A new connection's first id may name any thread: it is as good as this one.
                 if !queue.push(datagram) {
@@ -717,7 +717,7 @@ impl QuicAcceptor {
 
 impl Drop for QuicAcceptor {
     fn drop(&mut self) {
-        self.shared.forget_queue(self.thread, self.local.port());
+        self.shared.forget_queue(self.thread, port_of(self.local));
     }
 }
 

@@ -8,6 +8,7 @@ use sealane_io::forwarding::ForwardQueue;
 use sealane_quic::{AddressTokenKey, ResetKey};
 use sealane_sys::socket::CidFormat;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -77,6 +78,14 @@ impl KeyRing {
     }
 }
 
+/// A port, and whether it is one of IPv6, for which there are other sockets.
+pub(super) type Port = (u16, bool);
+
+/// The port of an address.
+pub(super) fn port_of(local: SocketAddr) -> Port {
+    (local.port(), local.is_ipv6())
+}
+
 /// Keys, the clock, and the queues of datagrams that came to the wrong thread.
 pub(crate) struct QuicShared {
     pub(crate) clock: QuicClock,
@@ -84,8 +93,7 @@ pub(crate) struct QuicShared {
     pub(super) process: u8,
     secret: [u8; 32],
     keys: Mutex<Arc<KeyRing>>,
-    /// By thread and port.
-    queues: Mutex<HashMap<(u8, u16), Arc<ForwardQueue>>>,
+    queues: Mutex<HashMap<(u8, Port), Arc<ForwardQueue>>>,
     pub(super) lines: ProcessLines,
 }
 
@@ -125,19 +133,19 @@ impl QuicShared {
     }
 
     /// The queue of a thread for packets to this port, made when it is first asked for.
-    pub(super) fn queue(&self, thread: u8, port: u16) -> Arc<ForwardQueue> {
+    pub(super) fn queue(&self, thread: u8, port: Port) -> Arc<ForwardQueue> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.entry((thread, port)).or_default().clone()
     }
 
     /// The same, if that thread has a socket there.
-    pub(super) fn find_queue(&self, thread: u8, port: u16) -> Option<Arc<ForwardQueue>> {
+    pub(super) fn find_queue(&self, thread: u8, port: Port) -> Option<Arc<ForwardQueue>> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.get(&(thread, port)).cloned()
     }
 
     /// The thread receives no more: others answer what comes for it.
-    pub(super) fn forget_queue(&self, thread: u8, port: u16) {
+    pub(super) fn forget_queue(&self, thread: u8, port: Port) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.remove(&(thread, port));
     }
@@ -148,12 +156,12 @@ impl QuicShared {
         queues.values().cloned().collect()
     }
 
-    /// Any thread's queue for packets to this port.
-    pub(super) fn any_queue(&self, port: u16) -> Option<Arc<ForwardQueue>> {
+    /// Any thread's queue for packets to this port, if possible of this kind of addresses.
+    pub(super) fn any_queue(&self, port: Port) -> Option<Arc<ForwardQueue>> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut queues = queues.iter();
-        let found = queues.find(|((_, known), _)| *known == port);
-        found.map(|(_, queue)| queue.clone())
+        let mut own = queues.iter().filter(|((_, known), _)| known.0 == port.0);
+        let found = own.clone().find(|((_, known), _)| *known == port);
+        found.or(own.next()).map(|(_, queue)| queue.clone())
     }
 }
 

@@ -5,7 +5,7 @@ use sealane_io::runtime::{self, Runtime};
 use sealane_sys::socket;
 use std::task::Poll;
 
-const PORT: u16 = 443;
+const PORT: (u16, bool) = (443, false);
 
 fn place(process: u8, lines: Vec<(u8, OwnedFd)>) -> Arc<QuicShared> {
     Arc::new(QuicShared::new(QuicPlace {
@@ -33,7 +33,7 @@ fn datagram(bytes: &[u8]) -> Forwarded<&[u8]> {
     Forwarded {
         bytes,
         peer: of([192, 0, 2, 1], 5000),
-        local: of([192, 0, 2, 2], PORT),
+        local: of([192, 0, 2, 2], PORT.0),
         ecn: Ecn::Ect0,
     }
 }
