@@ -70,8 +70,9 @@ const ROWS: &[Row] = &[
         HS,
         Arity::Between(1, 2),
         "1 2",
-        "Versions of QUIC that clients may use, `1` and `2`. Of those that a client knows the \
-         first is used (RFC 9368).",
+        "Versions of QUIC that clients may use, `1` and `2`: a connection keeps the version that \
+         its client begins with. Clients that begin with another one are told these, in this \
+         order (RFC 9000 section 6).",
         versions,
     )
     .own(),
