@@ -106,7 +106,7 @@ impl Features {
                     of_main.limits.shared()
                 }
             },
-            real_ip: of_main.real_ip,
+            real_ip: of_main.real_ip.clone(),
             request_id: RequestIdState::of_subrequest(main),
             rewrite: match kind {
                 SubrequestKind::Slice | SubrequestKind::Update => of_main.rewrite,

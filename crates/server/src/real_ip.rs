@@ -7,13 +7,13 @@ use sealane_conf::values;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What a request keeps for `set_real_ip_from`.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct RealIpState {
     /// The client's address, if a trusted proxy names another than the connection's.
     pub(crate) client_address: Option<PeerAddress>,
     /// The other side's address when the request came, if it has moved since its connection began
     /// (RFC 9000 section 9).
-    pub(crate) moved_to: Option<SocketAddr>,
+    pub(crate) moved_to: Option<Box<SocketAddr>>,
 }
 
 /// Replaces the client's address for this exchange if its connection comes from a trusted proxy.

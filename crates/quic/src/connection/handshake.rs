@@ -28,7 +28,7 @@ const MAX_HELD_BYTES: usize = 20_000;
 
 /// TLS of either end.
 pub(super) enum Tls {
-    Server(ServerConnection),
+    Server(Box<ServerConnection>),
     Client(Box<ClientConnection>),
 }
 

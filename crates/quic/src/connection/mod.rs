@@ -261,7 +261,8 @@ impl Connection {
         reset_token: ResetToken,
         now: Time,
     ) -> Self {
-        let mut negotiation = Negotiation::new(Tls::Server(tls), accepted.original_destination);
+        let mut negotiation =
+            Negotiation::new(Tls::Server(Box::new(tls)), accepted.original_destination);
         negotiation.retry_source = accepted.retry_source;
         negotiation.peer_source = Some(accepted.source);
         negotiation.client_destination = Some(accepted.destination);

@@ -199,7 +199,7 @@ impl<N: Copy> Stream<N> {
 pub(crate) fn handle(arrival: Arrival, moved_to: Option<SocketAddr>) -> Handling {
     Box::pin(async move {
         let mut exchange = Box::new(arrival.begin());
-        exchange.features.real_ip.moved_to = moved_to;
+        exchange.features.real_ip.moved_to = moved_to.map(Box::new);
         prologue::answer(&mut exchange).await;
         exchange
     })
@@ -213,7 +213,7 @@ pub(crate) fn refuse(
 ) -> Handling {
     Box::pin(async move {
         let mut exchange = Box::new(arrival.begin());
-        exchange.features.real_ip.moved_to = moved_to;
+        exchange.features.real_ip.moved_to = moved_to.map(Box::new);
         pipeline::fail(&mut exchange, status).await;
         exchange
     })
