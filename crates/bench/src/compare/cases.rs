@@ -61,7 +61,7 @@ pub(super) enum CaseSite {
     Tls12,
     /// The same with RSA key exchange: AES256-GCM-SHA384.
     Tls12StaticRsa,
-    /// TLS 1.2 with one of the suites of [`S2`].
+    /// TLS 1.2 with one of the suites of [`S2`](super::groups::S2).
     Offload(OffloadSuite),
     /// TLS 1.3 with HTTP/2.
     Http2,
@@ -101,7 +101,7 @@ pub(super) enum Sealed {
     Both,
 }
 
-/// Key exchange and certificate of the suites with AES128-GCM-SHA256 in [`S2`].
+/// Key exchange and certificate of the suites with AES128-GCM-SHA256 in [`S2`](super::groups::S2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OffloadSuite {
     /// RSA key exchange, RSA-2048.

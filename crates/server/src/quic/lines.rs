@@ -44,9 +44,9 @@ pub(crate) struct ProcessLine {
 
 /// A thread that receives from a line. Without any, the other process has to know: what it sends
 /// would be lost for as long as this process takes to end.
-struct Receiving(Arc<ProcessLine>);
+struct LineReading(Arc<ProcessLine>);
 
-impl Drop for Receiving {
+impl Drop for LineReading {
     fn drop(&mut self) {
         if self.0.receivers.fetch_sub(1, Ordering::AcqRel) == 1
             && let Ok(fd) = self.0.sender.as_fd().try_clone_to_owned()
@@ -249,7 +249,7 @@ impl QuicShared {
 /// others.
 pub(crate) async fn receive(shared: Arc<QuicShared>, line: Arc<ProcessLine>) {
     line.receivers.fetch_add(1, Ordering::AcqRel);
-    let _receiving = Receiving(line.clone());
+    let _receiving = LineReading(line.clone());
     let Ok(fd) = line.sender.as_fd().try_clone_to_owned() else {
         return;
     };
