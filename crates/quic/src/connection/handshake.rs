@@ -451,13 +451,6 @@ impl Connection {
         offset: u64,
         data: &[u8],
     ) -> Result<(), Error> {
-        let Some(negotiation) = &mut self.negotiation else {
-            // Clients have nothing to say behind the handshake (RFC 9001 sections 4.4 and 6).
-            return Err(Error::new(
-                Code::crypto(ALERT_UNEXPECTED_MESSAGE),
-                "a handshake message after the handshake",
-            ));
-        };
         let (crypto, level) = match space {
             Space::Initial => (
                 self.initial.as_mut().map(|space| &mut space.crypto),
@@ -472,7 +465,15 @@ impl Connection {
         let Some(crypto) = crypto else {
             return Ok(());
         };
-        if !crypto.on_crypto(offset, data)? {
+        let has_news = crypto.on_crypto(offset, data)?;
+        let Some(negotiation) = &mut self.negotiation else {
+            // Clients have nothing to say behind the handshake (RFC 9001 sections 4.4 and 6).
+            return Err(Error::new(
+                Code::crypto(ALERT_UNEXPECTED_MESSAGE),
+                "a handshake message after the handshake",
+            ));
+        };
+        if !has_news {
             return Ok(());
         }
         let mut taken = Ok(());
