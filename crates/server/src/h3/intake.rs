@@ -28,8 +28,6 @@ pub(super) struct News {
     pub(super) unblocked: Vec<StreamId>,
     /// Requests that came.
     pub(super) requests: u32,
-    /// The client's SETTINGS have come.
-    pub(super) has_settings: bool,
     /// The connection has to end.
     pub(super) error: Option<ConnectionError>,
 }
@@ -83,7 +81,7 @@ impl Http3Intake<'_> {
 
     fn take_in(&mut self, event: Event<'_>, of: StreamId) -> u64 {
         match event {
-            Event::Settings => self.news.has_settings = true,
+            Event::Settings => {}
             Event::Request { id, request, end } => self.begin(of, id, request, end, None),
             Event::Refused {
                 id,

@@ -328,7 +328,6 @@ impl Http3Serving {
         if news.requests > 0 {
             self.count_requests(news.requests);
         }
-        self.timeouts.has_begun |= news.has_settings || news.requests > 0;
         if let Some(error) = news.error {
             self.fail(error);
         }

@@ -22,8 +22,6 @@ const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
 /// What the connection waits for, and since when.
 pub(super) struct Http3Timeouts {
-    /// The client's SETTINGS, or a request, have come.
-    pub(super) has_begun: bool,
     /// When the handshake has to be over.
     handshake: Duration,
     /// When the streams are looked at next, by the coarse clock.
@@ -42,7 +40,6 @@ impl Http3Timeouts {
         let tls = conf.tls.as_ref();
         let handshake = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
         Http3Timeouts {
-            has_begun: false,
             handshake: handshake.min(conf.client_header_timeout),
             look_at_ms: 0,
             announced_ms: None,
