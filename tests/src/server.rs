@@ -57,11 +57,31 @@ impl<'a> Server<'a> {
         input: Stdio,
     ) -> Server<'a> {
         let configuration = site.fill_in(configuration);
+        let mut server = Server::spawn(site, program, &configuration, wrapper, input);
+        server.wait_until_it_listens(&configuration);
+        server
+    }
+
+    /// Starts the program and waits for nothing.
+    #[track_caller]
+    pub fn start_unready(site: &'a Site, program: Program, configuration: &str) -> Server<'a> {
+        let configuration = site.fill_in(configuration);
+        Server::spawn(site, program, &configuration, &[], Stdio::null())
+    }
+
+    #[track_caller]
+    fn spawn(
+        site: &'a Site,
+        program: Program,
+        configuration: &str,
+        wrapper: &[&str],
+        input: Stdio,
+    ) -> Server<'a> {
         let (binary, label) = match program {
             Program::Sealane => (sealane_binary(), "sealane"),
             Program::Nginx => (nginx_binary(), "nginx"),
         };
-        let file = site.write(format!("{label}.conf"), &configuration);
+        let file = site.write(format!("{label}.conf"), configuration);
         let mut words: Vec<&std::ffi::OsStr> = wrapper.iter().map(std::ffi::OsStr::new).collect();
         words.push(binary.as_os_str());
         let stderr = std::fs::File::create(site.path(format!("logs/{label}.stderr")))
@@ -79,14 +99,12 @@ impl<'a> Server<'a> {
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {}: {error}", binary.display()));
-        let mut server = Server {
+        Server {
             site,
             child: Some(child),
             expected_alerts: Mutex::default(),
             label,
-        };
-        server.wait_until_it_listens(&configuration);
-        server
+        }
     }
 
     /// Announces text that an `[alert]`, `[crit]` or `[emerg]` line may contain.

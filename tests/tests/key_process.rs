@@ -284,6 +284,26 @@ fn the_next_process_needs_no_files() {
     shake_hands(&server);
 }
 
+/// The master may still be opening sockets then, and does not watch it yet.
+#[test]
+fn one_that_dies_during_the_start_is_replaced() {
+    let site = site();
+    let socket = |number: u32| site.path(format!("logs/{number}.sock"));
+    let listen = |number| format!("listen unix:{};", socket(number).display());
+    let many: String = (0..200).map(listen).collect();
+    let text = SERVE
+        .replace("PROCESS", &format!("server {{ {many} root html; }}"))
+        .replace("listen 127.0.0.1:%plain%;", &listen(200));
+    let server = Server::start_unready(&site, Program::Sealane, &text);
+    server.expect_alert("exited on signal 9; handshakes wait");
+    wait_for("the first socket", || socket(0).exists().then_some(()));
+    signal(server.key_process_pid(), "KILL");
+    wait_for("a handshake", || {
+        handshake(&server, KINDS[0]).succeeded().then_some(())
+    });
+    shake_hands(&server);
+}
+
 #[test]
 fn a_certificate_and_its_key_may_be_in_one_file_and_the_key_encrypted() {
     let site = site();

@@ -30,8 +30,10 @@ use sealane_sys::signal::{self, Signal};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Signals that wait until the server runs. Those that end it at once do so until it listens.
-const HELD: [Signal; 5] = [
+/// Signals that wait until the server runs. Those that end it at once do so until it listens. Of a
+/// key process that dies before the master watches it, nothing else tells.
+const HELD: [Signal; 6] = [
+    Signal::Chld,
     Signal::Quit,
     Signal::Winch,
     Signal::Usr1,
@@ -65,12 +67,6 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
         return send_order(order, reading, places, &first);
     }
     if !arguments.test {
-        // A reload may be requested before the server serves. The master finds it in
-        // its queue.
-        if let Err(error) = signal::block(&HELD) {
-            note!(first, Emerg, "{}", sigprocmask_failed(&error));
-            return ExitCode::FAILURE;
-        }
         if let Err(error) = signal::expect_children() {
             note!(
                 first,
@@ -78,6 +74,12 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
                 "sigaction(SIGCHLD) failed ({})",
                 OsError(&error)
             );
+            return ExitCode::FAILURE;
+        }
+        // A reload may be requested before the server serves. The master finds it in
+        // its queue.
+        if let Err(error) = signal::block(&HELD) {
+            note!(first, Emerg, "{}", sigprocmask_failed(&error));
             return ExitCode::FAILURE;
         }
         crash::keep_secrets_out_of_dumps(&first); // before they are read
