@@ -30,6 +30,7 @@
 # Environment:
 #   SEALANE          the binary to measure (default: target/release/sealane)
 #   SEALANE_BENCH    the command that runs the comparison (default: "$SEALANE bench")
+#   H2O              the binary of the peer h2o (default: Debian's 2.2.5, which has no HTTP/3)
 #   SEALANE_CACHE    where peers, certificates and files are kept (default: <repository>/.cache)
 set -euo pipefail
 
@@ -150,7 +151,7 @@ for peer in "${peers[@]}"; do
     reference | reference-multi-accept) binary=$("$repository/scripts/peers/build-nginx.sh") ;;
     debian) binary=$(find_packaged nginx nginx-light) ;;
     h2o | haproxy)
-      binary=$(find_packaged "$peer" "$peer")
+      if [[ $peer == h2o && -n ${H2O:-} ]]; then binary=$H2O; else binary=$(find_packaged "$peer" "$peer"); fi
       servers+=(--kind "$peer=$peer")
       ;;
     *) die "unknown peer '$peer': $known_peers" ;;

@@ -418,7 +418,7 @@ impl Case {
             (Kind::H2o | Kind::Haproxy, CaseSite::Named(_)) => {
                 Some("its configuration has one server for each port")
             }
-            (Kind::H2o | Kind::Haproxy, CaseSite::Http3 | CaseSite::Http3Afar(_)) => {
+            (Kind::Haproxy, CaseSite::Http3 | CaseSite::Http3Afar(_)) => {
                 Some("its configuration here has no HTTP/3")
             }
             (Kind::H2o, CaseSite::EarlyData) => Some("it accepts no early data"),

@@ -349,7 +349,8 @@ impl Comparison {
 /// Why a server is left out of a case, if it is.
 fn obstacle(case: &Case, server: &Server) -> Option<Cow<'static, str>> {
     let of_kind = case.obstacle(server.kind).map(Cow::Borrowed);
-    of_kind.or_else(|| kernel_tls::obstacle(server))
+    let of_version = || case.additions().http3.then(|| server.http3_obstacle())?;
+    (of_kind.or_else(of_version)).or_else(|| kernel_tls::obstacle(server))
 }
 
 /// The case, and on how many cores if it is more than one.

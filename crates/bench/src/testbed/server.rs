@@ -1,6 +1,7 @@
 //! A server under comparison: its description, start and stop.
 
 use std::{
+    borrow::Cow,
     fmt, fs,
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -106,6 +107,13 @@ impl Server {
                 self.kind.product()
             ))
         })
+    }
+
+    /// Why it cannot be measured with HTTP/3, if its version does not have it.
+    pub(crate) fn http3_obstacle(&self) -> Option<Cow<'static, str>> {
+        let version = self.version().ok()?;
+        (self.kind == Kind::H2o && version.starts_with("H2O 2.2."))
+            .then(|| "H2O has HTTP/3 from version 2.3 on".into())
     }
 
     /// Whether it has directives in addition to its kind's configuration.

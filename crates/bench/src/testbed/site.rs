@@ -264,6 +264,17 @@ const HTTP3: &str = r#"
     }
 "#;
 
+/// The same for H2O, which has it from version 2.3 on.
+const H2O_HTTP3: &str = r#"
+http3-idle-timeout: 600
+listen:
+  host: 127.0.0.1
+  port: @HTTP3_PORT@
+  type: quic
+  ssl:
+    <<: *tls
+"#;
+
 /// The data common to all servers and rounds.
 #[derive(Debug)]
 pub(crate) struct Site {
@@ -370,6 +381,10 @@ impl Site {
         let mut text = kind.template().to_owned();
         let additions = variant.additions;
         let if_wanted = |is_wanted: bool, text| if is_wanted { text } else { "" };
+        let http3 = match kind {
+            Kind::H2o => H2O_HTTP3,
+            Kind::Nginx | Kind::Haproxy => HTTP3,
+        };
         for (name, value) in [
             ("@USER@", user),
             ("@WORKERS@", &variant.workers.to_string()),
@@ -380,7 +395,7 @@ impl Site {
             ("@UPSTREAM_DIRECTIVES@", variant.upstream_directives),
             ("@NAMED_SERVERS@", &self.named_servers(additions.names)),
             ("@STREAM@", if_wanted(additions.stream, STREAM)),
-            ("@HTTP3@", if_wanted(additions.http3, HTTP3)),
+            ("@HTTP3@", if_wanted(additions.http3, http3)),
             ("@ORIGIN_PORT@", &origin_port.to_string()),
             ("@TLS_ORIGIN_PORT@", &tls_origin_port.to_string()),
             ("@FILES@", &self.files.display().to_string()),

@@ -117,7 +117,9 @@ fn every_template_is_filled_completely() {
         assert!(!code.contains('@'), "{code}");
         for listener in Listener::ALL {
             let listen = listen.replace("PORT", &ports.of(listener).to_string());
-            let count = usize::from(!is_addition(listener) || kind == Kind::Nginx);
+            let has_additions =
+                kind == Kind::Nginx || (kind, listener) == (Kind::H2o, Listener::Http3);
+            let count = usize::from(!is_addition(listener) || has_additions);
             assert_eq!(code.matches(&listen).count(), count, "{listen} in {code}");
         }
         for expected in [
