@@ -58,7 +58,8 @@ build "-Cprofile-generate=$counts" "$training" -p sealane --bin sealane
 bench/make-certificates.sh "$training/certificates"
 cases=(tls13-1k tls13-1k-uncached tls13-100k plain-1k h2-1k h2-1m proxied-1k browser-full-p256
   browser-ticket tls12-full-rsa tls12-ticket tls13-early-data stream-plain-1k stream-plain-connection
-  stream-tls13-1k stream-tls13-1g stream-tls13-connection stream-tls13-both-1g stream-tls13-both-connection)
+  stream-tls13-1k stream-tls13-1g stream-tls13-connection stream-tls13-both-1g stream-tls13-both-connection
+  http3-1k http3-100m http3-handshakes)
 # Whoever writes counts at the end must be allowed to open files then.
 LLVM_PROFILE_FILE="$counts/%p-%m.profraw" target/release/sealane-bench compare \
   --server "sealane=$training/$triple/release/sealane" \
