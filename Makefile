@@ -47,7 +47,7 @@ lint: build-deps ## formatting, clippy and rustdoc without warnings, and the rul
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
-	$(CARGO) test --workspace --exclude sealane-vm --locked --test tidy
+	$(CARGO) test --workspace --locked --test tidy
 
 bench-deps:
 	@scripts/install-bench-deps.sh
