@@ -16,8 +16,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 started=$SECONDS
 
-# Everything is built first. Always for the whole workspace: another selection of packages has other
-# features, and would be built anew.
+target=$("$CARGO" metadata --format-version 1 --no-deps --offline | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
+# Everything is built first, in tests/clients what takes minutes: no test has to wait for it.
+"$CARGO" build --release --locked --quiet --manifest-path tests/clients/quic/quinn/Cargo.toml \
+  --target-dir "$target/debug/quinn-client" &
+clients=$!
+# Always for the whole workspace: another selection of packages has other features, and would be
+# built anew.
 "$CARGO" test --workspace --locked --no-run --message-format=json-render-diagnostics >"$work/built"
 # Of each program: the directory that cargo would run it in, the program, and what it is made of.
 python3 - "$work/built" >"$work/programs" <<'PYTHON'
@@ -30,7 +35,7 @@ for line in open(sys.argv[1]):
         source = os.path.relpath(made["target"]["src_path"])
         print(directory, made["executable"], source, sep="\t")
 PYTHON
-target=$("$CARGO" metadata --format-version 1 --no-deps --offline | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
+wait "$clients"
 # The end-to-end tests use the binary that the tests of package sealane were built with, instead of
 # asking cargo for it again.
 export SEALANE_BINARY="$target/debug/sealane"

@@ -100,6 +100,7 @@ fn reloads_lose_nothing() {
     let server = site.serve_whole(&text);
     std::thread::scope(|scope| {
         let clients: Vec<_> = [QuicClient::Quinn, QuicClient::Aioquic]
+            .map(QuicClient::built)
             .into_iter()
             .map(|client| {
                 let script = QuicScript::to(&site, &server)
@@ -136,7 +137,8 @@ fn reloads_change_what_connections_get() {
             .requests([QuicRequest::get("/word"), QuicRequest::get("/a.txt")])
             .wait(3_000)
             .get("/word");
-        let client = scope.spawn(move || QuicClient::Aioquic.run_one(&script));
+        let client = QuicClient::Aioquic.built();
+        let client = scope.spawn(move || client.run_one(&script));
         wait_for_client(&site);
         assert_eq!(reload(&site, &server, &text("after")), Reload::Applied);
         let run = client.join().expect("the client runs");
@@ -160,7 +162,8 @@ fn listeners_come_and_go() {
     let server = site.serve_whole(&with);
     std::thread::scope(|scope| {
         let script = QuicScript::to(&site, &server).requests(both());
-        let client = scope.spawn(move || QuicClient::Quinn.run_one(&script));
+        let client = QuicClient::Quinn.built();
+        let client = scope.spawn(move || client.run_one(&script));
         wait_for_client(&site);
         assert_eq!(reload(&site, &server, &without), Reload::Applied);
         let run = client.join().expect("the client runs");
@@ -180,7 +183,8 @@ fn a_server_that_quits_ends_what_it_has_begun() {
         let script = QuicScript::to(&site, &server)
             .requests(both())
             .wait_for_close();
-        let client = scope.spawn(move || QuicClient::Aioquic.run_one(&script));
+        let client = QuicClient::Aioquic.built();
+        let client = scope.spawn(move || client.run_one(&script));
         wait_for_client(&site);
         server.signal("QUIT");
         let run = client.join().expect("the client runs");
@@ -205,7 +209,8 @@ fn a_server_that_quits_waits_no_longer_than_it_may() {
     ));
     std::thread::scope(|scope| {
         let script = QuicScript::to(&site, &server).requests(both());
-        let client = scope.spawn(move || QuicClient::Aioquic.run_one(&script));
+        let client = QuicClient::Aioquic.built();
+        let client = scope.spawn(move || client.run_one(&script));
         wait_for_client(&site);
         server.signal("QUIT");
         let run = client.join().expect("the client runs");
@@ -227,7 +232,8 @@ fn connections_of_a_killed_worker_are_reset() {
             .get("/a.txt")
             .wait(4_000)
             .get("/a.txt?again");
-        let client = scope.spawn(move || QuicClient::Quinn.run_one(&script));
+        let client = QuicClient::Quinn.built();
+        let client = scope.spawn(move || client.run_one(&script));
         wait_for_client(&site);
         server.kill_worker();
         let run = client.join().expect("the client runs");

@@ -178,16 +178,10 @@ fn a_path_becomes_narrower() {
         ..NetworkConditions::default()
     };
     let relay = LossyRelay::start(server.port("tls"), wide, 7);
+    let client = QuicClient::Quinn.built();
     std::thread::scope(|scope| {
         let transfer = scope.spawn(|| {
-            transfer(
-                QuicClient::Quinn,
-                &site,
-                &relay,
-                &digest,
-                100_000,
-                "narrower",
-            );
+            transfer(client, &site, &relay, &digest, 100_000, "narrower");
         });
         sealane_tests::wait_for("the transfer to be under way", || {
             (relay.counts().from_server > 300).then_some(())
@@ -218,7 +212,7 @@ fn a_nat_forgets_its_clients() {
     if has_go(26) {
         clients.push(QuicClient::QuicGo);
     }
-    for client in clients {
+    for client in clients.into_iter().map(QuicClient::built) {
         let relay = LossyRelay::start(server.port("tls"), conditions, 8);
         std::thread::scope(|scope| {
             let transfer = scope.spawn(|| {

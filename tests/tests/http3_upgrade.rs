@@ -85,6 +85,8 @@ fn under_load(site: &Site, rounds: usize, mut change: impl FnMut(usize)) {
     if has_go(26) {
         clients.push(QuicClient::QuicGo);
     }
+    let clients = clients.into_iter().map(QuicClient::built);
+    let clients: Vec<_> = clients.collect();
     let (is_over, runs) = (AtomicBool::new(false), AtomicUsize::new(0));
     let turned_away = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -169,7 +171,8 @@ fn ends_by_reset(directives: &str) {
     server.expect_alert("exited on signal 9");
     let script = script(&site).get("/a.txt").wait(4000).get("/a.txt");
     let run = thread::scope(|scope| {
-        let client = scope.spawn(|| QuicClient::Quinn.run(&script));
+        let client = QuicClient::Quinn.built();
+        let client = scope.spawn(|| client.run(&script));
         wait_for("the first request", || {
             let log = std::fs::read_to_string(site.path("logs/access.log")).ok()?;
             log.contains("/a.txt").then_some(())

@@ -13,6 +13,16 @@ use std::sync::OnceLock;
 const PYTHON: &str = "/usr/bin/python3";
 
 impl QuicClient {
+    /// Builds or installs it now, which may take minutes: for a test that waits for what it does.
+    #[must_use]
+    pub fn built(self) -> QuicClient {
+        match self {
+            QuicClient::QuicGo | QuicClient::Quinn => drop(quic_client_path(self)),
+            QuicClient::Aioquic | QuicClient::Curl => drop(packages()),
+        }
+        self
+    }
+
     /// Runs a script.
     ///
     /// # Panics
@@ -115,8 +125,7 @@ fn build_quinn() -> PathBuf {
 /// Runs a program of `tests/clients/quic/python`.
 #[track_caller]
 fn python(script: &str, arguments: &[&str], input: &[u8]) -> Outcome {
-    static PACKAGES: OnceLock<PathBuf> = OnceLock::new();
-    let packages = PACKAGES.get_or_init(install).display().to_string();
+    let packages = packages().display();
     let script = repository()
         .join("tests/clients/quic/python")
         .join(script)
@@ -125,6 +134,12 @@ fn python(script: &str, arguments: &[&str], input: &[u8]) -> Outcome {
     let path = format!("PYTHONPATH={packages}");
     let words = [&*path, PYTHON, "-B", &script];
     command("env", &[&words, arguments].concat(), input)
+}
+
+/// Where what the programs import is installed.
+fn packages() -> &'static Path {
+    static PACKAGES: OnceLock<PathBuf> = OnceLock::new();
+    PACKAGES.get_or_init(install)
 }
 
 /// Installs what the programs import, into a directory that only they look at. The checksums are
