@@ -604,14 +604,17 @@ impl Connection {
         }
     }
 
-    /// Keeps a packet until its keys are there, if there is room.
-    pub(super) fn hold(&mut self, bytes: &[u8], mark: Codepoint) {
+    /// Keeps a packet until its keys are there. Returns whether there is room.
+    pub(super) fn hold(&mut self, bytes: &[u8], mark: Codepoint) -> bool {
         let held = self.held.get_or_insert_default();
-        if held.packets.len() < MAX_HELD_PACKETS && held.bytes + bytes.len() <= MAX_HELD_BYTES {
+        let has_room =
+            held.packets.len() < MAX_HELD_PACKETS && held.bytes + bytes.len() <= MAX_HELD_BYTES;
+        if has_room {
             held.bytes += bytes.len();
             let bytes = bytes.into();
             held.packets.push(HeldPacket { bytes, mark });
         }
+        has_room
     }
 
     /// Whether keys for such a packet may still come.

@@ -14,6 +14,8 @@ use sealane_tls::quic::{self as tls};
 enum Outcome {
     /// It was authentic.
     Taken,
+    /// It waits for its keys.
+    Held,
     /// It was not, or came at the wrong time, or twice.
     Dropped,
 }
@@ -86,6 +88,7 @@ impl Connection {
             };
             match outcome {
                 Ok(Outcome::Taken) => any = true,
+                Ok(Outcome::Held) => {}
                 Ok(Outcome::Dropped) => self.counters.packets_dropped += 1,
                 Err(error) => {
                     self.fail(now, error);
@@ -118,10 +121,11 @@ impl Connection {
             .sample()
             .and_then(|sample| self.mask(packet_type, sample))
         else {
-            if packet.sample().is_some() && self.may_hold(packet_type) {
-                self.hold(packet.bytes(), mark);
-            }
-            return Ok(Outcome::Dropped);
+            let may_hold = packet.sample().is_some() && self.may_hold(packet_type);
+            return Ok(match may_hold && self.hold(packet.bytes(), mark) {
+                true => Outcome::Held,
+                false => Outcome::Dropped,
+            });
         };
         let largest = self.largest_received(packet_type.space());
         let Some(mut packet) = packet.unmask(&mask, largest) else {

@@ -161,8 +161,9 @@ fn tickets_and_tokens_arrive_though_packets_are_lost() {
 #[test]
 fn what_comes_before_its_keys_is_kept_and_not_without_end_rfc_9001_section_5_7() {
     let mut pair = Pair::new();
-    for _ in 0..1000 {
-        pair.client.connection.hold(&[0; 1200], Codepoint::NotEct);
+    for number in 0..1000 {
+        let is_kept = pair.client.connection.hold(&[0; 1200], Codepoint::NotEct);
+        assert_eq!(is_kept, number < 16);
     }
     let held = pair.client.connection.held.as_ref().expect("some");
     assert!(format!("{held:?}").matches("HeldPacket").count() <= 16);
