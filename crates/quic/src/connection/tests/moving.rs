@@ -80,6 +80,32 @@ fn little_is_sent_to_an_address_that_does_not_answer_rfc_9000_section_9_3_1() {
 }
 
 #[test]
+fn a_client_that_comes_back_is_not_dropped_for_a_challenge_that_is_lost() {
+    let mut pair = Pair::new();
+    pair.handshake();
+    pair.pass(20 * DELAY);
+    let is_at = |pair: &mut Pair, remote| pair.server().connection.addresses().remote == remote;
+    pair.translated = Some(other_address());
+    pair.client.connection.ping();
+    pair.until("it has moved", |pair| is_at(pair, other_address()));
+    // What the server sends from now on is lost.
+    pair.to_client.clear();
+    pair.translated = None;
+    pair.client.connection.ping();
+    pair.until("it is back", |pair| {
+        pair.to_client.clear();
+        is_at(pair, client_address())
+    });
+    let end = pair.now + Duration::from_secs(8);
+    while pair.now < end {
+        pair.to_client.clear();
+        assert!(pair.step());
+    }
+    let server = &pair.server().connection;
+    assert!(!server.is_ending(), "{:?}", server.close_reason());
+}
+
+#[test]
 fn a_server_that_allows_no_migration_stays_where_it_is() {
     let settings = ConnectionSettings {
         migration: false,
