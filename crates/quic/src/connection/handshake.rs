@@ -2,10 +2,11 @@
 
 use super::close::Progress;
 use super::keys::DataKeys;
+use super::versions::OtherInitial;
 use super::{Connection, ConnectionSettings, HandshakeSpace, Owner, PeerParameters};
 use crate::crypto_stream::CryptoStream;
 use crate::packet::PacketType;
-use crate::parameters::TransportParameters;
+use crate::parameters::{TransportParameters, VersionInformation};
 use crate::recovery::Codepoint;
 use crate::reset::ResetToken;
 use crate::{Code, ConnectionId, Error, PeerLimits, Side, Space, Time, Version};
@@ -85,6 +86,8 @@ pub(super) struct Negotiation {
     pub(super) peer_source: Option<ConnectionId>,
     /// Destination of the client's Initial packets, until it knows the server's id.
     pub(super) client_destination: Option<ConnectionId>,
+    /// For Initial packets of another version than the one in use, while such may come.
+    pub(super) other_initial: Option<Box<OtherInitial>>,
     pub(super) reset_token: Option<ResetToken>,
     /// What the client's Initial packets carry.
     pub(super) token: Box<[u8]>,
@@ -104,11 +107,17 @@ impl Negotiation {
             retry_source: None,
             peer_source: None,
             client_destination: None,
+            other_initial: None,
             reset_token: None,
             token: Box::default(),
             opening: None,
             failure: None,
         }
+    }
+
+    /// From which id the keys of Initial packets are derived (RFC 9001 section 5.2).
+    pub(super) fn initial_destination(&self) -> ConnectionId {
+        self.retry_source.unwrap_or(self.original_destination)
     }
 }
 
@@ -216,7 +225,9 @@ impl Connection {
             Status::Pending => negotiation.is_pending = true,
             Status::ParametersDue => {
                 negotiation.needs_advance = true;
-                self.learn_parameters()?;
+                if let Some(offer) = self.learn_parameters()? {
+                    self.choose_version(&offer);
+                }
                 self.set_parameters(owner);
             }
             Status::WantRead | Status::Established => {
@@ -261,16 +272,17 @@ impl Connection {
         }
     }
 
-    /// Reads the peer's transport parameters as soon as TLS has them.
-    fn learn_parameters(&mut self) -> Result<(), Error> {
+    /// Reads the peer's transport parameters as soon as TLS has them. Returns what the peer says in
+    /// them about versions, once.
+    fn learn_parameters(&mut self) -> Result<Option<VersionInformation>, Error> {
         let Some(negotiation) = &self.negotiation else {
-            return Ok(());
+            return Ok(None);
         };
         if self.peer.are_known {
-            return Ok(());
+            return Ok(None);
         }
         let Some(bytes) = negotiation.tls.peer_parameters() else {
-            return Ok(());
+            return Ok(None);
         };
         let parameters = TransportParameters::parse(bytes, !self.side)?;
         let peer_source = negotiation.peer_source.unwrap_or(ConnectionId::EMPTY);
@@ -282,13 +294,12 @@ impl Connection {
                 negotiation.retry_source.as_ref(),
             )?,
         }
-        if let Some(information) = &parameters.version_information {
-            information.check_chosen(self.version)?;
-        }
+        self.check_versions(parameters.version_information.as_ref())?;
         if self.side.is_client() && !self.is_early_data_accepted() {
             self.forget_early_data();
         }
-        self.apply_parameters(&parameters)
+        self.apply_parameters(&parameters)?;
+        Ok(parameters.version_information)
     }
 
     pub(super) fn apply_parameters(
@@ -386,9 +397,7 @@ impl Connection {
                     self.recovery.on_handshake_keys();
                 }
             }
-            Level::ZeroRtt => {
-                self.data.early = Some(Box::new(tls::Keys::derive(version, &secret)));
-            }
+            Level::ZeroRtt => self.set_early_keys(&secret),
             Level::OneRtt => {
                 let mut keys = DataKeys::new(version, secret);
                 let opening = self.negotiation.as_mut().and_then(|n| n.opening.take());
@@ -402,6 +411,12 @@ impl Connection {
                 self.data.keys = Some(Box::new(keys));
             }
         }
+    }
+
+    /// Early data stays with the original version (RFC 9369 section 4.1).
+    fn set_early_keys(&mut self, secret: &TrafficSecret) {
+        let version = self.original_version.to_tls();
+        self.data.early = Some(Box::new(tls::Keys::derive(version, secret)));
     }
 
     /// RFC 9001 section 4.1.3: no message goes on when keys change.
@@ -430,9 +445,7 @@ impl Connection {
                     handshake.open = Some(tls::Keys::derive(version, &secret));
                 }
             }
-            Level::ZeroRtt => {
-                self.data.early = Some(Box::new(tls::Keys::derive(version, &secret)));
-            }
+            Level::ZeroRtt => self.set_early_keys(&secret),
             Level::OneRtt => match (&mut self.data.keys, &mut self.negotiation) {
                 (Some(keys), _) => keys.set_opening(secret),
                 (None, Some(negotiation)) => negotiation.opening = Some(secret),
@@ -601,6 +614,9 @@ impl Connection {
         if slot.take().is_some() {
             self.recovery
                 .discard_space(&mut self.paths.current.path, space);
+        }
+        if space == Space::Initial {
+            self.forget_other_version();
         }
     }
 

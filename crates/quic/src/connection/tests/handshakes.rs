@@ -6,7 +6,7 @@ use sealane_tls::client::Session;
 #[test]
 fn both_versions_complete_a_handshake_in_one_round_trip() {
     for version in Version::ALL {
-        let mut pair = Pair::with(settings(), version);
+        let mut pair = Pair::with(preferring(version), version);
         let begun = pair.now;
         pair.until("the client", |pair| pair.client.connection.is_established());
         assert_eq!(pair.now.since(begun), 2 * DELAY, "{version:?}");
@@ -65,9 +65,8 @@ fn datagrams_with_initial_packets_have_1200_bytes_rfc_9000_section_14_1() {
     assert_eq!(pair.to_client[0].bytes.len(), 1200);
 }
 
-/// A session and the limits that belong to it.
-fn session() -> (Session, PeerLimits) {
-    let mut pair = Pair::new();
+/// A session of this connection and the limits that belong to it.
+pub(super) fn session_of(mut pair: Pair) -> (Session, PeerLimits) {
     pair.handshake();
     let mut session = None;
     pair.until("a session", |pair| {
@@ -88,13 +87,22 @@ fn session() -> (Session, PeerLimits) {
 }
 
 fn with_early_data(settings: ConnectionSettings) -> (Pair, StreamId) {
-    let (session, limits) = session();
+    with_early_data_of(Version::V1, settings, Version::V1)
+}
+
+/// A client that has early data for a session of a version, and begins with another one.
+pub(super) fn with_early_data_of(
+    of: Version,
+    settings: ConnectionSettings,
+    version: Version,
+) -> (Pair, StreamId) {
+    let (session, limits) = session_of(Pair::with(preferring(of), of));
     let offer = ClientOffer {
         session: Some(&session),
         early_data: true,
         ..ClientOffer::default()
     };
-    let mut pair = Pair::offering(settings, Version::V1, offer, Some(limits));
+    let mut pair = Pair::offering(settings, version, offer, Some(limits));
     let connection = &mut pair.client.connection;
     let id = connection
         .open(Direction::Bidirectional)

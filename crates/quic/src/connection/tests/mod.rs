@@ -6,6 +6,7 @@ mod handshakes;
 mod moving;
 mod rules;
 mod transfers;
+mod versions;
 
 use super::*;
 use crate::recovery::Codepoint;
@@ -85,6 +86,16 @@ fn settings() -> ConnectionSettings {
         migration: true,
         preferred_v4: None,
         preferred_v6: None,
+    }
+}
+
+/// Settings of ends that like this version best.
+fn preferring(version: Version) -> ConnectionSettings {
+    let mut versions = Version::ALL.to_vec();
+    versions.sort_by_key(|known| *known != version);
+    ConnectionSettings {
+        versions,
+        ..settings()
     }
 }
 
@@ -251,7 +262,10 @@ impl Pair {
     ) -> Self {
         let settings = Arc::new(settings);
         let source = ConnectionId::new(b"client's").expect("short");
-        let parameters = settings.client_parameters(version, source, 1);
+        let parameters = match offer.transport_parameters {
+            [] => settings.client_parameters(version, source, 1),
+            given => given.to_vec(),
+        };
         let offer = ClientOffer {
             protocols: &[b"h3"],
             transport_parameters: &parameters,

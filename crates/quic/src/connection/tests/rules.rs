@@ -7,8 +7,13 @@ use crate::packet::{Form, Header};
 use sealane_tls::quic::{InitialSecrets, Keys};
 
 /// An Initial packet of either side of the tests' connections.
-fn initial_packet(from: Side, number: u64, token: &[u8], len: usize) -> Vec<u8> {
-    let version = Version::V1;
+pub(super) fn initial_packet(
+    version: Version,
+    from: Side,
+    number: u64,
+    token: &[u8],
+    len: usize,
+) -> Vec<u8> {
     let secrets = InitialSecrets::derive(version.to_tls(), b"original");
     let (secret, destination, source) = match from {
         Side::Client => (secrets.client, &b"original"[..], &b"client's"[..]),
@@ -35,7 +40,8 @@ fn initial_packet(from: Side, number: u64, token: &[u8], len: usize) -> Vec<u8> 
     out
 }
 
-fn receive(end: &mut End, now: Time, mut datagram: Vec<u8>) -> u64 {
+/// Gives a datagram to an end. Returns how many of its packets were dropped.
+pub(super) fn receive(end: &mut End, now: Time, mut datagram: Vec<u8>) -> u64 {
     let before = end.connection.counters().packets_dropped;
     let addresses = end.connection.addresses();
     end.connection.receive(
@@ -53,9 +59,9 @@ fn a_server_drops_initial_packets_of_short_datagrams_rfc_9000_section_14_1() {
     let mut pair = Pair::new();
     pair.until("a server", |pair| pair.server.is_some());
     let now = pair.now;
-    let short = initial_packet(Side::Client, 50, b"", 1199);
+    let short = initial_packet(Version::V1, Side::Client, 50, b"", 1199);
     assert_eq!(receive(pair.server(), now, short), 1);
-    let long = initial_packet(Side::Client, 50, b"", 1200);
+    let long = initial_packet(Version::V1, Side::Client, 50, b"", 1200);
     assert_eq!(receive(pair.server(), now, long), 0);
 }
 
@@ -64,9 +70,9 @@ fn a_client_drops_initial_packets_with_a_token_rfc_9000_section_17_2_2() {
     let mut pair = Pair::new();
     pair.flush(true);
     let now = pair.now;
-    let with_token = initial_packet(Side::Server, 50, b"token", 1200);
+    let with_token = initial_packet(Version::V1, Side::Server, 50, b"token", 1200);
     assert_eq!(receive(&mut pair.client, now, with_token), 1);
-    let without = initial_packet(Side::Server, 50, b"", 1200);
+    let without = initial_packet(Version::V1, Side::Server, 50, b"", 1200);
     assert_eq!(receive(&mut pair.client, now, without), 0);
 }
 
@@ -76,7 +82,7 @@ fn initial_packets_are_not_held_once_their_keys_are_gone_rfc_9001_section_4_9_1(
     pair.until("a server", |pair| pair.server.is_some());
     let (now, server) = (pair.now, pair.server());
     server.connection.discard_space(Space::Initial);
-    let datagram = initial_packet(Side::Client, 50, b"", 1200);
+    let datagram = initial_packet(Version::V1, Side::Client, 50, b"", 1200);
     assert_eq!(receive(server, now, datagram), 1);
     assert!(server.connection.held.is_none());
 }
@@ -185,7 +191,7 @@ fn a_close_without_credit_waits_for_the_peer_rfc_9000_section_8_1() {
     let before = pair.server().connection.counters().datagrams_sent;
     pair.flush(false);
     assert_eq!(pair.server().connection.counters().datagrams_sent, before);
-    let datagram = initial_packet(Side::Client, 50, b"", 1200);
+    let datagram = initial_packet(Version::V1, Side::Client, 50, b"", 1200);
     receive(pair.server(), now, datagram);
     pair.flush(false);
     assert_eq!(
