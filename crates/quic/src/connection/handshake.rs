@@ -265,7 +265,7 @@ impl Connection {
         parameters.put(&mut bytes, owner.random());
         let mut early = self.settings.early_data_context.clone();
         if !early.is_empty() {
-            parameters.early_limits().put(&mut early);
+            parameters.put_early_limits(&mut early);
         }
         if let Tls::Server(tls) = &mut negotiation.tls {
             tls.set_transport_parameters(&bytes, &early);
