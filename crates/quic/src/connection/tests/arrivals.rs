@@ -23,20 +23,9 @@ fn first_flight(pair: &mut Pair) -> Vec<Vec<u8>> {
 }
 
 fn give(pair: &mut Pair, datagram: &[u8]) {
-    let addresses = Addresses {
-        local: client_address(),
-        remote: server_address(),
-    };
-    let (now, client) = (pair.now, &mut pair.client);
-    let mut datagram = datagram.to_vec();
-    client.connection.receive(
-        now,
-        addresses,
-        Codepoint::NotEct,
-        &mut datagram,
-        &mut client.application,
-    );
-    client.work(now);
+    let now = pair.now;
+    pair.client.take(now, datagram.to_vec());
+    pair.client.work(now);
 }
 
 fn key() -> AddressTokenKey {

@@ -103,10 +103,7 @@ pub(super) fn with_early_data_of(
         ..ClientOffer::default()
     };
     let mut pair = Pair::offering(settings, version, offer, Some(limits));
-    let connection = &mut pair.client.connection;
-    let id = connection
-        .open(Direction::Bidirectional)
-        .expect("remembered");
+    let id = pair.open();
     pair.client.write(id, 3000, true);
     (pair, id)
 }
@@ -133,8 +130,7 @@ fn owners_know_what_is_early_data_rfc_9001_section_5_7() {
     // A packet that has overtaken the client's Finished is none.
     let mut pair = Pair::new();
     pair.until("the client", |pair| pair.client.connection.is_established());
-    let connection = &mut pair.client.connection;
-    let late = connection.open(Direction::Bidirectional).expect("allowed");
+    let late = pair.open();
     pair.client.write(late, 100, true);
     pair.flush(true);
     pair.to_server.make_contiguous().reverse();
@@ -157,8 +153,7 @@ fn rejected_early_data_is_sent_again_rfc_9001_section_4_6_2() {
 
 #[test]
 fn tickets_and_tokens_arrive_though_packets_are_lost() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     pair.server().connection.send_token([7; 40].into());
     pair.network = bad_network(30, 3);
     pair.until("the token", |pair| {

@@ -181,6 +181,15 @@ impl End {
         })
     }
 
+    /// Gives it a datagram from where its peer is. Returns how many of the packets were dropped.
+    fn take(&mut self, now: Time, mut datagram: Vec<u8>) -> u64 {
+        let before = self.connection.counters().packets_dropped;
+        let (mark, addresses) = (Codepoint::NotEct, self.connection.addresses());
+        let (connection, application) = (&mut self.connection, &mut self.application);
+        connection.receive(now, addresses, mark, &mut datagram, application);
+        self.connection.counters().packets_dropped - before
+    }
+
     /// Everything that a caller does after a datagram or a time-out. Bytes that came are consumed.
     fn work(&mut self, now: Time) {
         let mut cx = Context::from_waker(Waker::noop());
@@ -250,6 +259,13 @@ impl Pair {
         Self::with(settings(), Version::V1)
     }
 
+    /// With a handshake that is over.
+    fn connected() -> Self {
+        let mut pair = Self::new();
+        pair.handshake();
+        pair
+    }
+
     fn with(settings: ConnectionSettings, version: Version) -> Self {
         Self::offering(settings, version, ClientOffer::default(), None)
     }
@@ -317,6 +333,12 @@ impl Pair {
         self.server
             .as_mut()
             .expect("it has accepted the connection")
+    }
+
+    /// A stream that the client opens.
+    fn open(&mut self) -> StreamId {
+        let stream = self.client.connection.open(Direction::Bidirectional);
+        stream.expect("within the server's limit")
     }
 
     /// A server end for the client whose first datagram this is.

@@ -1,7 +1,7 @@
 //! Going over to another version, RFC 9368 section 2.3 and RFC 9369 section 4.1.
 
 use super::handshakes::{session_of, with_early_data_of};
-use super::rules::{initial_packet, receive};
+use super::rules::initial_packet;
 use super::*;
 use crate::Code;
 use crate::parameters::{TransportParameters, VersionInformation};
@@ -66,8 +66,7 @@ fn a_server_goes_over_to_its_favourite_in_one_round_trip() {
         pair.pass(20 * DELAY);
         let now = pair.now;
         assert!(pair.server().connection.update_keys(now));
-        let id = pair.client.connection.open(Direction::Bidirectional);
-        let id = id.expect("allowed");
+        let id = pair.open();
         pair.client.write(id, 5000, true);
         pair.until("the data", |pair| pair.server().got(id) == (5000, true));
     }
@@ -122,13 +121,13 @@ fn the_original_version_is_taken_until_the_client_follows_rfc_9369_section_4_1()
         // What the client repeats is of the original version, and authentic.
         let now = pair.now;
         let again = initial_packet(original, Side::Client, 50, b"", 1200);
-        assert_eq!(receive(pair.server(), now, again), 0);
+        assert_eq!(pair.server().take(now, again), 0);
         // It follows with the first packet.
         let following = initial_packet(preferred, Side::Client, 51, b"", 1200);
-        assert_eq!(receive(pair.server(), now, following), 0);
+        assert_eq!(pair.server().take(now, following), 0);
         assert!(!has_other(pair.server()));
         let late = initial_packet(original, Side::Client, 52, b"", 1200);
-        assert_eq!(receive(pair.server(), now, late), 1);
+        assert_eq!(pair.server().take(now, late), 1);
         pair.handshake();
         assert_version(&mut pair, preferred);
         assert!(!has_other(&pair.client));
@@ -254,7 +253,7 @@ fn clients_follow_authentic_packets_of_versions_that_they_speak_only() {
     let now = pair.now;
     let mut forged = initial_packet(Version::V2, Side::Server, 50, b"", 1200);
     forged[1199] ^= 1;
-    assert_eq!(receive(&mut pair.client, now, forged), 1);
+    assert_eq!(pair.client.take(now, forged), 1);
     assert_eq!(pair.client.connection.version(), Version::V1);
     pair.handshake();
     assert_version(&mut pair, Version::V1);
@@ -267,7 +266,7 @@ fn clients_follow_authentic_packets_of_versions_that_they_speak_only() {
     pair.flush(true);
     let packet = initial_packet(Version::V2, Side::Server, 50, b"", 1200);
     let now = pair.now;
-    assert_eq!(receive(&mut pair.client, now, packet.clone()), 1);
+    assert_eq!(pair.client.take(now, packet.clone()), 1);
     assert_eq!(pair.client.connection.version(), Version::V1);
 
     // Behind the ServerHello it is too late.
@@ -277,7 +276,7 @@ fn clients_follow_authentic_packets_of_versions_that_they_speak_only() {
         handshake.is_some_and(|handshake| handshake.open.is_some())
     });
     let now = pair.now;
-    assert_eq!(receive(&mut pair.client, now, packet), 1);
+    assert_eq!(pair.client.take(now, packet), 1);
     pair.handshake();
     assert_version(&mut pair, Version::V1);
 }
