@@ -62,6 +62,21 @@ impl Tls {
         }
     }
 
+    /// The longest that a session store may be waited for.
+    fn pending_timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Server(tls) => tls.pending_timeout(),
+            Self::Client(_) => None,
+        }
+    }
+
+    fn pending_timed_out(&mut self) {
+        match self {
+            Self::Server(tls) => tls.pending_timed_out(),
+            Self::Client(_) => {}
+        }
+    }
+
     fn peer_parameters(&self) -> Option<&[u8]> {
         match self {
             Self::Server(tls) => tls.peer_transport_parameters(),
@@ -77,6 +92,8 @@ pub(super) struct Negotiation {
     pub(super) needs_advance: bool,
     /// TLS waits for a key, a thread or the session store.
     is_pending: bool,
+    /// The session store is not waited for beyond this.
+    pending_until: Option<Time>,
     /// The client's hello was processed: whether early data is accepted is known.
     has_chosen: bool,
     /// Destination of the client's very first packet.
@@ -102,6 +119,7 @@ impl Negotiation {
             tls,
             needs_advance: false,
             is_pending: false,
+            pending_until: None,
             has_chosen: false,
             original_destination,
             retry_source: None,
@@ -217,12 +235,33 @@ impl Connection {
         Poll::Ready(())
     }
 
+    /// When the session store is waited for no longer.
+    pub(super) fn end_of_waiting(&self) -> Option<Time> {
+        let negotiation = self.negotiation.as_ref()?;
+        let is_for_store = negotiation.is_pending && negotiation.tls.pending_timeout().is_some();
+        negotiation.pending_until.filter(|_| is_for_store)
+    }
+
+    /// That time has come: the handshake goes on without the store.
+    pub(super) fn stop_waiting(&mut self) {
+        if let Some(negotiation) = &mut self.negotiation {
+            negotiation.tls.pending_timed_out();
+            negotiation.is_pending = false;
+            negotiation.needs_advance = true;
+        }
+    }
+
     fn go_on(&mut self, status: Status, now: Time, owner: &mut impl Owner) -> Result<(), Error> {
         let Some(negotiation) = &mut self.negotiation else {
             return Ok(());
         };
         match status {
-            Status::Pending => negotiation.is_pending = true,
+            Status::Pending => {
+                negotiation.is_pending = true;
+                if let Some(longest) = negotiation.tls.pending_timeout() {
+                    negotiation.pending_until.get_or_insert(now + longest);
+                }
+            }
             Status::ParametersDue => {
                 negotiation.needs_advance = true;
                 if let Some(offer) = self.learn_parameters()? {

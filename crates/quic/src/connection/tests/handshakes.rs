@@ -2,6 +2,8 @@
 
 use super::*;
 use sealane_tls::client::Session;
+use sealane_tls::{Reply, SharedStore, StoreKey, StoreSeal};
+use std::sync::Mutex;
 
 #[test]
 fn both_versions_complete_a_handshake_in_one_round_trip() {
@@ -147,6 +149,50 @@ fn rejected_early_data_is_sent_again_rfc_9001_section_4_6_2() {
     };
     let (mut pair, id) = with_early_data(changed);
     pair.handshake();
+    assert!(!pair.client.connection.is_early_data_accepted());
+    pair.until("the data", |pair| pair.server().got(id) == (3000, true));
+}
+
+/// A session store that answers nothing.
+#[derive(Default)]
+struct SilentStore(Mutex<Vec<Reply<bool>>>);
+
+impl SharedStore for SilentStore {
+    fn fetch(&self, _: StoreKey, _: Reply<Option<Vec<u8>>>) {}
+
+    fn put(&self, _: StoreKey, _: Vec<u8>, _: u32) {}
+
+    fn claim(&self, _: StoreKey, _: u32, reply: Reply<bool>) {
+        self.0.lock().expect("no test panics in here").push(reply);
+    }
+}
+
+#[test]
+fn a_session_store_is_waited_for_no_longer_than_it_may_take() {
+    let store = Arc::new(SilentStore::default());
+    let seal = StoreSeal::from_key_file(&Secret::new(vec![5; 32]));
+    let timeout = Duration::from_millis(70);
+    let acceptor = acceptor(Some(SharedSessions {
+        store: store.clone(),
+        seal: Arc::new(seal.expect("32 bytes")),
+        timeout,
+    }));
+    let mut pair = Pair::new();
+    pair.acceptor = acceptor.clone();
+    let (session, limits) = session_of(pair);
+    let offer = ClientOffer {
+        session: Some(&session),
+        early_data: true,
+        ..ClientOffer::default()
+    };
+    let mut pair = Pair::offering(settings(), Version::V1, offer, Some(limits));
+    pair.acceptor = acceptor;
+    let id = pair.open();
+    pair.client.write(id, 3000, true);
+    let begun = pair.now;
+    pair.until("the client", |pair| pair.client.connection.is_established());
+    assert_eq!(store.0.lock().expect("no test panics in here").len(), 1);
+    assert_eq!(pair.now.since(begun), 2 * DELAY + timeout);
     assert!(!pair.client.connection.is_early_data_accepted());
     pair.until("the data", |pair| pair.server().got(id) == (3000, true));
 }
