@@ -372,9 +372,8 @@ fn clients_of_both_versions_get_the_preferred_one() {
                 assert!(responses.all(|one| one.sha256 == file), "{run:?}");
             }
             assert_eq!(run.connections[0].retry, retry == "on", "{run:?}");
-            // The second connection begins with version 1, whatever its session is of.
-            let is_resumed = run.connections[1].resumed;
-            assert_eq!(is_resumed, expected == 1, "{directives}: {run:?}");
+            // Its session is of the version that both connections came to.
+            assert!(run.connections[1].resumed, "{directives}: {run:?}");
         }
     }
 }
