@@ -16,12 +16,14 @@
 //! ```
 
 mod faults;
+mod first_packet;
 mod floods;
 mod programs;
 mod results;
 mod serving;
 
 pub use faults::{Fault, faults, faults_named};
+pub use first_packet::first_datagram;
 pub use floods::{Flooded, flood};
 pub use programs::quic_client_path;
 pub use results::{QuicClose, QuicConnection, QuicResponse, QuicRun, QuicWebSocket};

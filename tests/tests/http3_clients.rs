@@ -347,22 +347,46 @@ fn version_2_is_spoken() {
     }
 }
 
-/// Clients that would go over to another version are served with the first one.
+/// Clients that have both versions get the one that the server prefers (RFC 9368 section 2.3), also
+/// behind a Retry; what they keep for later belongs to that one (RFC 9369 section 5).
 #[test]
-fn clients_of_both_versions_are_served() {
+fn clients_of_both_versions_get_the_preferred_one() {
     let site = quic_site();
-    for versions in ["1 2", "1"] {
-        let server = serve_quic(&site, &format!("quic_versions {versions};"));
-        let script = QuicScript::to(&site, &server)
-            .also_version_2()
-            .get("/a.txt");
-        let run = QuicClient::Aioquic.run_one(&script);
-        assert_eq!(run.version, 1, "{versions}: {run:?}");
-        assert_eq!(
-            run.responses[0].sha256,
-            sha256(b"alpha"),
-            "{versions}: {run:?}"
-        );
+    site.write("html/large.bin", Random::new(6).bytes(300_000));
+    let file = sha256_of_file(&site.path("html/large.bin"));
+    for (versions, expected) in [("1 2", 1), ("1", 1), ("2 1", VERSION_2)] {
+        for retry in ["off", "on"] {
+            let directives = format!("quic_versions {versions}; quic_retry {retry};");
+            let server = serve_quic(&site, &directives);
+            let script = QuicScript::to(&site, &server)
+                .also_version_2()
+                .get("/large.bin")
+                .key_update()
+                .get("/large.bin")
+                .reconnect_resumed()
+                .get("/large.bin");
+            let run = QuicClient::Aioquic.run(&script);
+            for connection in &run.connections {
+                assert_eq!(connection.version, expected, "{directives}: {run:?}");
+                let mut responses = connection.responses.iter();
+                assert!(responses.all(|one| one.sha256 == file), "{run:?}");
+            }
+            assert_eq!(run.connections[0].retry, retry == "on", "{run:?}");
+            // Its session is of the version that both connections came to.
+            assert!(run.connections[1].resumed, "{directives}: {run:?}");
+        }
+    }
+}
+
+/// Clients that have one version, or begin with the other one and do not say that they have more.
+#[test]
+fn clients_of_one_version_keep_it() {
+    let site = quic_site();
+    let server = serve_quic(&site, "quic_versions 2 1;");
+    for client in able_clients() {
+        let run = client.run_one(&QuicScript::to(&site, &server).get("/a.txt"));
+        assert_eq!(run.version, 1, "{client:?}: {run:?}");
+        assert_eq!(run.responses[0].sha256, sha256(b"alpha"), "{client:?}");
     }
 }
 

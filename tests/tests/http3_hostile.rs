@@ -2,7 +2,9 @@
 //! ends: with the right error or not at all, with little memory, and others served meanwhile.
 
 use sealane_tests::origin::{Answer, Origin};
-use sealane_tests::quic::{QuicClient, QuicScript, flood, quic_configuration, quic_site};
+use sealane_tests::quic::{
+    QuicClient, QuicScript, first_datagram, flood, quic_configuration, quic_site,
+};
 use sealane_tests::random::Random;
 use sealane_tests::{Server, Site, scale, sha256};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -185,30 +187,70 @@ fn floods_of_handshakes_leave_room_for_others() {
     let (site, origin) = (quic_site(), Origin::answering(|_| Answer::Silence));
     let server = serve(&site, &origin, "quic_retry 50;");
     let to = address(&server);
-    let first = first_datagram();
-    let answered = beside_a_bystander(&site, &server, "handshakes", || {
+    let mut random = Random::new(23);
+    let retries = beside_a_bystander(&site, &server, "handshakes", || {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         socket
             .set_read_timeout(Some(Duration::from_millis(1)))
             .expect("not zero");
-        let mut answered = 0_usize;
+        let mut retries = 0_usize;
         let mut buffer = [0; 2048];
         for _ in 0..scale(2_000, 50_000) {
-            let _ = socket.send_to(&first, to);
-            answered += usize::from(socket.recv_from(&mut buffer).is_ok());
+            let _ = socket.send_to(&first_datagram(&random.bytes(8), b""), to);
+            let answer = socket.recv_from(&mut buffer);
+            retries += usize::from(answer.is_ok_and(|_| buffer[0] & 0xf0 == 0xf0));
         }
-        answered
+        retries
     });
-    println!("{answered} answers");
+    assert!(retries > 100, "{retries} Retry packets");
 }
 
-/// An Initial packet that no client goes on with: its content cannot be decrypted.
-fn first_datagram() -> Vec<u8> {
-    let mut datagram = vec![0xc3, 0, 0, 0, 1, 8];
-    datagram.extend_from_slice(&[0x42; 8]);
-    datagram.extend_from_slice(&[0, 0, 0x44, 0x90]);
-    datagram.resize(1200, 0x17);
-    datagram
+/// First packets that cannot be opened begin no connections, whatever they look like, and are not
+/// answered.
+#[test]
+fn spoilt_first_packets_leave_nothing_behind() {
+    let (site, origin) = (quic_site(), Origin::answering(|_| Answer::Silence));
+    let server = serve(
+        &site,
+        &origin,
+        "quic_retry off; client_header_timeout 600s;
+         location = /metrics { metrics; }",
+    );
+    let (to, metrics) = (address(&server), server.port("plain"));
+    let samples = || sealane_tests::metrics::samples(metrics);
+    let connections =
+        |samples: &sealane_tests::metrics::Samples| samples["sealane_connections_active"];
+    let dropped = "sealane_quic_datagrams_dropped_total{reason=\"not_authentic\"}";
+    let before = samples();
+    let mut random = Random::new(22);
+    let sent = beside_a_bystander(&site, &server, "spoilt packets", || {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        socket.set_nonblocking(true).expect("it can be");
+        let mut buffer = [0; 2048];
+        let mut sent = 0;
+        for number in 1..=scale(3_000, 300_000) {
+            let mut datagram = first_datagram(&random.bytes(8), b"");
+            let at = 25 + random.below(1200 - 25);
+            datagram[at] ^= 1 << random.below(8);
+            sent += usize::from(socket.send_to(&datagram, to).is_ok());
+            if number % 48 == 0 {
+                // The buffer of the server's socket has room for some dozens.
+                sealane_tests::wait_for("datagrams to be taken", || {
+                    (samples()[dropped] >= sent as f64).then_some(())
+                });
+            }
+            let answer = socket.recv_from(&mut buffer);
+            assert!(answer.is_err(), "no answer");
+        }
+        sent
+    });
+    sealane_tests::wait_for("all datagrams to be counted", || {
+        (samples()[dropped] >= sent as f64).then_some(())
+    });
+    assert_eq!(samples()[dropped], sent as f64);
+    sealane_tests::wait_for("the bystander's connections to end", || {
+        (connections(&samples()) <= connections(&before)).then_some(())
+    });
 }
 
 /// Every connection of a client that is no more ends, with what it held.

@@ -24,6 +24,8 @@ use crate::verify::VerifyFailure;
 use crate::wire_rules;
 
 pub(crate) mod ech;
+#[cfg(debug_assertions)]
+pub(crate) mod key_log;
 pub(crate) mod quic;
 
 /// The table for `SSL_CTX_set_ticket_aead_method`.

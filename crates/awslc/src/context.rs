@@ -212,6 +212,13 @@ impl ContextBuilder {
             sys::SSL_CTX_set_mode(context, sys::SSL_MODE_NO_AUTO_CHAIN as u32);
             sys::SSL_CTX_set_session_cache_mode(context, sys::SSL_SESS_CACHE_OFF);
         }
+        #[cfg(debug_assertions)]
+        if crate::key_log::is_started() {
+            // SAFETY: the context is valid; the callback lives as long as the process.
+            unsafe {
+                sys::SSL_CTX_set_keylog_callback(context, Some(callbacks::key_log::key_log));
+            }
+        }
         Ok(builder)
     }
 

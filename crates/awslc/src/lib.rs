@@ -34,6 +34,7 @@
 //! | `quic.rs`, `quic/` | TLS inside of QUIC: messages and secrets, the ciphers of packets |
 //! | `early_data.rs`, `psk.rs` | 0-RTT: allowing it, what became of it, and the binder that proves it genuine |
 //! | `aead.rs`, `random.rs`, `digest.rs` | the few primitives that tickets, identities and the kernel TLS self-test need |
+//! | `key_log.rs` | the secrets of connections in a file, in debug builds |
 //! | `memory.rs` | where the library's memory comes from |
 //! | `error.rs` | the error queue as one [`Error`], in the words nginx logs |
 //!
@@ -75,6 +76,8 @@ mod error;
 mod ffi;
 mod group;
 mod key;
+#[cfg(debug_assertions)]
+mod key_log;
 mod key_operation;
 mod large_hello;
 mod memory;
@@ -113,6 +116,8 @@ pub use ech_seal::{ECH_TAG_BYTES, EchSealer};
 pub use error::{Error, Fault};
 pub use group::{Group, group_by_id, group_by_name};
 pub use key::{KeyError, KeyKind, PrivateKey};
+#[cfg(debug_assertions)]
+pub use key_log::start_key_log;
 pub use key_operation::KeyOperation;
 pub use memory::use_program_allocator;
 pub use moving::NotMovable;

@@ -151,7 +151,7 @@ impl CryptoStream {
             .missing(start, end, |from, to| lost.insert(from, to));
     }
 
-    /// All that was sent is sent again: a Retry came, or another version was chosen.
+    /// All that was sent is sent again: a Retry came.
     pub(crate) fn restart_sending(&mut self) {
         self.sent = self.acked;
         self.acked_apart = RangeSet::default();

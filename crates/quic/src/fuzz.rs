@@ -10,7 +10,7 @@ pub use connection::connection;
 
 use crate::frame::{self, Frame, Frames, MAX_RANGES_SENT};
 use crate::packet::{self, Form, Header, Packet, PacketType, Packets, Protected};
-use crate::parameters::{EarlyLimits, TransportParameters};
+use crate::parameters::TransportParameters;
 use crate::token::{self, Arrival, TokenKey, TokenLifetimes, Verdict};
 use crate::{Code, ConnectionId, Side, Version};
 
@@ -218,12 +218,6 @@ pub fn parameters(data: &[u8]) {
         TransportParameters::parse(&out, Side::Server).as_ref(),
         Ok(&read)
     );
-    let limits = read.early_limits();
-    let mut kept = Vec::new();
-    limits.put(&mut kept);
-    assert!(kept.len() <= EarlyLimits::MAX_LEN);
-    assert_eq!(EarlyLimits::parse(&kept), Some(limits));
-    assert!(read.permits_early_data_of(&limits));
 }
 
 /// A key that changes nothing: what comes behind the tag's check is reached.

@@ -1,7 +1,9 @@
 //! What a server does with datagrams that belong to no connection: it takes a new one, asks for a
 //! token first, refuses, offers other versions, or says that it has lost a connection.
 
-use crate::packet::{self, Form, Header, MIN_SEALED_LEN, NewRetry, UnknownVersion, long_header};
+use crate::packet::{
+    self, Form, Header, MIN_SEALED_LEN, NewRetry, Packet, Packets, UnknownVersion, long_header,
+};
 use crate::reset::ResetToken;
 use crate::token::{self, TokenKey};
 use crate::{Code, ConnectionId, Version, frame};
@@ -35,6 +37,29 @@ pub struct Initial<'a> {
     pub source: ConnectionId,
     /// A token from a Retry packet or a NEW_TOKEN frame, or nothing.
     pub token: &'a [u8],
+}
+
+impl Initial<'_> {
+    /// Whether the packet at the front of `datagram`, from which this was read, can be opened: only
+    /// then it is worth a connection. What cannot was spoilt on the way, or is no packet at all.
+    #[must_use]
+    pub fn is_authentic(&self, datagram: &[u8]) -> bool {
+        // Opening is done in place, and wipes what it cannot open.
+        let mut copy = datagram.to_vec();
+        let first = Packets::new(&mut copy, self.destination.len()).next();
+        let Some(Packet::Protected(packet)) = first else {
+            return false;
+        };
+        let version = self.version.to_tls();
+        let secrets = InitialSecrets::derive(version, &self.destination);
+        let keys = tls::Keys::derive(version, &secrets.client);
+        let mask = packet.sample().map(|sample| keys.header.mask(sample));
+        let Some(packet) = mask.and_then(|mask| packet.unmask(&mask, None)) else {
+            return false;
+        };
+        let opened = (keys.packet).open(packet.number, packet.header, packet.payload);
+        opened.is_some()
+    }
 }
 
 /// A datagram that no connection has claimed.

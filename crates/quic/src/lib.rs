@@ -1,5 +1,6 @@
-//! QUIC version 1 (RFC 9000, 9001 and 9002) and version 2 (RFC 9369), without sockets and without
-//! a clock: datagrams and times go in, datagrams and events come out.
+//! QUIC version 1 (RFC 9000, 9001 and 9002) and version 2 (RFC 9369), and the way from one to the
+//! other (RFC 9368), without sockets and without a clock: datagrams and times go in, datagrams and
+//! events come out.
 
 mod connection;
 mod crypto_stream;

@@ -96,6 +96,11 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
             register: register.and_then(|it| session_store::register_of_old_binary(it, &first)),
         }
     };
+    #[cfg(debug_assertions)]
+    let key_log = match arguments.test {
+        true => None,
+        false => crate::key_log::start(&first),
+    };
     let prepared = prepare(reading, places, &goal, &first);
     match prepared {
         Err(Refused) if arguments.test => {
@@ -124,6 +129,10 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
                 places: places.clone(),
                 program: Program::of_this_process(),
             };
+            #[cfg(debug_assertions)]
+            if let Some(warning) = key_log {
+                note!(server.journal, Warn, "{warning}");
+            }
             serve(server, origin, old_binary)
         }
     }

@@ -15,6 +15,7 @@
 //! | `sandbox.rs`, `crash.rs`, `cpus.rs` | a worker process: sandbox, crash report, CPUs |
 //! | `notify.rs`, `activation.rs` | systemd: notifications; sockets from it or an old binary |
 //! | `program.rs` | the binary that an upgrade executes |
+//! | `key_log.rs` | `SSLKEYLOGFILE`, in debug builds |
 //! | `key_process/` | the process that holds private keys |
 //! | `reload/` | another configuration while the server runs |
 //! | `control.rs`, `worker_process.rs` | the worker process and its channel to the master |
@@ -48,6 +49,8 @@ mod ech_key;
 mod identity;
 mod journal;
 mod kernel_tls;
+#[cfg(debug_assertions)]
+mod key_log;
 mod key_process;
 mod limits;
 mod loader;

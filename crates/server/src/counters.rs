@@ -139,11 +139,13 @@ pub(crate) enum QuicDrop {
     ThreadFull,
     /// It belongs to no connection and begins none.
     Unknown,
+    /// It would begin one, but its first packet cannot be opened.
+    NotAuthentic,
 }
 
 impl QuicDrop {
     /// The labels, in the order of the variants.
-    pub(crate) const NAMES: [&str; 3] = ["inbox_full", "thread_full", "unknown"];
+    pub(crate) const NAMES: [&str; 4] = ["inbox_full", "thread_full", "unknown", "not_authentic"];
 }
 
 /// What QUIC has done below HTTP/3.

@@ -113,6 +113,8 @@ pub use preread::{PrereadDecoder, PrereadHello, PrereadStatus, fuzz_preread_hell
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sans_io::{KernelSeal, SansIo};
+#[cfg(debug_assertions)]
+pub use sealane_awslc::start_key_log;
 pub use sealane_awslc::{
     Fault, HandshakeStatus, KeyKind, KeyOperation, MAX_OCSP_RESPONSE_BYTES, NewEchKey, NewKey,
     OcspFailure, PrivateKey, PublicKey, ReadStatus, Secret, VerifyFailure, fill_random,

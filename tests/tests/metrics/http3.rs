@@ -1,7 +1,7 @@
 //! Connections of QUIC, what is answered without one, and streams of HTTP/3.
 
 use super::*;
-use sealane_tests::quic::{QuicClient, QuicRequest, QuicScript};
+use sealane_tests::quic::{QuicClient, QuicRequest, QuicScript, first_datagram};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -58,6 +58,10 @@ pub(super) const REFUSED: &[Move] = &[
     ("sealane_quic_connections_refused_total", By(1)),
     ("sealane_quic_handshakes_failed_total", By(2)),
     ("sealane_quic_packets_dropped_total", Up),
+    (
+        "sealane_quic_datagrams_dropped_total{reason=\"not_authentic\"}",
+        By(3),
+    ),
 ];
 
 fn serve<'a>(site: &'a Site, http: &str, directives: &str) -> Server<'a> {
@@ -113,21 +117,6 @@ fn connections_are_counted_by_congestion_control() {
         assert_eq!(run.connections[0].responses[0].status, 200, "{run:?}");
     }
     watch.saw(ALGORITHMS);
-}
-
-/// A datagram that looks like a client's first one (RFC 9000 section 17.2.2). Nobody can open it.
-fn first_datagram(destination: &[u8], token: &[u8]) -> Vec<u8> {
-    let mut datagram = vec![0xc0, 0, 0, 0, 1];
-    for id in [destination, b"client"] {
-        datagram.push(id.len() as u8);
-        datagram.extend(id);
-    }
-    datagram.extend((0x4000 | token.len() as u16).to_be_bytes());
-    datagram.extend(token);
-    let rest = 1200 - datagram.len() - 2;
-    datagram.extend((0x4000 | rest as u16).to_be_bytes());
-    datagram.resize(1200, 7);
-    datagram
 }
 
 fn socket(server: &Server<'_>) -> UdpSocket {
@@ -188,8 +177,19 @@ fn handshakes_that_are_too_many_are_refused() {
     server.expect_alert("2 handshakes of QUIC are under way");
     let watch = Watch::start(&server);
     let sockets = [(); 2].map(|()| socket(&server));
+    let spoilt = |id| {
+        let mut datagram = first_datagram(id, b"");
+        datagram[1199] ^= 1;
+        datagram
+    };
+    // These begin nothing.
+    for id in [b"45678901", b"56789012", b"67890123"] {
+        sockets[0].send(&spoilt(id)).expect("it is sent");
+    }
     for (socket, id) in sockets.iter().zip([b"12345678", b"23456789"]) {
         socket.send(&first_datagram(id, b"")).expect("it is sent");
+        // A packet of the same connection.
+        socket.send(&spoilt(id)).expect("it is sent");
     }
     let refused = answer(&socket(&server), &first_datagram(b"34567890", b""));
     assert_eq!(refused[0] & 0xf0, 0xc0, "an Initial packet that says so");

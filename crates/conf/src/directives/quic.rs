@@ -70,9 +70,11 @@ const ROWS: &[Row] = &[
         HS,
         Arity::Between(1, 2),
         "1 2",
-        "Versions of QUIC that clients may use, `1` and `2`: a connection keeps the version that \
-         its client begins with. Clients that begin with another one are told these, in this \
-         order (RFC 9000 section 6).",
+        "Versions of QUIC that clients may use, `1` and `2`, the preferred one first. A client that \
+         says in its first packet that it speaks several gets the first of these that it has (RFC \
+         9368); others keep the version that they begin with. Clients that begin with one that is \
+         not listed are told these, in this order (RFC 9000 section 6). Sessions are resumed with \
+         the version that they were made with.",
         versions,
     )
     .own(),

@@ -2,10 +2,11 @@
 
 use super::close::Progress;
 use super::keys::DataKeys;
+use super::versions::OtherInitial;
 use super::{Connection, ConnectionSettings, HandshakeSpace, Owner, PeerParameters};
 use crate::crypto_stream::CryptoStream;
 use crate::packet::PacketType;
-use crate::parameters::TransportParameters;
+use crate::parameters::{TransportParameters, VersionInformation};
 use crate::recovery::Codepoint;
 use crate::reset::ResetToken;
 use crate::{Code, ConnectionId, Error, PeerLimits, Side, Space, Time, Version};
@@ -61,6 +62,21 @@ impl Tls {
         }
     }
 
+    /// The longest that a session store may be waited for.
+    fn pending_timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Server(tls) => tls.pending_timeout(),
+            Self::Client(_) => None,
+        }
+    }
+
+    fn pending_timed_out(&mut self) {
+        match self {
+            Self::Server(tls) => tls.pending_timed_out(),
+            Self::Client(_) => {}
+        }
+    }
+
     fn peer_parameters(&self) -> Option<&[u8]> {
         match self {
             Self::Server(tls) => tls.peer_transport_parameters(),
@@ -76,6 +92,8 @@ pub(super) struct Negotiation {
     pub(super) needs_advance: bool,
     /// TLS waits for a key, a thread or the session store.
     is_pending: bool,
+    /// The session store is not waited for beyond this.
+    pending_until: Option<Time>,
     /// The client's hello was processed: whether early data is accepted is known.
     has_chosen: bool,
     /// Destination of the client's very first packet.
@@ -85,6 +103,8 @@ pub(super) struct Negotiation {
     pub(super) peer_source: Option<ConnectionId>,
     /// Destination of the client's Initial packets, until it knows the server's id.
     pub(super) client_destination: Option<ConnectionId>,
+    /// For Initial packets of another version than the one in use, while such may come.
+    pub(super) other_initial: Option<Box<OtherInitial>>,
     pub(super) reset_token: Option<ResetToken>,
     /// What the client's Initial packets carry.
     pub(super) token: Box<[u8]>,
@@ -99,16 +119,23 @@ impl Negotiation {
             tls,
             needs_advance: false,
             is_pending: false,
+            pending_until: None,
             has_chosen: false,
             original_destination,
             retry_source: None,
             peer_source: None,
             client_destination: None,
+            other_initial: None,
             reset_token: None,
             token: Box::default(),
             opening: None,
             failure: None,
         }
+    }
+
+    /// From which id the keys of Initial packets are derived (RFC 9001 section 5.2).
+    pub(super) fn initial_destination(&self) -> ConnectionId {
+        self.retry_source.unwrap_or(self.original_destination)
     }
 }
 
@@ -208,15 +235,38 @@ impl Connection {
         Poll::Ready(())
     }
 
+    /// When the session store is waited for no longer.
+    pub(super) fn end_of_waiting(&self) -> Option<Time> {
+        let negotiation = self.negotiation.as_ref()?;
+        let is_for_store = negotiation.is_pending && negotiation.tls.pending_timeout().is_some();
+        negotiation.pending_until.filter(|_| is_for_store)
+    }
+
+    /// That time has come: the handshake goes on without the store.
+    pub(super) fn stop_waiting(&mut self) {
+        if let Some(negotiation) = &mut self.negotiation {
+            negotiation.tls.pending_timed_out();
+            negotiation.is_pending = false;
+            negotiation.needs_advance = true;
+        }
+    }
+
     fn go_on(&mut self, status: Status, now: Time, owner: &mut impl Owner) -> Result<(), Error> {
         let Some(negotiation) = &mut self.negotiation else {
             return Ok(());
         };
         match status {
-            Status::Pending => negotiation.is_pending = true,
+            Status::Pending => {
+                negotiation.is_pending = true;
+                if let Some(longest) = negotiation.tls.pending_timeout() {
+                    negotiation.pending_until.get_or_insert(now + longest);
+                }
+            }
             Status::ParametersDue => {
                 negotiation.needs_advance = true;
-                self.learn_parameters()?;
+                if let Some(offer) = self.learn_parameters()? {
+                    self.choose_version(&offer);
+                }
                 self.set_parameters(owner);
             }
             Status::WantRead | Status::Established => {
@@ -254,23 +304,24 @@ impl Connection {
         parameters.put(&mut bytes, owner.random());
         let mut early = self.settings.early_data_context.clone();
         if !early.is_empty() {
-            parameters.early_limits().put(&mut early);
+            parameters.put_early_limits(&mut early);
         }
         if let Tls::Server(tls) = &mut negotiation.tls {
             tls.set_transport_parameters(&bytes, &early);
         }
     }
 
-    /// Reads the peer's transport parameters as soon as TLS has them.
-    fn learn_parameters(&mut self) -> Result<(), Error> {
+    /// Reads the peer's transport parameters as soon as TLS has them. Returns what the peer says in
+    /// them about versions, once.
+    fn learn_parameters(&mut self) -> Result<Option<VersionInformation>, Error> {
         let Some(negotiation) = &self.negotiation else {
-            return Ok(());
+            return Ok(None);
         };
         if self.peer.are_known {
-            return Ok(());
+            return Ok(None);
         }
         let Some(bytes) = negotiation.tls.peer_parameters() else {
-            return Ok(());
+            return Ok(None);
         };
         let parameters = TransportParameters::parse(bytes, !self.side)?;
         let peer_source = negotiation.peer_source.unwrap_or(ConnectionId::EMPTY);
@@ -282,13 +333,12 @@ impl Connection {
                 negotiation.retry_source.as_ref(),
             )?,
         }
-        if let Some(information) = &parameters.version_information {
-            information.check_chosen(self.version)?;
-        }
+        self.check_versions(parameters.version_information.as_ref())?;
         if self.side.is_client() && !self.is_early_data_accepted() {
             self.forget_early_data();
         }
-        self.apply_parameters(&parameters)
+        self.apply_parameters(&parameters)?;
+        Ok(parameters.version_information)
     }
 
     pub(super) fn apply_parameters(
@@ -386,9 +436,7 @@ impl Connection {
                     self.recovery.on_handshake_keys();
                 }
             }
-            Level::ZeroRtt => {
-                self.data.early = Some(Box::new(tls::Keys::derive(version, &secret)));
-            }
+            Level::ZeroRtt => self.set_early_keys(&secret),
             Level::OneRtt => {
                 let mut keys = DataKeys::new(version, secret);
                 let opening = self.negotiation.as_mut().and_then(|n| n.opening.take());
@@ -402,6 +450,12 @@ impl Connection {
                 self.data.keys = Some(Box::new(keys));
             }
         }
+    }
+
+    /// Early data stays with the original version (RFC 9369 section 4.1).
+    fn set_early_keys(&mut self, secret: &TrafficSecret) {
+        let version = self.original_version.to_tls();
+        self.data.early = Some(Box::new(tls::Keys::derive(version, secret)));
     }
 
     /// RFC 9001 section 4.1.3: no message goes on when keys change.
@@ -430,9 +484,7 @@ impl Connection {
                     handshake.open = Some(tls::Keys::derive(version, &secret));
                 }
             }
-            Level::ZeroRtt => {
-                self.data.early = Some(Box::new(tls::Keys::derive(version, &secret)));
-            }
+            Level::ZeroRtt => self.set_early_keys(&secret),
             Level::OneRtt => match (&mut self.data.keys, &mut self.negotiation) {
                 (Some(keys), _) => keys.set_opening(secret),
                 (None, Some(negotiation)) => negotiation.opening = Some(secret),
@@ -602,16 +654,22 @@ impl Connection {
             self.recovery
                 .discard_space(&mut self.paths.current.path, space);
         }
+        if space == Space::Initial {
+            self.forget_other_version();
+        }
     }
 
-    /// Keeps a packet until its keys are there, if there is room.
-    pub(super) fn hold(&mut self, bytes: &[u8], mark: Codepoint) {
+    /// Keeps a packet until its keys are there. Returns whether there is room.
+    pub(super) fn hold(&mut self, bytes: &[u8], mark: Codepoint) -> bool {
         let held = self.held.get_or_insert_default();
-        if held.packets.len() < MAX_HELD_PACKETS && held.bytes + bytes.len() <= MAX_HELD_BYTES {
+        let has_room =
+            held.packets.len() < MAX_HELD_PACKETS && held.bytes + bytes.len() <= MAX_HELD_BYTES;
+        if has_room {
             held.bytes += bytes.len();
             let bytes = bytes.into();
             held.packets.push(HeldPacket { bytes, mark });
         }
+        has_room
     }
 
     /// Whether keys for such a packet may still come.

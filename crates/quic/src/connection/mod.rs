@@ -26,6 +26,7 @@
 //! | `paths` | the peer's addresses, their validation, migration |
 //! | `local_ids`, `remote_ids` | connection ids |
 //! | `timers` | what happens when nothing comes |
+//! | `versions` | going over to another version |
 //! | `close` | how it ends |
 
 mod close;
@@ -41,6 +42,7 @@ mod remote_ids;
 mod settings;
 mod timers;
 mod transmit;
+mod versions;
 
 #[cfg(test)]
 mod tests;
@@ -219,7 +221,10 @@ pub struct Counters {
 /// One end of a connection.
 pub struct Connection {
     side: Side,
+    /// The version in use.
     version: Version,
+    /// That of the client's first packets, and of all its 0-RTT packets.
+    original_version: Version,
     state: Progress,
     settings: Arc<ConnectionSettings>,
     /// TLS and what only the handshake needs; `None` once that is over.
@@ -328,6 +333,7 @@ impl Connection {
         Self {
             side,
             version,
+            original_version: version,
             state: Progress::Handshaking,
             negotiation,
             held: None,
@@ -363,7 +369,8 @@ impl Connection {
         self.side
     }
 
-    /// The version in use.
+    /// The version in use: that of the client's first packet, until another one is negotiated
+    /// (RFC 9368 section 2.3).
     #[must_use]
     pub fn version(&self) -> Version {
         self.version

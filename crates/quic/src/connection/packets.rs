@@ -158,7 +158,7 @@ impl Connection {
                 None if self.side.is_client() && self.data.early.is_some() => {
                     is_early = true;
                     Form::ZeroRtt {
-                        version,
+                        version: self.original_version,
                         source: &source,
                     }
                 }

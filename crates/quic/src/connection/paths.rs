@@ -269,6 +269,8 @@ impl Connection {
     /// The peer is where it was before.
     fn return_to(&mut self, mut previous: Route) {
         self.counters.migrations += 1;
+        // It was validated before: an answer that gets lost now does not end the connection.
+        previous.challenge = None;
         self.recovery.switch_path(&mut previous.path);
         let left = std::mem::replace(&mut self.paths.current, previous);
         if left.id != self.paths.current.id {

@@ -14,6 +14,8 @@ use sealane_tls::quic::{self as tls};
 enum Outcome {
     /// It was authentic.
     Taken,
+    /// It waits for its keys.
+    Held,
     /// It was not, or came at the wrong time, or twice.
     Dropped,
 }
@@ -86,6 +88,7 @@ impl Connection {
             };
             match outcome {
                 Ok(Outcome::Taken) => any = true,
+                Ok(Outcome::Held) => {}
                 Ok(Outcome::Dropped) => self.counters.packets_dropped += 1,
                 Err(error) => {
                     self.fail(now, error);
@@ -106,28 +109,26 @@ impl Connection {
     ) -> Result<Outcome, Error> {
         let packet_type = packet.packet_type();
         let destination = packet.destination();
-        if packet
-            .version()
-            .is_some_and(|version| version != self.version)
-            || !self.is_own(&destination, packet_type)
-        {
+        let version = packet.version();
+        if !self.is_own(&destination, packet_type) || !self.takes_version(packet_type, version) {
             return Ok(Outcome::Dropped);
         }
         let source = packet.source();
         let Some(mask) = packet
             .sample()
-            .and_then(|sample| self.mask(packet_type, sample))
+            .and_then(|sample| self.mask(packet_type, version, sample))
         else {
-            if packet.sample().is_some() && self.may_hold(packet_type) {
-                self.hold(packet.bytes(), mark);
-            }
-            return Ok(Outcome::Dropped);
+            let may_hold = packet.sample().is_some() && self.may_hold(packet_type);
+            return Ok(match may_hold && self.hold(packet.bytes(), mark) {
+                true => Outcome::Held,
+                false => Outcome::Dropped,
+            });
         };
         let largest = self.largest_received(packet_type.space());
         let Some(mut packet) = packet.unmask(&mask, largest) else {
             return Ok(Outcome::Dropped);
         };
-        let Some(len) = self.open_packet(&mut packet, now)? else {
+        let Some(len) = self.open_packet(&mut packet, version, now)? else {
             return Ok(Outcome::Dropped);
         };
         if self.is_duplicate(packet_type.space(), packet.number) {
@@ -137,6 +138,7 @@ impl Connection {
         if !self.note_source(packet_type, source) {
             return Ok(Outcome::Dropped);
         }
+        self.note_version(packet_type, version);
         let number = packet.number;
         let is_newest = largest.is_none_or(|largest| number > largest);
         let payload = &packet.payload[..len];
@@ -161,15 +163,31 @@ impl Connection {
             && matches!(packet_type, PacketType::Initial | PacketType::ZeroRtt)
     }
 
-    fn mask(&self, packet_type: PacketType, sample: &[u8; 16]) -> Option<[u8; 5]> {
-        let keys = match packet_type {
-            PacketType::Initial => self.initial.as_ref()?.open.as_ref()?,
-            PacketType::Handshake => self.handshake.as_ref()?.open.as_ref()?,
-            PacketType::ZeroRtt if self.side.is_server() => self.data.early.as_deref()?,
-            PacketType::ZeroRtt => return None,
-            PacketType::OneRtt => return self.data.keys.as_ref()?.opening_mask(sample),
-        };
+    fn mask(
+        &self,
+        packet_type: PacketType,
+        version: Option<Version>,
+        sample: &[u8; 16],
+    ) -> Option<[u8; 5]> {
+        if packet_type == PacketType::OneRtt {
+            return self.data.keys.as_ref()?.opening_mask(sample);
+        }
+        let keys = self.long_header_keys(packet_type, version)?;
         Some(keys.header.mask(sample))
+    }
+
+    /// What opens packets of a type with a long header.
+    fn long_header_keys(
+        &self,
+        packet_type: PacketType,
+        version: Option<Version>,
+    ) -> Option<&tls::Keys> {
+        match packet_type {
+            PacketType::Initial => self.initial_opening_keys(version),
+            PacketType::Handshake => self.handshake.as_ref()?.open.as_ref(),
+            PacketType::ZeroRtt => (self.data.early.as_deref()).filter(|_| self.side.is_server()),
+            PacketType::OneRtt => None,
+        }
     }
 
     fn largest_received(&self, space: Space) -> Option<u64> {
@@ -193,48 +211,31 @@ impl Connection {
     fn open_packet(
         &mut self,
         packet: &mut Unmasked<'_>,
+        version: Option<Version>,
         now: Time,
     ) -> Result<Option<usize>, Error> {
-        let open = |keys: Option<&tls::Keys>, packet: &mut Unmasked<'_>| {
-            let keys = keys?;
-            let opened = keys
-                .packet
-                .open(packet.number, packet.header, packet.payload);
-            Some(opened)
+        if packet.packet_type != PacketType::OneRtt {
+            let keys = self.long_header_keys(packet.packet_type, version);
+            return Ok(keys.and_then(|keys| {
+                (keys.packet).open(packet.number, packet.header, packet.payload)
+            }));
+        }
+        let (recovery, path) = (&self.recovery, &self.paths.current.path);
+        let Some(keys) = &mut self.data.keys else {
+            return Ok(None);
         };
-        let opened = match packet.packet_type {
-            PacketType::Initial => {
-                let keys = self.initial.as_ref().and_then(|space| space.open.as_ref());
-                open(keys, packet).flatten()
-            }
-            PacketType::Handshake => {
-                let keys = self
-                    .handshake
-                    .as_ref()
-                    .and_then(|space| space.open.as_ref());
-                open(keys, packet).flatten()
-            }
-            PacketType::ZeroRtt => open(self.data.early.as_deref(), packet).flatten(),
-            PacketType::OneRtt => {
-                let (recovery, path) = (&self.recovery, &self.paths.current.path);
-                let Some(keys) = &mut self.data.keys else {
-                    return Ok(None);
-                };
-                let phase = keys.phase();
-                let opened = keys.open(packet, now, || recovery.pto(path))?;
-                if keys.phase() != phase {
-                    self.counters.key_updates += 1;
-                }
-                if opened.is_none() {
-                    let suite = keys.suite();
-                    self.forgeries.add(suite)?;
-                } else if self.side.is_server() {
-                    // RFC 9001 section 4.9.3: what comes late is sent again.
-                    self.data.early = None;
-                }
-                opened
-            }
-        };
+        let phase = keys.phase();
+        let opened = keys.open(packet, now, || recovery.pto(path))?;
+        if keys.phase() != phase {
+            self.counters.key_updates += 1;
+        }
+        if opened.is_none() {
+            let suite = keys.suite();
+            self.forgeries.add(suite)?;
+        } else if self.side.is_server() {
+            // RFC 9001 section 4.9.3: what comes late is sent again.
+            self.data.early = None;
+        }
         Ok(opened)
     }
 
@@ -292,7 +293,7 @@ impl Connection {
             return Outcome::Dropped;
         };
         let is_expected = self.side == Side::Client
-            && retry.version == self.version
+            && retry.version == self.original_version
             && negotiation.retry_source.is_none()
             && negotiation.peer_source.is_none()
             && !retry.token.is_empty();
@@ -309,6 +310,7 @@ impl Connection {
         }
         negotiation.retry_source = Some(retry.source);
         negotiation.token = retry.token.into();
+        negotiation.other_initial = None;
         self.remote_ids.set_first(retry.source);
         self.set_initial_keys(&retry.source);
         let path = &mut self.paths.current.path;

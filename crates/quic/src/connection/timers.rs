@@ -10,8 +10,8 @@ use std::time::Duration;
 const IDLE_PTOS: u32 = 3;
 
 impl Connection {
-    /// When [`Connection::on_timeout`] is to be called, and [`Connection::transmit`] after it. Ask
-    /// again after every other call.
+    /// When [`Connection::on_timeout`] is to be called, and what else is called after a datagram
+    /// after it. Ask again after every other call.
     #[must_use]
     pub fn timeout(&self) -> Option<Time> {
         if self.is_ending() {
@@ -37,6 +37,7 @@ impl Connection {
                 recovery,
                 self.idle_end(),
                 self.ping_due(),
+                self.end_of_waiting(),
                 self.path_timeout(),
                 self.paced_until,
             ])
@@ -57,6 +58,9 @@ impl Connection {
         }
         if self.ping_due().is_some_and(|due| due <= now) {
             self.once.ping = true;
+        }
+        if self.end_of_waiting().is_some_and(|end| end <= now) {
+            self.stop_waiting();
         }
         if self.path_timeout().is_some_and(|time| time <= now) {
             self.expire_paths(now);

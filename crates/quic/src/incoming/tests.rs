@@ -50,6 +50,35 @@ fn initial_packets_are_read_without_keys() {
 }
 
 #[test]
+fn initial_packets_are_authentic_or_begin_nothing_rfc_9001_section_5_2() {
+    for version in Version::ALL {
+        let mut bytes = datagram(version, b"original", b"token", 1200);
+        assert!(!read(&bytes).expect("it looks well").is_authentic(&bytes));
+        // Now with what is missing: the seal.
+        let number_at = 6 + 8 + 1 + 6 + 1 + 5 + 2;
+        let secrets = InitialSecrets::derive(version.to_tls(), b"original");
+        let keys = tls::Keys::derive(version.to_tls(), &secrets.client);
+        let number_len = usize::from(bytes[0] & 3) + 1;
+        let (header, payload) = bytes.split_at_mut(number_at + number_len);
+        keys.packet.seal(0, header, payload);
+        let sample = bytes[number_at + 4..].first_chunk().expect("16 bytes");
+        let mask = keys.header.mask(sample);
+        bytes[0] ^= mask[0] & 0x0f;
+        for (byte, mask) in bytes[number_at..][..number_len].iter_mut().zip(&mask[1..]) {
+            *byte ^= mask;
+        }
+        assert!(read(&bytes).expect("it looks well").is_authentic(&bytes));
+        for at in 0..bytes.len() {
+            let mut spoilt = bytes.clone();
+            spoilt[at] ^= 1;
+            if let Some(initial) = read(&spoilt) {
+                assert!(!initial.is_authentic(&spoilt), "byte {at}");
+            }
+        }
+    }
+}
+
+#[test]
 fn short_datagrams_and_short_ids_start_nothing_rfc_9000_sections_7_2_and_14_1() {
     assert!(read(&datagram(Version::V1, b"original", b"", 1200)).is_some());
     assert!(read(&datagram(Version::V1, b"original", b"", 1199)).is_none());

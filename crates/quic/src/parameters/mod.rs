@@ -12,7 +12,6 @@ use crate::reset::ResetToken;
 use crate::{Code, ConnectionId, Error};
 use std::net::{SocketAddrV4, SocketAddrV6};
 
-pub(crate) use early::EarlyLimits;
 #[cfg(test)]
 use read::MAX_UNKNOWN;
 pub(crate) use version_information::VersionInformation;

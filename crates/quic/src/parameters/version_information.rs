@@ -41,13 +41,13 @@ impl VersionInformation {
         self.available.into_iter().flatten()
     }
 
-    /// Checks that the peer uses the version that the connection uses. Clients have to do more if
-    /// they reacted to Version Negotiation (RFC 9368 section 4).
+    /// Checks that the peer has chosen the version that was seen in its packets. Clients have to do
+    /// more if they reacted to Version Negotiation (RFC 9368 section 4).
     ///
     /// # Errors
     /// VERSION_NEGOTIATION_ERROR if it does not.
-    pub(crate) fn check_chosen(&self, in_use: Version) -> Result<(), Error> {
-        if self.chosen == in_use.to_wire() {
+    pub(crate) fn check_chosen(&self, seen: Version) -> Result<(), Error> {
+        if self.chosen == seen.to_wire() {
             return Ok(());
         }
         let reason = "the chosen version is not that of the packets";

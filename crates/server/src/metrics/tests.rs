@@ -161,7 +161,12 @@ fn what_http3_and_quic_count_has_numbers_of_its_own() {
         migrations: 27,
         key_updates: 28,
     });
-    let drops = [QuicDrop::InboxFull, QuicDrop::ThreadFull, QuicDrop::Unknown];
+    let drops = [
+        QuicDrop::InboxFull,
+        QuicDrop::ThreadFull,
+        QuicDrop::Unknown,
+        QuicDrop::NotAuthentic,
+    ];
     for (drop, times) in drops.into_iter().zip(1..) {
         (0..times).for_each(|_| counters.quic.count_dropped(drop));
     }
@@ -192,6 +197,7 @@ fn what_http3_and_quic_count_has_numbers_of_its_own() {
             "sealane_quic_datagrams_dropped_total{reason=\"inbox_full\"} 1",
             "sealane_quic_datagrams_dropped_total{reason=\"thread_full\"} 2",
             "sealane_quic_datagrams_dropped_total{reason=\"unknown\"} 3",
+            "sealane_quic_datagrams_dropped_total{reason=\"not_authentic\"} 4",
         ],
     );
 }

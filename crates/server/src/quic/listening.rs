@@ -556,6 +556,9 @@ impl QuicAcceptor {
         if verdict == Verdict::Unproven && retry.is_due(self.unproved.get()) {
             return self.ask_for_token(first, datagram, &arrival);
         }
+        if !first.is_authentic(datagram.bytes) {
+            return self.counters().count_dropped(QuicDrop::NotAuthentic);
+        }
         let snapshot = &self.listener.snapshot;
         let most = snapshot.quic_max_handshakes;
         if self.handshakes.get() >= most as usize {

@@ -23,20 +23,9 @@ fn first_flight(pair: &mut Pair) -> Vec<Vec<u8>> {
 }
 
 fn give(pair: &mut Pair, datagram: &[u8]) {
-    let addresses = Addresses {
-        local: client_address(),
-        remote: server_address(),
-    };
-    let (now, client) = (pair.now, &mut pair.client);
-    let mut datagram = datagram.to_vec();
-    client.connection.receive(
-        now,
-        addresses,
-        Codepoint::NotEct,
-        &mut datagram,
-        &mut client.application,
-    );
-    client.work(now);
+    let now = pair.now;
+    pair.client.take(now, datagram.to_vec());
+    pair.client.work(now);
 }
 
 fn key() -> AddressTokenKey {
@@ -62,8 +51,9 @@ fn retry(first: &Initial<'_>) -> Vec<u8> {
 
 #[test]
 fn a_client_follows_a_retry_rfc_9000_section_8_1_2() {
-    for version in Version::ALL {
-        let mut pair = Pair::with(settings(), version);
+    let all = Version::ALL.into_iter();
+    for (version, preferred) in all.flat_map(|one| Version::ALL.map(|other| (one, other))) {
+        let mut pair = Pair::with(preferring(preferred), version);
         let datagrams = first_flight(&mut pair);
         let first = read(&datagrams[0]);
         give(&mut pair, &retry(&first));
@@ -108,6 +98,10 @@ fn a_client_follows_a_retry_rfc_9000_section_8_1_2() {
             });
         }
         pair.handshake();
+        // RFC 9369 section 4.1: the server goes over behind the Retry, not with it.
+        assert_eq!(second.version, version);
+        assert_eq!(pair.server().connection.version(), preferred);
+        assert_eq!(pair.client.connection.version(), preferred);
     }
 }
 

@@ -6,8 +6,7 @@ use crate::{Code, Error};
 
 #[test]
 fn a_close_reaches_the_peer_with_its_code() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     let now = pair.now;
     pair.server().connection.close(now, 0x100);
     pair.until("the close", |pair| pair.client.connection.is_ending());
@@ -41,23 +40,13 @@ fn a_close_in_the_handshake_hides_the_application_rfc_9000_section_10_2_3() {
 
 #[test]
 fn a_closing_end_answers_fewer_and_fewer_packets_rfc_9000_section_10_2_1() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     let now = pair.now;
-    let addresses = pair.server().connection.addresses();
     pair.server().connection.close(now, 0);
     pair.flush(false);
     let before = pair.server().connection.counters().datagrams_sent;
     for _ in 0..1000 {
-        let server = pair.server.as_mut().expect("it is there");
-        let mut garbage = [0x40; 50];
-        server.connection.receive(
-            now,
-            addresses,
-            Codepoint::NotEct,
-            &mut garbage,
-            &mut server.application,
-        );
+        pair.server().take(now, vec![0x40; 50]);
         pair.flush(false);
     }
     let sent = pair.server().connection.counters().datagrams_sent - before;
@@ -66,8 +55,7 @@ fn a_closing_end_answers_fewer_and_fewer_packets_rfc_9000_section_10_2_1() {
 
 #[test]
 fn silence_ends_a_connection_and_traffic_keeps_it_rfc_9000_section_10_1() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     let begun = pair.now;
     for _ in 0..4 {
         pair.client.connection.ping();
@@ -85,8 +73,7 @@ fn silence_ends_a_connection_and_traffic_keeps_it_rfc_9000_section_10_1() {
 
 #[test]
 fn a_connection_that_is_kept_alive_outlasts_silence_rfc_9000_section_10_1_2() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     pair.server().connection.keep_alive(true);
     for _ in 0..8 {
         pair.pass(Duration::from_secs(20));
@@ -102,21 +89,12 @@ fn a_connection_that_is_kept_alive_outlasts_silence_rfc_9000_section_10_1_2() {
 
 #[test]
 fn a_stateless_reset_ends_a_connection_rfc_9000_section_10_3() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     let now = pair.now;
-    let addresses = pair.client.connection.addresses();
     let receive = |pair: &mut Pair, token: [u8; 16]| {
-        let mut reset = [0x41; 43];
+        let mut reset = vec![0x41; 43];
         reset[27..].copy_from_slice(&token);
-        let client = &mut pair.client;
-        client.connection.receive(
-            now,
-            addresses,
-            Codepoint::NotEct,
-            &mut reset,
-            &mut client.application,
-        );
+        pair.client.take(now, reset);
     };
     receive(&mut pair, [9; 16]);
     assert!(!pair.client.connection.is_ending());
@@ -128,8 +106,7 @@ fn a_stateless_reset_ends_a_connection_rfc_9000_section_10_3() {
 
 /// What a server says to a frame in a 1-RTT packet.
 fn after(frame: &Frame<'_>) -> Option<Error> {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     let mut payload = Vec::new();
     frame.put(&mut payload);
     let now = pair.now;
@@ -200,12 +177,10 @@ fn broken_rules_end_a_connection_with_the_error_of_the_rfc() {
 
 #[test]
 fn random_datagrams_change_nothing() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     let now = pair.now;
     let mut bits = random(5);
     let ids: Vec<ConnectionId> = pair.server().connection.local_ids().copied().collect();
-    let addresses = pair.server().connection.addresses();
     for n in 0..20_000 {
         let len = 1 + (bits() % 100) as usize;
         let mut datagram: Vec<u8> = (0..len).map(|_| bits() as u8).collect();
@@ -213,14 +188,7 @@ fn random_datagrams_change_nothing() {
             datagram[0] &= 0x7f;
             datagram[1..9].copy_from_slice(&ids[n % ids.len()]);
         }
-        let server = pair.server.as_mut().expect("it is there");
-        server.connection.receive(
-            now,
-            addresses,
-            Codepoint::NotEct,
-            &mut datagram,
-            &mut server.application,
-        );
-        assert!(!server.connection.is_ending());
+        pair.server().take(now, datagram);
+        assert!(!pair.server().connection.is_ending());
     }
 }

@@ -2,11 +2,13 @@
 
 use super::*;
 use sealane_tls::client::Session;
+use sealane_tls::{Reply, SharedStore, StoreKey, StoreSeal};
+use std::sync::Mutex;
 
 #[test]
 fn both_versions_complete_a_handshake_in_one_round_trip() {
     for version in Version::ALL {
-        let mut pair = Pair::with(settings(), version);
+        let mut pair = Pair::with(preferring(version), version);
         let begun = pair.now;
         pair.until("the client", |pair| pair.client.connection.is_established());
         assert_eq!(pair.now.since(begun), 2 * DELAY, "{version:?}");
@@ -65,9 +67,8 @@ fn datagrams_with_initial_packets_have_1200_bytes_rfc_9000_section_14_1() {
     assert_eq!(pair.to_client[0].bytes.len(), 1200);
 }
 
-/// A session and the limits that belong to it.
-fn session() -> (Session, PeerLimits) {
-    let mut pair = Pair::new();
+/// A session of this connection and the limits that belong to it.
+pub(super) fn session_of(mut pair: Pair) -> (Session, PeerLimits) {
     pair.handshake();
     let mut session = None;
     pair.until("a session", |pair| {
@@ -88,17 +89,23 @@ fn session() -> (Session, PeerLimits) {
 }
 
 fn with_early_data(settings: ConnectionSettings) -> (Pair, StreamId) {
-    let (session, limits) = session();
+    with_early_data_of(Version::V1, settings, Version::V1)
+}
+
+/// A client that has early data for a session of a version, and begins with another one.
+pub(super) fn with_early_data_of(
+    of: Version,
+    settings: ConnectionSettings,
+    version: Version,
+) -> (Pair, StreamId) {
+    let (session, limits) = session_of(Pair::with(preferring(of), of));
     let offer = ClientOffer {
         session: Some(&session),
         early_data: true,
         ..ClientOffer::default()
     };
-    let mut pair = Pair::offering(settings, Version::V1, offer, Some(limits));
-    let connection = &mut pair.client.connection;
-    let id = connection
-        .open(Direction::Bidirectional)
-        .expect("remembered");
+    let mut pair = Pair::offering(settings, version, offer, Some(limits));
+    let id = pair.open();
     pair.client.write(id, 3000, true);
     (pair, id)
 }
@@ -125,8 +132,7 @@ fn owners_know_what_is_early_data_rfc_9001_section_5_7() {
     // A packet that has overtaken the client's Finished is none.
     let mut pair = Pair::new();
     pair.until("the client", |pair| pair.client.connection.is_established());
-    let connection = &mut pair.client.connection;
-    let late = connection.open(Direction::Bidirectional).expect("allowed");
+    let late = pair.open();
     pair.client.write(late, 100, true);
     pair.flush(true);
     pair.to_server.make_contiguous().reverse();
@@ -147,10 +153,53 @@ fn rejected_early_data_is_sent_again_rfc_9001_section_4_6_2() {
     pair.until("the data", |pair| pair.server().got(id) == (3000, true));
 }
 
+/// A session store that answers nothing.
+#[derive(Default)]
+struct SilentStore(Mutex<Vec<Reply<bool>>>);
+
+impl SharedStore for SilentStore {
+    fn fetch(&self, _: StoreKey, _: Reply<Option<Vec<u8>>>) {}
+
+    fn put(&self, _: StoreKey, _: Vec<u8>, _: u32) {}
+
+    fn claim(&self, _: StoreKey, _: u32, reply: Reply<bool>) {
+        self.0.lock().expect("no test panics in here").push(reply);
+    }
+}
+
+#[test]
+fn a_session_store_is_waited_for_no_longer_than_it_may_take() {
+    let store = Arc::new(SilentStore::default());
+    let seal = StoreSeal::from_key_file(&Secret::new(vec![5; 32]));
+    let timeout = Duration::from_millis(70);
+    let acceptor = acceptor(Some(SharedSessions {
+        store: store.clone(),
+        seal: Arc::new(seal.expect("32 bytes")),
+        timeout,
+    }));
+    let mut pair = Pair::new();
+    pair.acceptor = acceptor.clone();
+    let (session, limits) = session_of(pair);
+    let offer = ClientOffer {
+        session: Some(&session),
+        early_data: true,
+        ..ClientOffer::default()
+    };
+    let mut pair = Pair::offering(settings(), Version::V1, offer, Some(limits));
+    pair.acceptor = acceptor;
+    let id = pair.open();
+    pair.client.write(id, 3000, true);
+    let begun = pair.now;
+    pair.until("the client", |pair| pair.client.connection.is_established());
+    assert_eq!(store.0.lock().expect("no test panics in here").len(), 1);
+    assert_eq!(pair.now.since(begun), 2 * DELAY + timeout);
+    assert!(!pair.client.connection.is_early_data_accepted());
+    pair.until("the data", |pair| pair.server().got(id) == (3000, true));
+}
+
 #[test]
 fn tickets_and_tokens_arrive_though_packets_are_lost() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     pair.server().connection.send_token([7; 40].into());
     pair.network = bad_network(30, 3);
     pair.until("the token", |pair| {
@@ -161,8 +210,9 @@ fn tickets_and_tokens_arrive_though_packets_are_lost() {
 #[test]
 fn what_comes_before_its_keys_is_kept_and_not_without_end_rfc_9001_section_5_7() {
     let mut pair = Pair::new();
-    for _ in 0..1000 {
-        pair.client.connection.hold(&[0; 1200], Codepoint::NotEct);
+    for number in 0..1000 {
+        let is_kept = pair.client.connection.hold(&[0; 1200], Codepoint::NotEct);
+        assert_eq!(is_kept, number < 16);
     }
     let held = pair.client.connection.held.as_ref().expect("some");
     assert!(format!("{held:?}").matches("HeldPacket").count() <= 16);

@@ -6,13 +6,16 @@ mod handshakes;
 mod moving;
 mod rules;
 mod transfers;
+mod versions;
 
 use super::*;
 use crate::recovery::Codepoint;
 use crate::{Algorithm, streams};
 use sealane_tls::client::{ClientSettings, ClientTls};
 use sealane_tls::quic::ClientOffer;
-use sealane_tls::{Acceptor, Identity, Load, Protocol, Secret, ServerSettings, ServerTls};
+use sealane_tls::{
+    Acceptor, Identity, Load, Protocol, Secret, ServerSettings, ServerTls, SharedSessions,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
 use std::task::{Context, Waker};
@@ -22,32 +25,36 @@ const DELAY: Duration = Duration::from_millis(10);
 
 fn server_tls() -> &'static Acceptor {
     static ACCEPTOR: OnceLock<Acceptor> = OnceLock::new();
-    ACCEPTOR.get_or_init(|| {
-        let key = rcgen::KeyPair::generate().expect("a key");
-        let params = rcgen::CertificateParams::new(vec!["name.test".to_owned()]);
-        let certificate = params.expect("a name").self_signed(&key).expect("signed");
-        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let begun_s = since_epoch.expect("it is after 1970").as_secs() - 3600;
-        let register = sealane_tls::ReplayRegister::new(1000, begun_s).expect("memory");
-        let settings = ServerSettings {
-            identities: vec![Identity {
-                chain_pem: certificate.pem().into_bytes(),
-                key_pem: Secret::new(key.serialize_pem().into_bytes()),
-                passwords: Vec::new(),
-                chain_label: "cert.pem".to_owned(),
-                key_label: "key.pem".to_owned(),
-            }],
-            protocols: [Protocol::TlsV1_3].into_iter().collect(),
-            quic_protocols: vec![b"h3".as_slice().into()],
-            ticket_keys: vec![Secret::new(vec![3; 48])],
-            early_data: Some(sealane_tls::EarlyData {
-                register: Arc::new(register),
-            }),
-            ..ServerSettings::default()
-        };
-        let (server, _) = ServerTls::build(&settings).expect("valid settings");
-        Acceptor::single(Arc::new(server))
-    })
+    ACCEPTOR.get_or_init(|| acceptor(None))
+}
+
+/// TLS of a server, with a session store.
+fn acceptor(shared_sessions: Option<SharedSessions>) -> Acceptor {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let params = rcgen::CertificateParams::new(vec!["name.test".to_owned()]);
+    let certificate = params.expect("a name").self_signed(&key).expect("signed");
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let begun_s = since_epoch.expect("it is after 1970").as_secs() - 3600;
+    let register = sealane_tls::ReplayRegister::new(1000, begun_s).expect("memory");
+    let settings = ServerSettings {
+        identities: vec![Identity {
+            chain_pem: certificate.pem().into_bytes(),
+            key_pem: Secret::new(key.serialize_pem().into_bytes()),
+            passwords: Vec::new(),
+            chain_label: "cert.pem".to_owned(),
+            key_label: "key.pem".to_owned(),
+        }],
+        protocols: [Protocol::TlsV1_3].into_iter().collect(),
+        quic_protocols: vec![b"h3".as_slice().into()],
+        ticket_keys: vec![Secret::new(vec![3; 48])],
+        early_data: Some(sealane_tls::EarlyData {
+            register: Arc::new(register),
+        }),
+        shared_sessions,
+        ..ServerSettings::default()
+    };
+    let (server, _) = ServerTls::build(&settings).expect("valid settings");
+    Acceptor::single(Arc::new(server))
 }
 
 fn client_tls() -> &'static ClientTls {
@@ -85,6 +92,16 @@ fn settings() -> ConnectionSettings {
         migration: true,
         preferred_v4: None,
         preferred_v6: None,
+    }
+}
+
+/// Settings of ends that like this version best.
+fn preferring(version: Version) -> ConnectionSettings {
+    let mut versions = Version::ALL.to_vec();
+    versions.sort_by_key(|known| *known != version);
+    ConnectionSettings {
+        versions,
+        ..settings()
     }
 }
 
@@ -170,12 +187,20 @@ impl End {
         })
     }
 
+    /// Gives it a datagram from where its peer is. Returns how many of the packets were dropped.
+    fn take(&mut self, now: Time, mut datagram: Vec<u8>) -> u64 {
+        let before = self.connection.counters().packets_dropped;
+        let (mark, addresses) = (Codepoint::NotEct, self.connection.addresses());
+        let (connection, application) = (&mut self.connection, &mut self.application);
+        connection.receive(now, addresses, mark, &mut datagram, application);
+        self.connection.counters().packets_dropped - before
+    }
+
     /// Everything that a caller does after a datagram or a time-out. Bytes that came are consumed.
     fn work(&mut self, now: Time) {
         let mut cx = Context::from_waker(Waker::noop());
         let connection = &mut self.connection;
-        let done = connection.poll_handshake(&mut cx, Load::default(), now, &mut self.application);
-        assert!(done.is_ready());
+        let _ = connection.poll_handshake(&mut cx, Load::default(), now, &mut self.application);
         while let Some(event) = connection.next_event() {
             if let Event::Readable { id } = event {
                 connection.read(id, &mut self.application);
@@ -222,6 +247,7 @@ struct Pair {
     /// Steps since the time went on.
     steps_at_once: u32,
     settings: Arc<ConnectionSettings>,
+    acceptor: Acceptor,
 }
 
 use std::net::SocketAddr;
@@ -239,6 +265,13 @@ impl Pair {
         Self::with(settings(), Version::V1)
     }
 
+    /// With a handshake that is over.
+    fn connected() -> Self {
+        let mut pair = Self::new();
+        pair.handshake();
+        pair
+    }
+
     fn with(settings: ConnectionSettings, version: Version) -> Self {
         Self::offering(settings, version, ClientOffer::default(), None)
     }
@@ -251,7 +284,10 @@ impl Pair {
     ) -> Self {
         let settings = Arc::new(settings);
         let source = ConnectionId::new(b"client's").expect("short");
-        let parameters = settings.client_parameters(version, source, 1);
+        let parameters = match offer.transport_parameters {
+            [] => settings.client_parameters(version, source, 1),
+            given => given.to_vec(),
+        };
         let offer = ClientOffer {
             protocols: &[b"h3"],
             transport_parameters: &parameters,
@@ -296,6 +332,7 @@ impl Pair {
             reached_at: None,
             steps_at_once: 0,
             settings,
+            acceptor: server_tls().clone(),
         }
     }
 
@@ -303,6 +340,12 @@ impl Pair {
         self.server
             .as_mut()
             .expect("it has accepted the connection")
+    }
+
+    /// A stream that the client opens.
+    fn open(&mut self) -> StreamId {
+        let stream = self.client.connection.open(Direction::Bidirectional);
+        stream.expect("within the server's limit")
     }
 
     /// A server end for the client whose first datagram this is.
@@ -331,7 +374,7 @@ impl Pair {
             Some(id) => (id, ResetToken::new([1; 16])),
             None => application.new_id(),
         };
-        let tls = ServerConnection::accept(server_tls(), accepted.version.to_tls());
+        let tls = ServerConnection::accept(&self.acceptor, accepted.version.to_tls());
         let connection = Connection::server(
             self.settings.clone(),
             tls,
@@ -475,6 +518,7 @@ impl Pair {
         {
             if end.connection.timeout().is_some_and(|time| time <= now) {
                 end.connection.on_timeout(now);
+                end.work(now);
             }
         }
         self.flush(true);

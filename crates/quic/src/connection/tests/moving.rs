@@ -13,13 +13,8 @@ fn other_address() -> SocketAddr {
 #[test]
 fn a_client_behind_a_translator_is_found_again_and_validated() {
     for address in [other_port(), other_address()] {
-        let mut pair = Pair::new();
-        pair.handshake();
-        let id = pair
-            .client
-            .connection
-            .open(Direction::Bidirectional)
-            .expect("allowed");
+        let mut pair = Pair::connected();
+        let id = pair.open();
         pair.client.write(id, 10_000, false);
         pair.until("before", |pair| pair.server().got(id).0 == 10_000);
         pair.translated = Some(address);
@@ -39,13 +34,8 @@ fn a_client_behind_a_translator_is_found_again_and_validated() {
 
 #[test]
 fn little_is_sent_to_an_address_that_does_not_answer_rfc_9000_section_9_3_1() {
-    let mut pair = Pair::new();
-    pair.handshake();
-    let id = pair
-        .client
-        .connection
-        .open(Direction::Bidirectional)
-        .expect("allowed");
+    let mut pair = Pair::connected();
+    let id = pair.open();
     pair.client.write(id, 1000, false);
     pair.until("opened", |pair| pair.server().got(id).0 == 1000);
     // Somebody sends a copy of the client's packet from another address, ahead of it.
@@ -80,6 +70,31 @@ fn little_is_sent_to_an_address_that_does_not_answer_rfc_9000_section_9_3_1() {
 }
 
 #[test]
+fn a_client_that_comes_back_is_not_dropped_for_a_challenge_that_is_lost() {
+    let mut pair = Pair::connected();
+    pair.pass(20 * DELAY);
+    let is_at = |pair: &mut Pair, remote| pair.server().connection.addresses().remote == remote;
+    pair.translated = Some(other_address());
+    pair.client.connection.ping();
+    pair.until("it has moved", |pair| is_at(pair, other_address()));
+    // What the server sends from now on is lost.
+    pair.to_client.clear();
+    pair.translated = None;
+    pair.client.connection.ping();
+    pair.until("it is back", |pair| {
+        pair.to_client.clear();
+        is_at(pair, client_address())
+    });
+    let end = pair.now + Duration::from_secs(8);
+    while pair.now < end {
+        pair.to_client.clear();
+        assert!(pair.step());
+    }
+    let server = &pair.server().connection;
+    assert!(!server.is_ending(), "{:?}", server.close_reason());
+}
+
+#[test]
 fn a_server_that_allows_no_migration_stays_where_it_is() {
     let settings = ConnectionSettings {
         migration: false,
@@ -100,8 +115,7 @@ fn a_server_that_allows_no_migration_stays_where_it_is() {
 
 #[test]
 fn challenges_of_a_flood_are_answered_one_at_a_time() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     let addresses = pair.server().connection.addresses();
     for n in 0..10_000_u64 {
         let connection = &mut pair.server().connection;

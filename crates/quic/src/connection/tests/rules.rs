@@ -7,8 +7,13 @@ use crate::packet::{Form, Header};
 use sealane_tls::quic::{InitialSecrets, Keys};
 
 /// An Initial packet of either side of the tests' connections.
-fn initial_packet(from: Side, number: u64, token: &[u8], len: usize) -> Vec<u8> {
-    let version = Version::V1;
+pub(super) fn initial_packet(
+    version: Version,
+    from: Side,
+    number: u64,
+    token: &[u8],
+    len: usize,
+) -> Vec<u8> {
     let secrets = InitialSecrets::derive(version.to_tls(), b"original");
     let (secret, destination, source) = match from {
         Side::Client => (secrets.client, &b"original"[..], &b"client's"[..]),
@@ -35,28 +40,15 @@ fn initial_packet(from: Side, number: u64, token: &[u8], len: usize) -> Vec<u8> 
     out
 }
 
-fn receive(end: &mut End, now: Time, mut datagram: Vec<u8>) -> u64 {
-    let before = end.connection.counters().packets_dropped;
-    let addresses = end.connection.addresses();
-    end.connection.receive(
-        now,
-        addresses,
-        Codepoint::NotEct,
-        &mut datagram,
-        &mut end.application,
-    );
-    end.connection.counters().packets_dropped - before
-}
-
 #[test]
 fn a_server_drops_initial_packets_of_short_datagrams_rfc_9000_section_14_1() {
     let mut pair = Pair::new();
     pair.until("a server", |pair| pair.server.is_some());
     let now = pair.now;
-    let short = initial_packet(Side::Client, 50, b"", 1199);
-    assert_eq!(receive(pair.server(), now, short), 1);
-    let long = initial_packet(Side::Client, 50, b"", 1200);
-    assert_eq!(receive(pair.server(), now, long), 0);
+    let short = initial_packet(Version::V1, Side::Client, 50, b"", 1199);
+    assert_eq!(pair.server().take(now, short), 1);
+    let long = initial_packet(Version::V1, Side::Client, 50, b"", 1200);
+    assert_eq!(pair.server().take(now, long), 0);
 }
 
 #[test]
@@ -64,10 +56,10 @@ fn a_client_drops_initial_packets_with_a_token_rfc_9000_section_17_2_2() {
     let mut pair = Pair::new();
     pair.flush(true);
     let now = pair.now;
-    let with_token = initial_packet(Side::Server, 50, b"token", 1200);
-    assert_eq!(receive(&mut pair.client, now, with_token), 1);
-    let without = initial_packet(Side::Server, 50, b"", 1200);
-    assert_eq!(receive(&mut pair.client, now, without), 0);
+    let with_token = initial_packet(Version::V1, Side::Server, 50, b"token", 1200);
+    assert_eq!(pair.client.take(now, with_token), 1);
+    let without = initial_packet(Version::V1, Side::Server, 50, b"", 1200);
+    assert_eq!(pair.client.take(now, without), 0);
 }
 
 #[test]
@@ -76,15 +68,14 @@ fn initial_packets_are_not_held_once_their_keys_are_gone_rfc_9001_section_4_9_1(
     pair.until("a server", |pair| pair.server.is_some());
     let (now, server) = (pair.now, pair.server());
     server.connection.discard_space(Space::Initial);
-    let datagram = initial_packet(Side::Client, 50, b"", 1200);
-    assert_eq!(receive(server, now, datagram), 1);
+    let datagram = initial_packet(Version::V1, Side::Client, 50, b"", 1200);
+    assert_eq!(server.take(now, datagram), 1);
     assert!(server.connection.held.is_none());
 }
 
 #[test]
 fn a_peer_that_was_silent_through_an_update_is_understood_rfc_9001_section_6_5() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     pair.client.connection.ping();
     pair.server().connection.ping();
     pair.pass(20 * DELAY);
@@ -92,8 +83,7 @@ fn a_peer_that_was_silent_through_an_update_is_understood_rfc_9001_section_6_5()
     assert!(pair.server().connection.update_keys(now));
     // Nothing is sent with the new keys. Much more than three probe timeouts later:
     pair.pass(Duration::from_secs(20));
-    let id = pair.client.connection.open(Direction::Bidirectional);
-    let id = id.expect("allowed");
+    let id = pair.open();
     pair.client.write(id, 1000, true);
     pair.pass(10 * DELAY);
     assert_eq!(pair.server().got(id), (1000, true));
@@ -106,8 +96,7 @@ fn a_peer_that_was_silent_through_an_update_is_understood_rfc_9001_section_6_5()
 
 #[test]
 fn keys_are_not_updated_twice_at_once_rfc_9001_section_6_1() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     pair.client.connection.ping();
     pair.server().connection.ping();
     pair.pass(20 * DELAY);
@@ -122,13 +111,11 @@ fn keys_are_not_updated_twice_at_once_rfc_9001_section_6_1() {
 
 #[test]
 fn segments_of_a_batch_have_one_size() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     pair.pass(20 * DELAY);
     let dropped = pair.server().connection.counters().packets_dropped;
     for len in (1..100).map(|n| n * 37 % 211) {
-        let id = pair.client.connection.open(Direction::Bidirectional);
-        let id = id.expect("within the limit");
+        let id = pair.open();
         pair.client.write(id, len, true);
     }
     pair.pass(10 * DELAY);
@@ -140,8 +127,7 @@ fn segments_of_a_batch_have_one_size() {
 
 #[test]
 fn a_small_packet_from_elsewhere_gets_a_small_challenge_rfc_9000_section_8_1() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     pair.pass(20 * DELAY);
     let elsewhere = SocketAddr::from(([127, 0, 0, 9], 40_000));
     pair.translated = Some(elsewhere);
@@ -185,8 +171,8 @@ fn a_close_without_credit_waits_for_the_peer_rfc_9000_section_8_1() {
     let before = pair.server().connection.counters().datagrams_sent;
     pair.flush(false);
     assert_eq!(pair.server().connection.counters().datagrams_sent, before);
-    let datagram = initial_packet(Side::Client, 50, b"", 1200);
-    receive(pair.server(), now, datagram);
+    let datagram = initial_packet(Version::V1, Side::Client, 50, b"", 1200);
+    pair.server().take(now, datagram);
     pair.flush(false);
     assert_eq!(
         pair.server().connection.counters().datagrams_sent,
@@ -196,8 +182,7 @@ fn a_close_without_credit_waits_for_the_peer_rfc_9000_section_8_1() {
 
 #[test]
 fn a_server_without_tls_takes_no_more_messages_rfc_9001_section_4_4() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     pair.pass(20 * DELAY);
     let now = pair.now;
     pair.server().connection.release_tls();
@@ -227,8 +212,7 @@ fn a_client_may_go_to_the_preferred_address_rfc_9000_section_9_6() {
     assert!(id.is_some(), "from the transport parameter");
     pair.pass(20 * DELAY);
     pair.reached_at = Some(preferred.into());
-    let id = pair.client.connection.open(Direction::Bidirectional);
-    let id = id.expect("allowed");
+    let id = pair.open();
     pair.client.write(id, 5000, true);
     pair.until("the data", |pair| pair.server().got(id) == (5000, true));
     pair.pass(10 * DELAY);
@@ -239,8 +223,7 @@ fn a_client_may_go_to_the_preferred_address_rfc_9000_section_9_6() {
 
 #[test]
 fn nothing_wakes_an_idle_connection_but_its_end() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     pair.pass(Duration::from_secs(2));
     for end in [&pair.client, pair.server.as_ref().expect("it is there")] {
         let timeout = end.connection.timeout().expect("the idle timeout");

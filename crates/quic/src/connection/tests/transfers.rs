@@ -9,8 +9,7 @@ fn exchange(pair: &mut Pair, streams: usize, len: u64) -> Duration {
     let begun = pair.now;
     let mut ids = Vec::new();
     for _ in 0..streams {
-        let id = pair.client.connection.open(Direction::Bidirectional);
-        let id = id.expect("within the limit");
+        let id = pair.open();
         pair.client.write(id, len, true);
         ids.push(id);
     }
@@ -76,15 +75,10 @@ fn large_streams_arrive_byte_for_byte() {
 
 #[test]
 fn a_thousand_streams_one_after_the_other() {
-    let mut pair = Pair::new();
-    pair.handshake();
+    let mut pair = Pair::connected();
     for round in 0..20 {
         for _ in 0..50 {
-            let id = pair
-                .client
-                .connection
-                .open(Direction::Bidirectional)
-                .expect("granted");
+            let id = pair.open();
             pair.client.write(id, 100, true);
         }
         pair.until("answers", |pair| {
@@ -103,13 +97,8 @@ fn a_thousand_streams_one_after_the_other() {
 
 #[test]
 fn what_the_owner_does_not_take_stays_and_holds_the_peer_back() {
-    let mut pair = Pair::new();
-    pair.handshake();
-    let id = pair
-        .client
-        .connection
-        .open(Direction::Bidirectional)
-        .expect("allowed");
+    let mut pair = Pair::connected();
+    let id = pair.open();
     pair.server().application.takes_at_most = Some(100);
     pair.client.write(id, 1_000_000, true);
     for _ in 0..500 {
@@ -126,13 +115,8 @@ fn what_the_owner_does_not_take_stays_and_holds_the_peer_back() {
 
 #[test]
 fn keys_are_updated_by_either_end_while_data_flows_rfc_9001_section_6() {
-    let mut pair = Pair::new();
-    pair.handshake();
-    let id = pair
-        .client
-        .connection
-        .open(Direction::Bidirectional)
-        .expect("allowed");
+    let mut pair = Pair::connected();
+    let id = pair.open();
     for round in 1..=8 {
         pair.client.write(id, round * 20_000, false);
         let now = pair.now;
@@ -166,13 +150,8 @@ fn paths_that_carry_little_are_found_rfc_9000_section_14_3() {
 
 #[test]
 fn a_reset_reaches_the_peer_and_frees_the_stream() {
-    let mut pair = Pair::new();
-    pair.handshake();
-    let id = pair
-        .client
-        .connection
-        .open(Direction::Bidirectional)
-        .expect("allowed");
+    let mut pair = Pair::connected();
+    let id = pair.open();
     pair.client.write(id, 50_000, false);
     pair.until("a part", |pair| pair.server().got(id).0 > 0);
     pair.client.connection.reset_stream(id, 0x10c);
