@@ -27,6 +27,7 @@
 //! | `local_ids`, `remote_ids` | connection ids |
 //! | `timers` | what happens when nothing comes |
 //! | `close` | how it ends |
+//! | `tracing` | what it tells of itself for qlog |
 
 mod close;
 mod established;
@@ -40,6 +41,7 @@ mod receive;
 mod remote_ids;
 mod settings;
 mod timers;
+mod tracing;
 mod transmit;
 
 #[cfg(test)]
@@ -67,6 +69,7 @@ use remote_ids::RemoteIds;
 use sealane_tls::quic::{self as tls, ClientConnection, ServerConnection};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Tracer;
 
 /// Who a connection belongs to: it has the bytes of streams and makes connection ids.
 pub trait Owner: IdSource {
@@ -247,6 +250,8 @@ pub struct Connection {
     /// Nothing may be sent before then: the pacer says so.
     paced_until: Option<Time>,
     counters: Counters,
+    /// It is to tell what happens.
+    tracer: Option<Box<Tracer>>,
 }
 
 impl Connection {
@@ -353,6 +358,7 @@ impl Connection {
             keeps_alive: false,
             paced_until: None,
             counters: Counters::default(),
+            tracer: None,
             settings,
         }
     }

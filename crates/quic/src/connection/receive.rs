@@ -6,6 +6,7 @@ use crate::incoming::MIN_INITIAL_DATAGRAM;
 use crate::packet::{Packet, PacketType, Packets, Protected, Retry, Unmasked, VersionNegotiation};
 use crate::recovery::{AckPolicy, Codepoint};
 use crate::reset::ResetToken;
+use crate::trace::{DropReason, KeyTrigger, TraceEvent};
 use crate::{ConnectionId, Error, Side, Space, Time, Version};
 use sealane_tls::quic::{self as tls};
 
@@ -15,7 +16,9 @@ enum Outcome {
     /// It was authentic.
     Taken,
     /// It was not, or came at the wrong time, or twice.
-    Dropped,
+    Dropped(DropReason),
+    /// It waits for its keys.
+    Held,
 }
 
 impl Connection {
@@ -31,6 +34,7 @@ impl Connection {
     ) {
         self.counters.datagrams_received += 1;
         self.counters.bytes_received += datagram.len() as u64;
+        self.trace_time(now);
         match &self.state {
             Progress::Handshaking | Progress::Established => {}
             Progress::Closing(_) => {
@@ -41,14 +45,16 @@ impl Connection {
         }
         if !self.note_datagram(addresses, datagram.len()) {
             self.counters.packets_dropped += 1;
-            return;
+            return self.trace_dropped(None, datagram.len(), DropReason::Address);
         }
         // Opening wipes what it cannot open.
         let reset_token = ResetToken::of_datagram(datagram);
         let outcome = self.receive_packets(now, addresses, mark, datagram, owner);
         if !outcome && reset_token.is_some_and(|token| self.remote_ids.is_reset(token)) {
+            self.trace(|| TraceEvent::Reset);
             self.start_draining(now, CloseReason::Reset);
         }
+        self.trace_state();
     }
 
     /// Takes the packets of a datagram. Returns whether one was authentic.
@@ -68,6 +74,7 @@ impl Connection {
             if self.is_ending() {
                 return true;
             }
+            let (packet_type, bytes) = packet.to_trace();
             let outcome = match packet {
                 Packet::Protected(packet)
                     if packet.packet_type() == PacketType::Initial
@@ -75,18 +82,25 @@ impl Connection {
                             || self.side.is_client() && !packet.token().is_empty()) =>
                 {
                     // RFC 9000 section 17.2.2: servers send no tokens.
-                    Ok(Outcome::Dropped)
+                    Ok(Outcome::Dropped(DropReason::Invalid))
                 }
                 Packet::Protected(packet) => {
                     self.receive_protected(now, addresses, mark, packet, owner)
                 }
                 Packet::Retry(retry) => Ok(self.receive_retry(&retry)),
                 Packet::VersionNegotiation(offer) => Ok(self.receive_versions(&offer)),
-                Packet::UnknownVersion(_) => Ok(Outcome::Dropped),
+                Packet::UnknownVersion(_) => Ok(Outcome::Dropped(DropReason::Version)),
             };
             match outcome {
                 Ok(Outcome::Taken) => any = true,
-                Ok(Outcome::Dropped) => self.counters.packets_dropped += 1,
+                Ok(Outcome::Dropped(why)) => {
+                    self.counters.packets_dropped += 1;
+                    self.trace_dropped(packet_type, bytes, why);
+                }
+                Ok(Outcome::Held) => {
+                    self.counters.packets_dropped += 1;
+                    self.trace_buffered(packet_type, bytes);
+                }
                 Err(error) => {
                     self.fail(now, error);
                     return true;
@@ -109,37 +123,44 @@ impl Connection {
         if packet
             .version()
             .is_some_and(|version| version != self.version)
-            || !self.is_own(&destination, packet_type)
         {
-            return Ok(Outcome::Dropped);
+            return Ok(Outcome::Dropped(DropReason::Version));
+        }
+        if !self.is_own(&destination, packet_type) {
+            return Ok(Outcome::Dropped(DropReason::Unknown));
         }
         let source = packet.source();
         let Some(mask) = packet
             .sample()
             .and_then(|sample| self.mask(packet_type, sample))
         else {
-            if packet.sample().is_some() && self.may_hold(packet_type) {
-                self.hold(packet.bytes(), mark);
+            if packet.sample().is_none() {
+                return Ok(Outcome::Dropped(DropReason::Invalid));
             }
-            return Ok(Outcome::Dropped);
+            if self.may_hold(packet_type) {
+                self.hold(packet.bytes(), mark);
+                return Ok(Outcome::Held);
+            }
+            return Ok(Outcome::Dropped(DropReason::NoKeys));
         };
         let largest = self.largest_received(packet_type.space());
         let Some(mut packet) = packet.unmask(&mask, largest) else {
-            return Ok(Outcome::Dropped);
+            return Ok(Outcome::Dropped(DropReason::Invalid));
         };
         let Some(len) = self.open_packet(&mut packet, now)? else {
-            return Ok(Outcome::Dropped);
+            return Ok(Outcome::Dropped(DropReason::NotAuthentic));
         };
         if self.is_duplicate(packet_type.space(), packet.number) {
-            return Ok(Outcome::Dropped);
+            return Ok(Outcome::Dropped(DropReason::Duplicate));
         }
         packet.check_reserved()?;
         if !self.note_source(packet_type, source) {
-            return Ok(Outcome::Dropped);
+            return Ok(Outcome::Dropped(DropReason::Unknown));
         }
         let number = packet.number;
         let is_newest = largest.is_none_or(|largest| number > largest);
         let payload = &packet.payload[..len];
+        self.trace_received((packet_type, number), packet.header, payload);
         let place = (packet_type, destination, addresses);
         let frames = self.receive_frames(now, place, payload, owner)?;
         if !self.is_ending() {
@@ -221,16 +242,21 @@ impl Connection {
                     return Ok(None);
                 };
                 let phase = keys.phase();
+                let mut has_update = false;
                 let opened = keys.open(packet, now, || recovery.pto(path))?;
                 if keys.phase() != phase {
                     self.counters.key_updates += 1;
+                    has_update = true;
                 }
                 if opened.is_none() {
                     let suite = keys.suite();
                     self.forgeries.add(suite)?;
-                } else if self.side.is_server() {
+                } else if self.side.is_server() && self.data.early.take().is_some() {
                     // RFC 9001 section 4.9.3: what comes late is sent again.
-                    self.data.early = None;
+                    self.trace_discarded(PacketType::ZeroRtt);
+                }
+                if has_update {
+                    self.trace_key_update(KeyTrigger::Remote);
                 }
                 opened
             }
@@ -289,7 +315,7 @@ impl Connection {
     /// Retry (RFC 9000 section 17.2.5).
     fn receive_retry(&mut self, retry: &Retry<'_>) -> Outcome {
         let Some(negotiation) = &mut self.negotiation else {
-            return Outcome::Dropped;
+            return Outcome::Dropped(DropReason::Invalid);
         };
         let is_expected = self.side == Side::Client
             && retry.version == self.version
@@ -305,7 +331,7 @@ impl Connection {
                 retry.without_tag(),
             ) != *retry.tag
         {
-            return Outcome::Dropped;
+            return Outcome::Dropped(DropReason::Invalid);
         }
         negotiation.retry_source = Some(retry.source);
         negotiation.token = retry.token.into();
@@ -339,7 +365,7 @@ impl Connection {
             .versions()
             .any(|number| Version::from_wire(number) == Some(self.version));
         if !is_expected || knows_ours {
-            return Outcome::Dropped;
+            return Outcome::Dropped(DropReason::Invalid);
         }
         self.drop_silently(CloseReason::NoVersion);
         Outcome::Taken

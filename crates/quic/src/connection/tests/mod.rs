@@ -5,6 +5,7 @@ mod endings;
 mod handshakes;
 mod moving;
 mod rules;
+mod traces;
 mod transfers;
 
 use super::*;
@@ -222,6 +223,8 @@ struct Pair {
     /// Steps since the time went on.
     steps_at_once: u32,
     settings: Arc<ConnectionSettings>,
+    /// The server tells what happens.
+    traces: bool,
 }
 
 use std::net::SocketAddr;
@@ -296,6 +299,7 @@ impl Pair {
             reached_at: None,
             steps_at_once: 0,
             settings,
+            traces: false,
         }
     }
 
@@ -332,7 +336,7 @@ impl Pair {
             None => application.new_id(),
         };
         let tls = ServerConnection::accept(server_tls(), accepted.version.to_tls());
-        let connection = Connection::server(
+        let mut connection = Connection::server(
             self.settings.clone(),
             tls,
             accepted,
@@ -340,6 +344,9 @@ impl Pair {
             reset_token,
             self.now,
         );
+        if self.traces {
+            connection.start_trace(self.now);
+        }
         End {
             connection,
             application,
