@@ -249,6 +249,7 @@ mod tests {
         "quic_versions",
         "quic_preferred_address",
         "quic_qlog",
+        "quic_qlog_max_size",
         "http3_max_resets",
         "1.2.3.4:80",
         "[::]:80",
@@ -341,7 +342,7 @@ mod tests {
          location / { root /$u; try_files $uri $uri/ @f; error_page 404 497 =200 /e?x; }
          location @f { return 301 https://$host$request_uri; } location ~* \\.(gif|jpg)$ { expires 30d; } } }
          \0 types { text/html html; image/gif gif; }",
-        "events {} http { quic_node_id 7; quic_qlog q 10.0.0.0/8; quic_versions 2 1; http3_max_resets 9 rate=1; server {
+        "events {} http { quic_node_id 7; quic_qlog q 10.0.0.0/8; quic_qlog_max_size 1g; quic_qlog_max_connections 0; quic_versions 2 1; http3_max_resets 9 rate=1; server {
          listen 443 quic reuseport; listen 443 ssl; listen [::]:443 quic; ssl_certificate c.pem; ssl_certificate_key k.pem;
          quic_preferred_address 192.0.2.1:443 [2001:db8::1]:443; quic_retry 9; http3_stream_buffer_size 1k; return 200 $http3; } }",
         "events {} http { server { listen 8000-8003; listen unix:/s backlog=9; location = /s { stub_status; }

@@ -2,8 +2,8 @@
 //! nginx's words.
 
 use sealane_conf::model::{
-    CongestionControl, FrameAllowance, Http, Http3, Http3Limits, Listener, QuicRetry, QuicSettings,
-    QuicVersion, Server,
+    CongestionControl, FrameAllowance, Http, Http3, Http3Limits, Listener, LogTarget, QuicRetry,
+    QuicSettings, QuicVersion, Server,
 };
 use sealane_conf::{Config, MemoryLoader, Options, directives, parse};
 use std::path::Path;
@@ -227,6 +227,10 @@ fn defaults() {
         (2, &None)
     );
     assert!(quic.preferred_address.is_none() && quic.qlog.is_none());
+    assert_eq!(
+        (quic.qlog_max_bytes, quic.qlog_max_connections),
+        (64 << 20, 64)
+    );
     let http3 = server.http3;
     assert_eq!(
         (http3.enabled, http3.hq, http3.extended_connect),
@@ -279,6 +283,8 @@ const LINES: &[&str] = &[
     "quic_mtu_discovery off;",
     "quic_preferred_address 192.0.2.1:443;",
     "quic_qlog logs/qlog;",
+    "quic_qlog_max_size 1g;",
+    "quic_qlog_max_connections 9;",
 ];
 
 #[test]
@@ -416,6 +422,10 @@ fn preferred_addresses_are_at_most_one_of_each_family() {
 fn qlog_is_for_all_clients_or_some() {
     let qlog = quic("quic_qlog logs/qlog;").qlog.expect("it is on");
     assert_eq!(qlog.directory, Path::new("/srv/logs/qlog"));
+    let LogTarget::Paths(paths) = qlog.log_target() else {
+        panic!("its files are named after connections");
+    };
+    assert_eq!(paths.written, Path::new("/srv/logs/qlog/*.sqlog"));
     let client = |text: &str| text.parse().expect("an address");
     assert!(qlog.records(client("192.0.2.1")) && qlog.records(client("2001:db8::1")));
     let some = quic("quic_qlog /q 192.0.2.0/24 2001:db8::1;")
@@ -435,6 +445,7 @@ fn qlog_is_for_all_clients_or_some() {
         "invalid parameter \"example.org\" in /etc/nginx.conf:1"
     );
     let config = config("quic_qlog /q 192.0.2.1/24;");
+    assert_eq!(config.warnings.len(), 1);
     assert_eq!(
         config.warnings[0].message,
         "low address bits of 192.0.2.1/24 are meaningless"

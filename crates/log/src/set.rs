@@ -8,7 +8,7 @@ use super::syslog::Syslog;
 use super::wanted::Wanted;
 use super::{AccessLogger, Logger, OsError, last_words, writer};
 use sealane_conf::Config;
-use sealane_conf::model::{AccessLog, ErrorLog, LogPipe, LogTarget};
+use sealane_conf::model::{AccessLog, ErrorLog, LogPipe, LogTarget, Qlog};
 use sealane_sys::guard::Guard;
 use std::collections::HashMap;
 use std::fmt;
@@ -341,6 +341,11 @@ impl LogSet {
     /// A handle for an `access_log` line. A target that is not in the set discards everything.
     pub fn access(&self, log: &AccessLog) -> AccessLogger {
         AccessLogger::new(self.find(&log.target))
+    }
+
+    /// A handle for the files of `quic_qlog`.
+    pub fn qlog(&self, qlog: &Qlog) -> AccessLogger {
+        AccessLogger::new(self.find(&qlog.log_target()))
     }
 
     fn find(&self, target: &LogTarget) -> Option<Arc<Destination>> {

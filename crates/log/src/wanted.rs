@@ -52,6 +52,9 @@ impl Wanted {
         for server in config.http.iter().flat_map(|http| &http.servers) {
             wanted.location(&server.conf);
             wanted.locations(&server.locations);
+            if let Some(qlog) = &server.quic.qlog {
+                wanted.add(&qlog.log_target(), None);
+            }
         }
         wanted
     }

@@ -22,6 +22,7 @@ mod space;
 mod streams;
 mod time;
 mod token;
+pub mod trace;
 mod varint;
 mod version;
 

@@ -259,6 +259,7 @@ fn prepare_directories(
     guard: &Guard,
     journal: &Journal,
 ) -> Result<(), String> {
+    temp_paths::check_qlog_directories(config)?;
     temp_paths::prepare(config, &places.temp, identity, guard, journal)?;
     temp_paths::prepare_caches(config, identity, guard)?;
     temp_paths::prepare_acme(config, &places.prefix, identity, guard)

@@ -106,6 +106,35 @@ pub(crate) fn caches(config: &Config) -> impl Iterator<Item = &Path> {
     caches.map(|cache| cache.path.as_path())
 }
 
+/// Sees that the directories of `quic_qlog` are there. They are the operator's, who reads what is in
+/// them: they are not made here.
+///
+/// # Errors
+/// The first one that is missing, or no directory.
+pub(crate) fn check_qlog_directories(config: &Config) -> Result<(), String> {
+    for path in qlog_directories(config) {
+        let error = match std::fs::metadata(path) {
+            Ok(found) if found.is_dir() => continue,
+            Ok(_) => io::Error::from_raw_os_error(libc::ENOTDIR),
+            Err(error) => error,
+        };
+        let path = path.display();
+        return Err(format!(
+            "\"quic_qlog\" cannot write to \"{path}\" ({}): make the directory, and give it \
+             to the user of the worker processes",
+            OsError(&error)
+        ));
+    }
+    Ok(())
+}
+
+/// The directories of `quic_qlog`.
+pub(crate) fn qlog_directories(config: &Config) -> impl Iterator<Item = &Path> {
+    let servers = config.http.iter().flat_map(|http| &http.servers);
+    let qlogs = servers.filter_map(|server| server.quic.qlog.as_deref());
+    qlogs.map(|qlog| qlog.directory.as_path())
+}
+
 /// Paths that may be needed, each with the beginning of its directive's name.
 pub(crate) fn wanted(config: &Config) -> BTreeMap<PathBuf, &'static str> {
     let mut wanted = BTreeMap::new();

@@ -253,7 +253,7 @@ impl Parts<'_> {
             tls_inputs: tls_inputs.unwrap_or_default(),
             certificates,
             http2: h2::codec_settings(server, head_limits(server)),
-            quic: QuicRuntime::new(server, &server.conf, head_limits(server)),
+            quic: QuicRuntime::new(server, &server.conf, head_limits(server), self.logs),
             head_limits: head_limits(server),
         });
         Ok(())

@@ -107,8 +107,9 @@ const ROWS: &[Row] = &[
         "on",
         "Restricts the worker process with Landlock. With `on`, the kernel lets it change files \
          only where the configuration requires it: in directories for temporary files, in `root` \
-         and `alias` of locations with `dav_methods`, where `proxy_store` and its like store files, in directories of logs whose paths contain \
-         variables, and in the directory for core dumps. Reading files is restricted by \
+         and `alias` of locations with `dav_methods`, where `proxy_store` and its like store files, \
+         in directories of logs whose paths contain variables, in the directory of `quic_qlog`, and \
+         in the directory for core dumps. Reading files is restricted by \
          `worker_landlock_read`. With \
          `strict`, the kernel also prevents it from truncating other files, which makes every \
          open slower (5 to 10% of a small response without `open_file_cache`). The worker process \

@@ -121,11 +121,33 @@ const ROWS: &[Row] = &[
         HS,
         Arity::AtLeast(1),
         "off",
-        "Not written yet, and a warning says so: directory that gets a file for each connection \
-         with everything that the transport does (qlog), for programs such as qvis; a relative \
-         path starts from the prefix. Addresses and networks of clients may follow; without them \
-         all connections are recorded. `off` cancels what is inherited.",
+        "Directory that gets a file for each connection with everything that the transport does \
+         (qlog), for programs such as qvis; a relative path starts from the prefix. It must be \
+         there, and writable for the `user` of the worker processes. The file is named after the \
+         id that the client has chosen first: `8f3ab2c4d5e6f708_server.sqlog`. Addresses and \
+         networks of clients may follow; without them all connections are recorded. No key, no \
+         token and nothing that streams carry is written. `off` cancels what is inherited.",
         qlog,
+    )
+    .own(),
+    Row::new(
+        "quic_qlog_max_size",
+        HS,
+        ONE,
+        "64m",
+        "Largest file of `quic_qlog`: a connection that has filled it goes on without being \
+         recorded, and the last record of the file says so.",
+        |b, c| c.offset(&mut b.server().quic.qlog_max_size),
+    )
+    .own(),
+    Row::new(
+        "quic_qlog_max_connections",
+        HS,
+        ONE,
+        "64",
+        "Connections that `quic_qlog` records at a time, for each worker thread and address. \
+         Further ones are not recorded, and a line in the error log says so.",
+        |b, c| c.number(&mut b.server().quic.qlog_max_connections),
     )
     .own(),
     Row::new(
@@ -249,7 +271,6 @@ fn qlog(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         clients: clients.into(),
     };
     b.server().quic.qlog = Some(Some(Arc::new(qlog)));
-    b.has_no_effect(c, "connections of QUIC are not recorded");
     Ok(())
 }
 

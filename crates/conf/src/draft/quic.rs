@@ -40,4 +40,6 @@ pub(crate) struct QuicDraft {
     pub(crate) preferred_address: Option<Option<PreferredAddress>>,
     /// `Some(None)`: `off`.
     pub(crate) qlog: Option<Option<Arc<Qlog>>>,
+    pub(crate) qlog_max_size: Option<u64>,
+    pub(crate) qlog_max_connections: Option<u64>,
 }

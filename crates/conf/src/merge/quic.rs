@@ -61,7 +61,7 @@ impl QuicDraft {
     pub(super) fn inherit(&mut self, outer: &QuicDraft) {
         inherit!(self, outer;
             versions retry gso congestion_control mtu_discovery active_connection_id_limit host_key
-            preferred_address qlog);
+            preferred_address qlog qlog_max_size qlog_max_connections);
     }
 
     /// The QUIC settings of a server whose draft is merged.
@@ -79,6 +79,8 @@ impl QuicDraft {
             host_key: self.host_key,
             preferred_address: self.preferred_address.flatten(),
             qlog: self.qlog.flatten(),
+            qlog_max_bytes: self.qlog_max_size.unwrap_or(64 << 20),
+            qlog_max_connections: number(self.qlog_max_connections, 64),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! QUIC: what nginx can set, and what is Sealane's own.
 
-use super::{IpNetwork, List};
+use super::{IpNetwork, List, LogFileCache, LogPaths, LogTarget};
 use std::net::{IpAddr, SocketAddrV4, SocketAddrV6};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The QUIC settings of a server. A connection uses those of the default server of its address:
 /// they are needed before a name is known.
@@ -31,8 +32,14 @@ pub struct QuicSettings {
     pub host_key: Option<PathBuf>,
     /// `quic_preferred_address`; `None`: clients stay where they connect to.
     pub preferred_address: Option<PreferredAddress>,
-    /// `quic_qlog`, which has no effect yet; `None`: off.
+    /// `quic_qlog`; `None`: off.
     pub qlog: Option<Arc<Qlog>>,
+    /// `quic_qlog_max_size`: a file takes so many bytes and a note that it has ended there; default
+    /// 64 MiB.
+    pub qlog_max_bytes: u64,
+    /// `quic_qlog_max_connections`: so many are recorded at a time, for each thread and address;
+    /// default 64.
+    pub qlog_max_connections: u32,
 }
 
 /// A version of QUIC.
@@ -102,7 +109,23 @@ pub struct Qlog {
     pub clients: List<IpNetwork>,
 }
 
+/// Files of qlog that stay open for what comes next; those of more connections are opened again.
+const OPEN_QLOGS: u32 = 128;
+
 impl Qlog {
+    /// The log that the files are written as, by the process that serves the connections.
+    pub fn log_target(&self) -> LogTarget {
+        LogTarget::Paths(LogPaths {
+            written: self.directory.join("*.sqlog"),
+            cache: Some(LogFileCache {
+                max: OPEN_QLOGS,
+                inactive: Duration::from_secs(10),
+                min_uses: 1,
+                valid: Duration::from_secs(60),
+            }),
+        })
+    }
+
     /// Whether connections of a client at this address are recorded.
     pub fn records(&self, client: IpAddr) -> bool {
         let mut clients = self.clients.iter();

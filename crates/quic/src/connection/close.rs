@@ -114,6 +114,8 @@ impl Connection {
         if self.is_ending() {
             return;
         }
+        self.trace_time(now);
+        self.trace_closed(&reason);
         let until = now + END_PTOS * self.pto();
         self.state = Progress::Closing(Box::new(Closing {
             ended: Ended { reason, until },
@@ -137,6 +139,7 @@ impl Connection {
             }
             Progress::Handshaking | Progress::Established => {}
         }
+        self.trace_closed(&reason);
         let until = now + END_PTOS * self.pto();
         self.state = Progress::Draining(Box::new(Ended { reason, until }));
         self.forget_what_is_not_needed();
@@ -145,6 +148,7 @@ impl Connection {
     /// Ends without a word.
     pub(super) fn drop_silently(&mut self, reason: CloseReason) {
         if !self.is_ending() {
+            self.trace_closed(&reason);
             self.state = Progress::Closed(Box::new(reason));
             self.forget_what_is_not_needed();
         }

@@ -287,7 +287,7 @@ impl Connection {
 }
 
 /// A reason phrase without what a terminal would take for more than text.
-fn printable(reason: &[u8]) -> String {
+pub(super) fn printable(reason: &[u8]) -> String {
     /// Most characters that are kept.
     const MAX_REASON: usize = 256;
     String::from_utf8_lossy(reason)

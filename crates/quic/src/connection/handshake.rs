@@ -9,6 +9,7 @@ use crate::packet::PacketType;
 use crate::parameters::{TransportParameters, VersionInformation};
 use crate::recovery::Codepoint;
 use crate::reset::ResetToken;
+use crate::trace::TraceEvent;
 use crate::{Code, ConnectionId, Error, PeerLimits, Side, Space, Time, Version};
 use sealane_tls::Load;
 use sealane_tls::quic::{
@@ -215,6 +216,7 @@ impl Connection {
         now: Time,
         owner: &mut impl Owner,
     ) -> Poll<()> {
+        self.trace_time(now);
         while self.wants_handshake() {
             let Some(negotiation) = &mut self.negotiation else {
                 break;
@@ -300,6 +302,9 @@ impl Connection {
             self.local_ids.add_preferred(id, reset_token);
             parameters.preferred_address = self.settings.preferred_address(id, reset_token);
         }
+        if let Some(tracer) = &mut self.tracer {
+            tracer.parameters(true, &parameters);
+        }
         let mut bytes = Vec::new();
         parameters.put(&mut bytes, owner.random());
         let mut early = self.settings.early_data_context.clone();
@@ -332,6 +337,9 @@ impl Connection {
                 &peer_source,
                 negotiation.retry_source.as_ref(),
             )?,
+        }
+        if let Some(tracer) = &mut self.tracer {
+            tracer.parameters(false, &parameters);
         }
         self.check_versions(parameters.version_information.as_ref())?;
         if self.side.is_client() && !self.is_early_data_accepted() {
@@ -390,6 +398,7 @@ impl Connection {
     /// A client's early data was rejected: all of it is sent again.
     fn forget_early_data(&mut self) {
         if self.data.early.take().is_some() {
+            self.trace_discarded(PacketType::ZeroRtt);
             let path = &mut self.paths.current.path;
             self.recovery
                 .restart_space(path, Space::Data, &mut |_, _| {});
@@ -434,18 +443,23 @@ impl Connection {
                 if let Some(handshake) = &mut self.handshake {
                     handshake.seal = Some(tls::Keys::derive(version, &secret));
                     self.recovery.on_handshake_keys();
+                    self.trace_keys(PacketType::Handshake, true);
                 }
             }
-            Level::ZeroRtt => self.set_early_keys(&secret),
+            Level::ZeroRtt => {
+                self.set_early_keys(&secret);
+                self.trace_keys(PacketType::ZeroRtt, true);
+            }
             Level::OneRtt => {
+                self.trace_keys(PacketType::OneRtt, true);
                 let mut keys = DataKeys::new(version, secret);
                 let opening = self.negotiation.as_mut().and_then(|n| n.opening.take());
                 if let Some(opening) = opening {
                     keys.set_opening(opening);
                 }
-                if self.side.is_client() {
+                if self.side.is_client() && self.data.early.take().is_some() {
                     // RFC 9001 section 4.9.3.
-                    self.data.early = None;
+                    self.trace_discarded(PacketType::ZeroRtt);
                 }
                 self.data.keys = Some(Box::new(keys));
             }
@@ -482,14 +496,21 @@ impl Connection {
             Level::Handshake => {
                 if let Some(handshake) = &mut self.handshake {
                     handshake.open = Some(tls::Keys::derive(version, &secret));
+                    self.trace_keys(PacketType::Handshake, false);
                 }
             }
-            Level::ZeroRtt => self.set_early_keys(&secret),
-            Level::OneRtt => match (&mut self.data.keys, &mut self.negotiation) {
-                (Some(keys), _) => keys.set_opening(secret),
-                (None, Some(negotiation)) => negotiation.opening = Some(secret),
-                (None, None) => {}
-            },
+            Level::ZeroRtt => {
+                self.set_early_keys(&secret);
+                self.trace_keys(PacketType::ZeroRtt, false);
+            }
+            Level::OneRtt => {
+                match (&mut self.data.keys, &mut self.negotiation) {
+                    (Some(keys), _) => keys.set_opening(secret),
+                    (None, Some(negotiation)) => negotiation.opening = Some(secret),
+                    (None, None) => {}
+                }
+                self.trace_keys(PacketType::OneRtt, false);
+            }
         }
     }
 
@@ -617,6 +638,7 @@ impl Connection {
             return Err(Error::new(code, "no transport parameters"));
         }
         self.state = Progress::Established;
+        self.trace(|| TraceEvent::Established);
         owner.handshake_complete();
         self.local_ids
             .issue(self.peer.active_connection_id_limit, owner);
@@ -645,14 +667,15 @@ impl Connection {
 
     /// The keys of a space go, and all that is kept for it.
     pub(super) fn discard_space(&mut self, space: Space) {
-        let slot: &mut Option<Box<HandshakeSpace>> = match space {
-            Space::Initial => &mut self.initial,
-            Space::Handshake => &mut self.handshake,
+        let (slot, packet_type): (&mut Option<Box<HandshakeSpace>>, _) = match space {
+            Space::Initial => (&mut self.initial, PacketType::Initial),
+            Space::Handshake => (&mut self.handshake, PacketType::Handshake),
             Space::Data => return,
         };
         if slot.take().is_some() {
             self.recovery
                 .discard_space(&mut self.paths.current.path, space);
+            self.trace_discarded(packet_type);
         }
         if space == Space::Initial {
             self.forget_other_version();

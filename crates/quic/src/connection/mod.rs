@@ -28,6 +28,7 @@
 //! | `timers` | what happens when nothing comes |
 //! | `versions` | going over to another version |
 //! | `close` | how it ends |
+//! | `tracing` | what it tells of itself for qlog |
 
 mod close;
 mod established;
@@ -41,6 +42,7 @@ mod receive;
 mod remote_ids;
 mod settings;
 mod timers;
+mod tracing;
 mod transmit;
 mod versions;
 
@@ -69,6 +71,7 @@ use remote_ids::RemoteIds;
 use sealane_tls::quic::{self as tls, ClientConnection, ServerConnection};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Tracer;
 
 /// Who a connection belongs to: it has the bytes of streams and makes connection ids.
 pub trait Owner: IdSource {
@@ -252,6 +255,8 @@ pub struct Connection {
     /// Nothing may be sent before then: the pacer says so.
     paced_until: Option<Time>,
     counters: Counters,
+    /// It is to tell what happens.
+    tracer: Option<Box<Tracer>>,
 }
 
 impl Connection {
@@ -359,6 +364,7 @@ impl Connection {
             keeps_alive: false,
             paced_until: None,
             counters: Counters::default(),
+            tracer: None,
             settings,
         }
     }

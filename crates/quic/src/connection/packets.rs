@@ -92,6 +92,21 @@ impl Open {
         outbox.items.truncate(self.first_item);
     }
 
+    /// Where it and its frames begin in the outbox.
+    pub(super) fn places(&self) -> (usize, usize) {
+        (self.building.start(), self.building.payload_at())
+    }
+
+    /// Its number.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether it is a 0-RTT packet.
+    pub(super) fn is_early(&self) -> bool {
+        self.is_early
+    }
+
     /// Where it begins in the outbox, and its items.
     pub(super) fn starts(&self) -> (usize, usize) {
         (self.building.start(), self.first_item)
@@ -427,6 +442,7 @@ impl Connection {
         (end, last_item): (usize, usize),
         outbox: &mut Outbox,
     ) {
+        self.trace_sent(packet, end, outbox);
         self.seal(packet, end, outbox);
         let size = end - packet.building.start();
         let is_marked = packet.mark == Codepoint::Ect0;

@@ -3,6 +3,7 @@
 
 use super::{CloseReason, Connection, Owner};
 use crate::recovery::{OFF_PATH, Path};
+use crate::trace::MigrationState;
 use crate::{ConnectionId, Error, Side, Time};
 use std::net::SocketAddr;
 
@@ -166,6 +167,7 @@ impl Connection {
         let Some((id, _)) = self.remote_ids.take_unused() else {
             return;
         };
+        self.trace_migration(MigrationState::Probing, addresses);
         self.paths.probed = Some(Box::new(Probed {
             addresses,
             id,
@@ -182,6 +184,7 @@ impl Connection {
             })
         };
         if answers(&self.paths.current) {
+            self.trace_migration(MigrationState::Complete, self.paths.current.addresses);
             self.paths.current.challenge = None;
             self.paths.current.path.set_validated();
             if let Some(previous) = self.paths.previous.take()
@@ -238,6 +241,7 @@ impl Connection {
     }
 
     fn move_to(&mut self, now: Time, addresses: Addresses, id: u64, own_id: &ConnectionId) {
+        self.trace_migration(MigrationState::Started, addresses);
         self.counters.migrations += 1;
         let tag = self.paths.next_tag;
         self.paths.next_tag = tag.wrapping_add(1) % OFF_PATH;
@@ -268,6 +272,7 @@ impl Connection {
 
     /// The peer is where it was before.
     fn return_to(&mut self, mut previous: Route) {
+        self.trace_migration(MigrationState::Abandoned, previous.addresses);
         self.counters.migrations += 1;
         // It was validated before: an answer that gets lost now does not end the connection.
         previous.challenge = None;

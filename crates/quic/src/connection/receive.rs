@@ -6,6 +6,7 @@ use crate::incoming::MIN_INITIAL_DATAGRAM;
 use crate::packet::{Packet, PacketType, Packets, Protected, Retry, Unmasked, VersionNegotiation};
 use crate::recovery::{AckPolicy, Codepoint};
 use crate::reset::ResetToken;
+use crate::trace::{DropReason, KeyTrigger, TraceEvent};
 use crate::{ConnectionId, Error, Side, Space, Time, Version};
 use sealane_tls::quic::{self as tls};
 
@@ -17,7 +18,7 @@ enum Outcome {
     /// It waits for its keys.
     Held,
     /// It was not, or came at the wrong time, or twice.
-    Dropped,
+    Dropped(DropReason),
 }
 
 impl Connection {
@@ -33,6 +34,7 @@ impl Connection {
     ) {
         self.counters.datagrams_received += 1;
         self.counters.bytes_received += datagram.len() as u64;
+        self.trace_time(now);
         match &self.state {
             Progress::Handshaking | Progress::Established => {}
             Progress::Closing(_) => {
@@ -43,14 +45,16 @@ impl Connection {
         }
         if !self.note_datagram(addresses, datagram.len()) {
             self.counters.packets_dropped += 1;
-            return;
+            return self.trace_dropped(None, datagram.len(), DropReason::Address);
         }
         // Opening wipes what it cannot open.
         let reset_token = ResetToken::of_datagram(datagram);
         let outcome = self.receive_packets(now, addresses, mark, datagram, owner);
         if !outcome && reset_token.is_some_and(|token| self.remote_ids.is_reset(token)) {
+            self.trace(|| TraceEvent::Reset);
             self.start_draining(now, CloseReason::Reset);
         }
+        self.trace_state();
     }
 
     /// Takes the packets of a datagram. Returns whether one was authentic.
@@ -70,6 +74,7 @@ impl Connection {
             if self.is_ending() {
                 return true;
             }
+            let (packet_type, bytes) = packet.to_trace();
             let outcome = match packet {
                 Packet::Protected(packet)
                     if packet.packet_type() == PacketType::Initial
@@ -77,19 +82,22 @@ impl Connection {
                             || self.side.is_client() && !packet.token().is_empty()) =>
                 {
                     // RFC 9000 section 17.2.2: servers send no tokens.
-                    Ok(Outcome::Dropped)
+                    Ok(Outcome::Dropped(DropReason::Invalid))
                 }
                 Packet::Protected(packet) => {
                     self.receive_protected(now, addresses, mark, packet, owner)
                 }
                 Packet::Retry(retry) => Ok(self.receive_retry(&retry)),
                 Packet::VersionNegotiation(offer) => Ok(self.receive_versions(&offer)),
-                Packet::UnknownVersion(_) => Ok(Outcome::Dropped),
+                Packet::UnknownVersion(_) => Ok(Outcome::Dropped(DropReason::Version)),
             };
             match outcome {
                 Ok(Outcome::Taken) => any = true,
-                Ok(Outcome::Held) => {}
-                Ok(Outcome::Dropped) => self.counters.packets_dropped += 1,
+                Ok(Outcome::Held) => self.trace_buffered(packet_type, bytes),
+                Ok(Outcome::Dropped(why)) => {
+                    self.counters.packets_dropped += 1;
+                    self.trace_dropped(packet_type, bytes, why);
+                }
                 Err(error) => {
                     self.fail(now, error);
                     return true;
@@ -110,38 +118,44 @@ impl Connection {
         let packet_type = packet.packet_type();
         let destination = packet.destination();
         let version = packet.version();
-        if !self.is_own(&destination, packet_type) || !self.takes_version(packet_type, version) {
-            return Ok(Outcome::Dropped);
+        if !self.takes_version(packet_type, version) {
+            return Ok(Outcome::Dropped(DropReason::Version));
+        }
+        if !self.is_own(&destination, packet_type) {
+            return Ok(Outcome::Dropped(DropReason::Unknown));
         }
         let source = packet.source();
         let Some(mask) = packet
             .sample()
             .and_then(|sample| self.mask(packet_type, version, sample))
         else {
-            let may_hold = packet.sample().is_some() && self.may_hold(packet_type);
-            return Ok(match may_hold && self.hold(packet.bytes(), mark) {
-                true => Outcome::Held,
-                false => Outcome::Dropped,
-            });
+            if packet.sample().is_none() {
+                return Ok(Outcome::Dropped(DropReason::Invalid));
+            }
+            if self.may_hold(packet_type) && self.hold(packet.bytes(), mark) {
+                return Ok(Outcome::Held);
+            }
+            return Ok(Outcome::Dropped(DropReason::NoKeys));
         };
         let largest = self.largest_received(packet_type.space());
         let Some(mut packet) = packet.unmask(&mask, largest) else {
-            return Ok(Outcome::Dropped);
+            return Ok(Outcome::Dropped(DropReason::Invalid));
         };
         let Some(len) = self.open_packet(&mut packet, version, now)? else {
-            return Ok(Outcome::Dropped);
+            return Ok(Outcome::Dropped(DropReason::NotAuthentic));
         };
         if self.is_duplicate(packet_type.space(), packet.number) {
-            return Ok(Outcome::Dropped);
+            return Ok(Outcome::Dropped(DropReason::Duplicate));
         }
         packet.check_reserved()?;
         if !self.note_source(packet_type, source) {
-            return Ok(Outcome::Dropped);
+            return Ok(Outcome::Dropped(DropReason::Unknown));
         }
         self.note_version(packet_type, version);
         let number = packet.number;
         let is_newest = largest.is_none_or(|largest| number > largest);
         let payload = &packet.payload[..len];
+        self.trace_received((packet_type, number), packet.header, payload);
         let place = (packet_type, destination, addresses);
         let frames = self.receive_frames(now, place, payload, owner)?;
         if !self.is_ending() {
@@ -226,15 +240,17 @@ impl Connection {
         };
         let phase = keys.phase();
         let opened = keys.open(packet, now, || recovery.pto(path))?;
-        if keys.phase() != phase {
-            self.counters.key_updates += 1;
-        }
+        let has_update = keys.phase() != phase;
         if opened.is_none() {
             let suite = keys.suite();
             self.forgeries.add(suite)?;
-        } else if self.side.is_server() {
+        } else if self.side.is_server() && self.data.early.take().is_some() {
             // RFC 9001 section 4.9.3: what comes late is sent again.
-            self.data.early = None;
+            self.trace_discarded(PacketType::ZeroRtt);
+        }
+        if has_update {
+            self.counters.key_updates += 1;
+            self.trace_key_update(KeyTrigger::Remote);
         }
         Ok(opened)
     }
@@ -290,7 +306,7 @@ impl Connection {
     /// Retry (RFC 9000 section 17.2.5).
     fn receive_retry(&mut self, retry: &Retry<'_>) -> Outcome {
         let Some(negotiation) = &mut self.negotiation else {
-            return Outcome::Dropped;
+            return Outcome::Dropped(DropReason::Invalid);
         };
         let is_expected = self.side == Side::Client
             && retry.version == self.original_version
@@ -306,7 +322,7 @@ impl Connection {
                 retry.without_tag(),
             ) != *retry.tag
         {
-            return Outcome::Dropped;
+            return Outcome::Dropped(DropReason::Invalid);
         }
         negotiation.retry_source = Some(retry.source);
         negotiation.token = retry.token.into();
@@ -341,7 +357,7 @@ impl Connection {
             .versions()
             .any(|number| Version::from_wire(number) == Some(self.version));
         if !is_expected || knows_ours {
-            return Outcome::Dropped;
+            return Outcome::Dropped(DropReason::Invalid);
         }
         self.drop_silently(CloseReason::NoVersion);
         Outcome::Taken

@@ -47,6 +47,12 @@ impl Connection {
 
     /// That time has come.
     pub fn on_timeout(&mut self, now: Time) {
+        self.trace_time(now);
+        self.pass_timeout(now);
+        self.trace_state();
+    }
+
+    fn pass_timeout(&mut self, now: Time) {
         if self.is_ending() {
             if self.end_of_closing().is_some_and(|end| end <= now) {
                 self.finish_closing();

@@ -5,6 +5,7 @@ use super::packets::Open;
 use super::paths::OffPath;
 use super::{Connection, Owner};
 use crate::recovery::{Allowance, BASE_DATAGRAM, Codepoint, Item};
+use crate::trace::KeyTrigger;
 use crate::{Side, Space, Time};
 use std::net::SocketAddr;
 
@@ -51,6 +52,19 @@ impl Connection {
     /// Builds the next datagrams, at most `max_datagrams` of the same size, behind what is in the
     /// outbox. `None` if nothing is to be sent now.
     pub fn transmit(
+        &mut self,
+        now: Time,
+        outbox: &mut Outbox,
+        max_datagrams: usize,
+        owner: &mut impl Owner,
+    ) -> Option<Datagrams> {
+        self.trace_time(now);
+        let made = self.make_datagrams(now, outbox, max_datagrams, owner);
+        self.trace_state();
+        made
+    }
+
+    fn make_datagrams(
         &mut self,
         now: Time,
         outbox: &mut Outbox,
@@ -294,6 +308,7 @@ impl Connection {
         if keys.is_worn() && is_confirmed && keys.may_update(now) {
             keys.update();
             self.counters.key_updates += 1;
+            self.trace_key_update(KeyTrigger::Local);
         } else if keys.is_exhausted() {
             let reason = "the keys could not be updated in time";
             self.fail(
@@ -310,6 +325,8 @@ impl Connection {
             Some(keys) if is_confirmed && keys.may_update(now) => {
                 keys.update();
                 self.counters.key_updates += 1;
+                self.trace_time(now);
+                self.trace_key_update(KeyTrigger::Local);
                 true
             }
             _ => false,

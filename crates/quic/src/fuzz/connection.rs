@@ -195,8 +195,12 @@ impl Session {
             now,
             &mut application,
         );
+        let mut connection = connection.expect("the settings are valid");
+        if choice & 64 != 0 {
+            connection.start_trace(now);
+        }
         Self {
-            connection: connection.expect("the settings are valid"),
+            connection,
             application,
             now,
             keys,
@@ -274,6 +278,7 @@ impl Session {
             outbox.bytes.clear();
             let owner = &mut self.application;
             let sent = self.connection.transmit(self.now, &mut outbox, 4, owner);
+            self.connection.take_trace(&mut Vec::new());
             let Some(sent) = sent else {
                 return;
             };

@@ -52,7 +52,7 @@ const FIXED: u8 = 0x40;
 
 /// Types of packets that carry frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum PacketType {
+pub enum PacketType {
     /// The first packets of both ends.
     Initial,
     /// Early data of a client.

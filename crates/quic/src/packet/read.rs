@@ -1,7 +1,8 @@
 //! Reading of packets.
 
 use super::{
-    FIXED, LONG, LongType, MAX_COALESCED, PacketType, Retry, SAMPLE_LEN, VersionNegotiation, number,
+    FIXED, LONG, LongType, MAX_COALESCED, PacketType, Retry, SAMPLE_LEN, TAG_LEN,
+    VersionNegotiation, number,
 };
 use crate::reader::Reader;
 use crate::{Code, ConnectionId, Error, Version};
@@ -19,6 +20,18 @@ pub(crate) enum Packet<'a> {
     VersionNegotiation(VersionNegotiation<'a>),
     /// The first packet of a datagram, of a version that is not spoken.
     UnknownVersion(UnknownVersion<'a>),
+}
+
+impl Packet<'_> {
+    /// Its type, if it carries frames, and its bytes, as far as it is known where it ends.
+    pub(crate) fn to_trace(&self) -> (Option<PacketType>, usize) {
+        match self {
+            Self::Protected(packet) => (Some(packet.packet_type), packet.bytes.len()),
+            Self::Retry(retry) => (None, retry.without_tag().len() + TAG_LEN),
+            Self::VersionNegotiation(_) => (None, 0),
+            Self::UnknownVersion(unknown) => (None, unknown.datagram_len),
+        }
+    }
 }
 
 /// The packets of one datagram, in order.

@@ -127,6 +127,7 @@ impl Recovery {
                 break;
             }
             sent.finish(place, Fate::Lost, tell);
+            sent.note_loss(place, sent.number_at(place) + packets > largest_acked);
             if entry.path != path.tag() || !entry.is_in_flight() {
                 continue;
             }

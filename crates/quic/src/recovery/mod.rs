@@ -45,6 +45,7 @@ pub(crate) use rtt::Rtt;
 pub(crate) use sent::Packet;
 
 use crate::frame::EcnCounts;
+use crate::trace::{Metrics, TracedLoss};
 use crate::{Space, Time};
 use loss::Thresholds;
 use pto::Pto;
@@ -213,6 +214,28 @@ impl Recovery {
         path.set_bytes_in_flight(in_flight);
         self.thresholds = Thresholds::default();
         self.pto.reset_backoff();
+    }
+
+    /// Tells of losses from now on ([`Recovery::take_losses`]), or no more.
+    pub(crate) fn trace_losses(&mut self, on: bool) {
+        for space in Space::ALL {
+            if let Some(sent) = self.space_mut(space) {
+                sent.trace_losses(on);
+            }
+        }
+    }
+
+    /// Packets of a space that were lost since the last call.
+    pub(crate) fn take_losses(&mut self, space: Space) -> Vec<TracedLoss> {
+        (self.space_mut(space)).map_or_else(Vec::new, SentPackets::take_losses)
+    }
+
+    /// What the connection goes by on this path.
+    pub(crate) fn metrics(&self, path: &Path) -> Metrics {
+        Metrics {
+            pto_count: self.pto.count(),
+            ..path.metrics()
+        }
     }
 
     fn space(&self, space: Space) -> Option<&SentPackets> {

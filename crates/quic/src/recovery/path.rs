@@ -1,6 +1,7 @@
 //! What is known of one path to the peer.
 
 use crate::Time;
+use crate::trace::{Metrics, RttMetrics};
 
 use super::congestion::{Acked, Controller, Snapshot};
 use super::ecn::Ecn;
@@ -77,6 +78,29 @@ impl Path {
     /// Bytes of packets on it that are neither acknowledged nor lost.
     pub(crate) fn bytes_in_flight(&self) -> u64 {
         self.bytes_in_flight
+    }
+
+    /// What is known of it.
+    pub(super) fn metrics(&self) -> Metrics {
+        let rtt = &self.rtt;
+        Metrics {
+            rtt: rtt.first_sample().map(|_| RttMetrics {
+                min: rtt.min(),
+                latest: rtt.latest(),
+                smoothed: rtt.smoothed(),
+                variance: rtt.variance(),
+            }),
+            window: self.window(),
+            in_flight: self.bytes_in_flight,
+            threshold: self.congestion.threshold(),
+            pacing_rate: self.congestion.measured_rate(),
+            pto_count: 0,
+        }
+    }
+
+    /// The state that its congestion controller is in.
+    pub(crate) fn congestion_state(&self) -> &'static str {
+        self.congestion.state()
     }
 
     /// Size of the largest datagram that may be sent, MTU probes apart.

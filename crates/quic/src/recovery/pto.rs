@@ -78,6 +78,11 @@ impl Pto {
         self.reset_backoff();
     }
 
+    /// Timeouts in a row.
+    pub(super) fn count(&self) -> u8 {
+        self.count
+    }
+
     pub(super) fn reset_backoff(&mut self) {
         self.count = 0;
     }

@@ -88,7 +88,6 @@ impl Rtt {
     }
 
     /// The smallest measurement.
-    #[cfg(test)]
     pub(crate) fn min(&self) -> Duration {
         duration(self.min_us)
     }

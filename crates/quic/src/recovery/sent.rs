@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::Time;
+use crate::trace::TracedLoss;
 
 use super::congestion::Snapshot;
 use super::{EcnCounts, Fate, Item};
@@ -133,7 +134,13 @@ pub(super) struct SentPackets {
     /// Counts of the last ACK frame, and how many packets were marked.
     pub(super) ecn: EcnCounts,
     pub(super) marked: u64,
+    /// What was lost and not taken yet, if that is to be told.
+    losses: Option<Box<Losses>>,
 }
+
+/// Packets that were lost.
+#[derive(Debug, Default)]
+struct Losses(Vec<TracedLoss>);
 
 impl SentPackets {
     /// Of the space for data: only there, numbers are skipped.
@@ -406,6 +413,28 @@ impl SentPackets {
         if start < end {
             self.lost.drain(start..end).for_each(&mut found);
         }
+    }
+
+    /// Tells of losses from now on, or no more.
+    pub(super) fn trace_losses(&mut self, on: bool) {
+        self.losses = on.then(Box::default);
+    }
+
+    /// A packet is declared lost: tells so, if that is wanted.
+    pub(super) fn note_loss(&mut self, place: usize, by_time: bool) {
+        let number = self.number_at(place);
+        if let Some(losses) = &mut self.losses {
+            losses.0.push(TracedLoss {
+                number,
+                by_time,
+                is_mtu_probe: self.entries[place].is_mtu_probe(),
+            });
+        }
+    }
+
+    /// What was lost since the last call.
+    pub(super) fn take_losses(&mut self) -> Vec<TracedLoss> {
+        (self.losses.as_mut()).map_or_else(Vec::new, |losses| std::mem::take(&mut losses.0))
     }
 
     /// Forgets lost packets that were declared lost before this time.

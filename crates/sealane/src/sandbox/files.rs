@@ -3,8 +3,9 @@
 //!
 //! A worker writes only below directories that the configuration names: temporary files, cached
 //! responses, files of clients (`dav_methods`) and of upstream servers (`proxy_store`), lists of
-//! upstream servers (`state`), logs with variables in their paths, core dumps. Reading is confined
-//! on request: links out of a `root` are in use, and nobody has told the server where they lead.
+//! upstream servers (`state`), logs with variables in their paths, recordings (`quic_qlog`), core
+//! dumps. Reading is confined on request: links out of a `root` are in use, and nobody has told the
+//! server where they lead.
 //!
 //! The kernel identifies directories by inode, not by name, so a replaced one needs
 //! another process.
@@ -19,7 +20,7 @@ use self::places::{Places, directory_of, known_part};
 use self::readable::Readable;
 use crate::certificates::acme::state_directories;
 use crate::journal::{Journal, note};
-use crate::temp_paths;
+use crate::temp_paths::{self, qlog_directories};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
     RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
@@ -241,6 +242,9 @@ fn changeable(config: &Config) -> Places {
         // A file behind a link is replaced where it is.
         let path = fs::canonicalize(&state.path).unwrap_or_else(|_| state.path.clone());
         found.add_nearest(path.parent().unwrap_or(Path::new("/")));
+    }
+    for path in qlog_directories(config) {
+        found.add_directory(path); // it was looked for at the start
     }
     if config.main.worker_rlimit_core.is_some() {
         let pattern = fs::read(CORE_PATTERN).unwrap_or_default();

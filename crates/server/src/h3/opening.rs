@@ -23,6 +23,7 @@ impl Http3Serving {
         if self.transport().is_established() {
             self.is_open = true;
             self.handshake = None;
+            self.record_protocol();
             self.note_handshake();
         } else if let Some(failure) = self.transport().handshake_failure() {
             let text = failure.to_string();

@@ -7,7 +7,9 @@ use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::facts::PeerAddress;
 use crate::multiplexed::{Exchanges, TurnTime};
-use crate::quic::{ConnectionIds, Handshake, OpenConnection, QuicClock, QuicSocket, mark};
+use crate::quic::{
+    ConnectionIds, Handshake, OpenConnection, QuicClock, QuicSocket, Recorder, mark,
+};
 use sealane_conf::model::{LocationConf, LogLevel};
 use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
@@ -38,6 +40,8 @@ pub(crate) struct Beginning {
     pub(crate) open: OpenConnection,
     /// Counts its handshake.
     pub(crate) handshake: Handshake,
+    /// Records it, if that is wanted.
+    pub(crate) recorder: Option<Box<Recorder>>,
 }
 
 /// An HTTP/3 connection while it lives.
@@ -65,6 +69,7 @@ pub(super) struct Http3Serving {
     /// The name that the client has sent, in lower case.
     pub(super) name: Box<str>,
     pub(super) handshake: Option<Handshake>,
+    recorder: Option<Box<Recorder>>,
     _open: OpenConnection,
 }
 
@@ -79,6 +84,7 @@ pub(crate) async fn serve(beginning: Beginning) {
         client, exchanges, ..
     } = &mut *serving;
     poll_fn(|cx| exchanges.poll_handlers(client, cx)).await;
+    serving.record();
     serving.log_end();
     serving.count();
     if serving.handshake.is_some() {
@@ -99,6 +105,7 @@ impl Http3Serving {
             clock,
             open,
             handshake,
+            recorder,
         } = beginning;
         // The client has learnt it before it named a server.
         let max_requests = client.server().conf.http3.max_concurrent_streams.into();
@@ -123,6 +130,7 @@ impl Http3Serving {
             oldest_configuration: 0,
             name: Box::default(),
             handshake: Some(handshake),
+            recorder,
             _open: open,
         }
     }
@@ -247,6 +255,7 @@ impl Http3Serving {
                 self.with_transport(|transport, owner| {
                     transport.receive(now, addresses, ecn, datagram.bytes, owner);
                 });
+                self.record();
             }
         }
         self.arrived = arrived;
@@ -363,10 +372,34 @@ impl Http3Serving {
                     transport.transmit(now, outbox, BATCH_DATAGRAMS, owner)
                 })
             });
+            self.record();
             if sent.is_none() {
                 self.socket.flush_soon();
                 return true;
             }
+        }
+    }
+
+    /// Records what the transport has to tell (`quic_qlog`).
+    fn record(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            let transport = &mut self.exchanges.wire.transport;
+            if !recorder.take(transport) {
+                transport.end_trace();
+                self.recorder = None;
+            }
+        }
+    }
+
+    /// Records which protocol was agreed on.
+    pub(super) fn record_protocol(&mut self) {
+        self.record(); // what came before it
+        let now = self.now();
+        if let Some(recorder) = &mut self.recorder
+            && let Some(tls) = self.exchanges.wire.transport.server_tls()
+            && let Some(protocol) = tls.alpn()
+        {
+            recorder.note_protocol(protocol, now);
         }
     }
 

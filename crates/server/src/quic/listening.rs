@@ -194,6 +194,8 @@ pub(crate) struct QuicAcceptor {
     /// Those with clients that have not proved their addresses.
     unproved: Rc<Cell<usize>>,
     open: Rc<Cell<usize>>,
+    /// Connections that are recorded (`quic_qlog`).
+    recorded: Rc<Cell<usize>>,
     answers: AnswerAllowance,
     told_at: Option<Instant>,
 }
@@ -218,7 +220,7 @@ impl AnswerAllowance {
 }
 
 /// Counts something while it lives.
-struct CountedWhileOpen(Rc<Cell<usize>>);
+pub(super) struct CountedWhileOpen(Rc<Cell<usize>>);
 
 /// Counts a connection while it lives, and has a socket that is leaving look whether it was the
 /// last one.
@@ -243,7 +245,7 @@ pub(crate) struct Handshake {
 }
 
 impl CountedWhileOpen {
-    fn new(of: &Rc<Cell<usize>>) -> CountedWhileOpen {
+    pub(super) fn new(of: &Rc<Cell<usize>>) -> CountedWhileOpen {
         of.set(of.get() + 1);
         CountedWhileOpen(of.clone())
     }
@@ -296,6 +298,7 @@ impl QuicAcceptor {
             handshakes: Rc::default(),
             unproved: Rc::default(),
             open: Rc::default(),
+            recorded: Rc::default(),
             answers: AnswerAllowance {
                 since: Instant::now(),
                 sent: 0,
@@ -636,7 +639,18 @@ impl QuicAcceptor {
         let now = Instant::now();
         let time = self.shared.clock.time(now);
         let transport = settings.transport.clone();
-        let transport = Connection::server(transport, tls, &accepted, id, reset_token, time);
+        let mut transport = Connection::server(transport, tls, &accepted, id, reset_token, time);
+        let recorder = match &settings.qlog {
+            Some(qlog) => qlog.recorder(&self.recorded, datagram.peer, original_destination, time),
+            None => Ok(None),
+        };
+        let recorder = recorder.unwrap_or_else(|too_many| {
+            self.tell(LogLevel::Warn, format_args!("{too_many}"));
+            None
+        });
+        if recorder.is_some() {
+            transport.start_trace(time);
+        }
         let codec = sealane_http::h3::Connection::new(
             Role::Server,
             settings.codec.clone(),
@@ -663,6 +677,7 @@ impl QuicAcceptor {
             clock: self.shared.clock,
             open,
             handshake,
+            recorder,
         }));
     }
 

@@ -17,6 +17,7 @@
 //! | `routes` | which connection of a thread a packet belongs to |
 //! | `ids` | connection ids |
 //! | `lines` | packets for other processes, before and after an upgrade |
+//! | `qlog` | files with what connections do |
 //! | `settings` | what the configuration means to connections |
 //! | `shared` | what all threads of a process share |
 //! | `tokens` | tokens by which clients show where they are |
@@ -24,6 +25,7 @@
 mod ids;
 mod lines;
 mod listening;
+mod qlog;
 mod routes;
 mod settings;
 mod shared;
@@ -32,6 +34,7 @@ mod tokens;
 pub(crate) use ids::ConnectionIds;
 pub(crate) use lines::{ProcessLine, receive as receive_from_line};
 pub(crate) use listening::{Handshake, OpenConnection, QuicAcceptor, QuicControl, QuicSocket};
+pub(crate) use qlog::Recorder;
 pub(crate) use settings::{QuicRuntime, host_secret, tls_protocols};
 pub(crate) use shared::QuicShared;
 pub use shared::{MAX_TOKEN_SECRETS, QuicPlace, random_quic_secret, thread_of_quic_ids};

@@ -1,5 +1,6 @@
 //! Translates the `quic_*` and `http3_*` directives into settings of connections.
 
+use super::qlog::QlogRuntime;
 use crate::materials::Materials;
 use crate::tls_build::{emerg, file};
 use sealane_conf::model::{CongestionControl, FrameAllowance, LocationConf, QuicVersion, Server};
@@ -7,6 +8,7 @@ use sealane_conf::{Config, Diagnostic};
 use sealane_http::h1;
 use sealane_http::h2::Allowance;
 use sealane_http::h3;
+use sealane_log::LogSet;
 use sealane_quic::{Algorithm, ConnectionSettings, Settings, Version};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -35,11 +37,18 @@ const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct QuicRuntime {
     pub(crate) transport: Arc<ConnectionSettings>,
     pub(crate) codec: Arc<h3::Settings>,
+    /// Which connections are recorded, if any.
+    pub(super) qlog: Option<Arc<QlogRuntime>>,
 }
 
 impl QuicRuntime {
     /// The settings of a server; `conf` is that of its default location.
-    pub(crate) fn new(server: &Server, conf: &LocationConf, head: h1::Limits) -> QuicRuntime {
+    pub(crate) fn new(
+        server: &Server,
+        conf: &LocationConf,
+        head: h1::Limits,
+        logs: &LogSet,
+    ) -> QuicRuntime {
         let (quic, http3) = (&server.quic, &server.http3);
         let stream_bytes = u64::from(http3.stream_buffer_bytes);
         let max_connection_bytes = u64::from(http3.max_connection_window_bytes);
@@ -84,6 +93,7 @@ impl QuicRuntime {
         QuicRuntime {
             transport: Arc::new(transport),
             codec,
+            qlog: QlogRuntime::new(server, logs),
         }
     }
 }

@@ -5,6 +5,7 @@ mod endings;
 mod handshakes;
 mod moving;
 mod rules;
+mod traces;
 mod transfers;
 mod versions;
 
@@ -248,6 +249,8 @@ struct Pair {
     steps_at_once: u32,
     settings: Arc<ConnectionSettings>,
     acceptor: Acceptor,
+    /// The server tells what happens.
+    traces: bool,
 }
 
 use std::net::SocketAddr;
@@ -333,6 +336,7 @@ impl Pair {
             steps_at_once: 0,
             settings,
             acceptor: server_tls().clone(),
+            traces: false,
         }
     }
 
@@ -375,7 +379,7 @@ impl Pair {
             None => application.new_id(),
         };
         let tls = ServerConnection::accept(&self.acceptor, accepted.version.to_tls());
-        let connection = Connection::server(
+        let mut connection = Connection::server(
             self.settings.clone(),
             tls,
             accepted,
@@ -383,6 +387,9 @@ impl Pair {
             reset_token,
             self.now,
         );
+        if self.traces {
+            connection.start_trace(self.now);
+        }
         End {
             connection,
             application,

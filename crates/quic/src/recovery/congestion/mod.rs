@@ -119,6 +119,37 @@ impl Controller {
         self.window() * PACING_GAIN_QUARTERS * 250_000 / micros
     }
 
+    /// Where slow start ends, if the algorithm has found that.
+    pub(super) fn threshold(&self) -> Option<u64> {
+        let threshold = match &self.variant {
+            Variant::NewReno(newreno) => newreno.threshold(),
+            Variant::Cubic(cubic) => cubic.threshold(),
+            Variant::Bbr(_) => return None,
+        };
+        Some(threshold).filter(|&threshold| threshold < u64::MAX)
+    }
+
+    /// How fast to send, in bytes a second, if the algorithm measures what the path carries.
+    pub(super) fn measured_rate(&self) -> Option<u64> {
+        match &self.variant {
+            Variant::Bbr(bbr) => Some(bbr.pacing_rate()),
+            Variant::NewReno(_) | Variant::Cubic(_) => None,
+        }
+    }
+
+    /// The name of its state.
+    pub(super) fn state(&self) -> &'static str {
+        let is_starting = match &self.variant {
+            Variant::NewReno(newreno) => newreno.window() < newreno.threshold(),
+            Variant::Cubic(cubic) => cubic.window() < cubic.threshold(),
+            Variant::Bbr(bbr) => return bbr.state(),
+        };
+        match is_starting {
+            true => "slow_start",
+            false => "congestion_avoidance",
+        }
+    }
+
     /// Whether the loss or mark of a packet that was sent then begins a new congestion event.
     pub(super) fn starts_event(&self, sent: Time) -> bool {
         !self.is_in_event(sent)

@@ -29,6 +29,11 @@ impl NewReno {
         self.window
     }
 
+    /// Where slow start ends; `u64::MAX` before that is known.
+    pub(super) fn threshold(&self) -> u64 {
+        self.threshold
+    }
+
     fn min_window(&self) -> u64 {
         MIN_DATAGRAMS * u64::from(self.datagram)
     }

@@ -191,6 +191,19 @@ impl Bbr {
         }
     }
 
+    pub(super) fn state(&self) -> &'static str {
+        match self.mode {
+            Mode::Startup => "startup",
+            Mode::Drain => "drain",
+            Mode::Down => "probe_bw_down",
+            Mode::Cruise => "probe_bw_cruise",
+            Mode::Refill => "probe_bw_refill",
+            Mode::Up => "probe_bw_up",
+            Mode::ProbeRtt => "probe_rtt",
+        }
+    }
+
+    /// How many bytes may be in flight.
     pub(super) fn window(&self) -> u64 {
         self.cwnd
     }
