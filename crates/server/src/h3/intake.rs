@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::multiplexed::{Incoming, StreamTable, TurnTime};
 use crate::quic::ConnectionIds;
 use sealane_conf::model::LogLevel;
-use sealane_http::h3::{self, Code, ConnectionError, Event};
+use sealane_http::h3::{self, Code, ConnectionError, Event, Priority};
 use sealane_quic::{ConnectionId, Direction, IdSource, Owner, ResetToken, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) struct News {
     /// Bytes that nobody will read any more, by stream.
     pub(super) consumed: Vec<(StreamId, u64)>,
     /// Streams whose priority is known or has changed.
-    pub(super) priorities: Vec<StreamId>,
+    pub(super) priorities: Vec<(StreamId, Priority)>,
     /// Streams that waited for the client's encoder, and have more to be read.
     pub(super) unblocked: Vec<StreamId>,
     /// Requests that came.
@@ -135,7 +135,11 @@ impl Http3Intake<'_> {
                     .unwanted
                     .push((stream, Code::H3_STREAM_CREATION_ERROR));
             }
-            Event::Priority { id, .. } => self.news.priorities.push(StreamId::from_wire(id)),
+            Event::Priority { id, priority } => {
+                self.news
+                    .priorities
+                    .push((StreamId::from_wire(id), priority));
+            }
             // These concern the other end of connections.
             Event::GoAway { .. } | Event::Interim { .. } | Event::Response { .. } => {}
         }
@@ -164,7 +168,9 @@ impl Http3Intake<'_> {
         };
         let index = self.streams.begin(self.client, name, incoming, self.time);
         self.streams.queue(index);
-        self.news.priorities.push(id);
+        if let Some(priority) = self.codec.priority(id.to_wire()) {
+            self.news.priorities.push((id, priority));
+        }
         self.news.requests += 1;
     }
 }

@@ -322,8 +322,9 @@ impl Http3Serving {
         for (id, code) in news.unwanted {
             self.transport().stop_sending(id, code.0);
         }
-        for id in news.priorities {
-            self.exchanges.wire.prioritise(id);
+        for (id, priority) in news.priorities {
+            let (urgency, incremental) = (priority.urgency, priority.incremental);
+            self.transport().set_priority(id, urgency, incremental);
         }
         if news.requests > 0 {
             self.count_requests(news.requests);
