@@ -3,13 +3,16 @@
 
 use super::framer::CHANNELS;
 use super::names::{RequestSlots, StreamName};
+use super::opening::note_tls;
 use super::output::Output;
 use crate::client::Client;
 use crate::multiplexed::{Incoming, StreamTable, TurnTime};
 use crate::quic::ConnectionIds;
+use crate::snapshot::ServerId;
 use sealane_conf::model::LogLevel;
 use sealane_http::h3::{self, Code, ConnectionError, Event, Priority};
 use sealane_quic::{ConnectionId, Direction, IdSource, Owner, ResetToken, StreamId};
+use sealane_tls::quic::ServerConnection;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -34,7 +37,7 @@ pub(super) struct News {
 
 /// The owner of a connection while its transport works.
 pub(super) struct Http3Intake<'a> {
-    pub(super) client: &'a Client,
+    pub(super) client: &'a mut Client,
     pub(super) ids: &'a mut ConnectionIds,
     pub(super) codec: &'a mut h3::Connection,
     pub(super) requests: &'a mut RequestSlots,
@@ -188,6 +191,13 @@ impl IdSource for Http3Intake<'_> {
 impl Owner for Http3Intake<'_> {
     fn random(&mut self) -> u64 {
         self.ids.random()
+    }
+
+    fn negotiated(&mut self, tls: &ServerConnection) {
+        self.client.server = ServerId(tls.selected_token());
+        if tls.early_data_accepted() {
+            note_tls(self.client, tls);
+        }
     }
 
     fn receive(&mut self, id: StreamId, bytes: &[u8], fin: bool) -> usize {

@@ -148,7 +148,7 @@ impl Http3Serving {
             self.moved_to = has_moved.then_some(remote);
         }
         let mut intake = Http3Intake {
-            client: &self.client,
+            client: &mut self.client,
             ids: &mut self.ids,
             codec: &mut wire.codec,
             requests: &mut wire.requests,
