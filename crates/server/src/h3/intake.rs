@@ -7,7 +7,7 @@ use super::opening::note_tls;
 use super::output::Output;
 use crate::client::Client;
 use crate::multiplexed::{Incoming, StreamTable, TurnTime};
-use crate::quic::ConnectionIds;
+use crate::quic::{ConnectionIds, HQ_PROTOCOL};
 use crate::snapshot::ServerId;
 use sealane_conf::model::LogLevel;
 use sealane_http::h3::{self, Code, ConnectionError, Event, Priority};
@@ -52,6 +52,8 @@ pub(super) struct Http3Intake<'a> {
     /// Requests that may be open at a time.
     pub(super) max_requests: u64,
     pub(super) news: &'a mut News,
+    /// The protocol above the transport is known.
+    pub(super) is_agreed: &'a mut bool,
     pub(super) time: TurnTime,
     pub(super) is_early_data: bool,
     /// Where the client is, if it has moved.
@@ -194,6 +196,10 @@ impl Owner for Http3Intake<'_> {
     }
 
     fn negotiated(&mut self, tls: &ServerConnection) {
+        *self.is_agreed = true;
+        if tls.alpn() == Some(HQ_PROTOCOL) {
+            self.codec.speak_hq();
+        }
         self.client.server = ServerId(tls.selected_token());
         if tls.early_data_accepted() {
             note_tls(self.client, tls);

@@ -60,6 +60,8 @@ pub(super) struct Http3Serving {
     /// `http3_stream_buffer_size`.
     pub(super) buffer_bytes: u64,
     timer: Option<Pin<Box<Sleep>>>,
+    /// The protocol above the transport is known: HTTP/3, or HTTP/0.9.
+    is_agreed: bool,
     pub(super) is_open: bool,
     oldest_configuration: u64,
     /// The name that the client has sent, in lower case.
@@ -119,6 +121,7 @@ impl Http3Serving {
             moved_to: None,
             buffer_bytes,
             timer: None,
+            is_agreed: false,
             is_open: false,
             oldest_configuration: 0,
             name: Box::default(),
@@ -159,6 +162,7 @@ impl Http3Serving {
             opened: &mut self.opened,
             max_requests: self.max_requests,
             news: &mut self.news,
+            is_agreed: &mut self.is_agreed,
             time: exchanges.time,
             is_early_data: !wire.transport.is_established(),
             moved_to: self.moved_to,
@@ -198,7 +202,9 @@ impl Http3Serving {
         self.heed_news();
         news |= self.exchanges.let_streams_go_on();
         self.look_after_time();
-        self.exchanges.wire.write_channels();
+        if self.is_agreed {
+            self.exchanges.wire.write_channels();
+        }
         loop {
             let wrote = self.fill(cx);
             let sent = self.send(cx);
@@ -406,7 +412,12 @@ impl Http3Serving {
             return;
         }
         if self.timeouts.announce(self.exchanges.time) {
-            self.exchanges.wire.codec.shut_down();
+            let codec = &mut self.exchanges.wire.codec;
+            match codec.is_hq() {
+                // There is no way to say so: what comes from now on is refused.
+                true => codec.drain(),
+                false => codec.shut_down(),
+            }
         }
     }
 
