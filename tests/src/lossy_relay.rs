@@ -96,6 +96,8 @@ struct Shared {
     stop: AtomicBool,
     conditions: Mutex<NetworkConditions>,
     counts: Mutex<RelayCounts>,
+    /// What came from clients, if it is to be remembered.
+    recorded: Mutex<Option<Vec<(SocketAddr, Vec<u8>)>>>,
 }
 
 #[derive(Debug)]
@@ -153,6 +155,7 @@ impl LossyRelay {
             stop: AtomicBool::new(false),
             conditions: Mutex::new(conditions),
             counts: Mutex::default(),
+            recorded: Mutex::default(),
         });
         let (events, inbox) = sync_channel(1024);
         let front = Arc::new(socket);
@@ -201,6 +204,20 @@ impl LossyRelay {
         crate::wait_for("the rebinding", || {
             (self.counts().rebindings > before).then_some(())
         });
+    }
+
+    /// Remembers from now on what comes from clients.
+    pub fn record(&self) {
+        *self.shared.recorded.lock().expect("no thread panics") = Some(Vec::new());
+    }
+
+    /// The datagrams of the client that came last, in the order in which they came.
+    pub fn recorded(&self) -> Vec<Vec<u8>> {
+        let recorded = self.shared.recorded.lock().expect("no thread panics");
+        let all = recorded.as_deref().unwrap_or_default();
+        let last = all.last().map(|(client, _)| *client);
+        let of_last = all.iter().filter(|(client, _)| Some(*client) == last);
+        of_last.map(|(_, bytes)| bytes.clone()).collect()
     }
 
     /// What it has done so far.
@@ -299,6 +316,11 @@ impl Network {
 
     fn arrived_from_client(&mut self, client: SocketAddr, bytes: Vec<u8>) {
         self.count(|counts| counts.from_clients += 1);
+        let mut recorded = self.shared.recorded.lock().expect("no thread panics");
+        if let Some(recorded) = &mut *recorded {
+            recorded.push((client, bytes.clone()));
+        }
+        drop(recorded);
         if !self.clients.iter().any(|known| known.address == client) {
             if self.clients.len() == MAX_CLIENTS {
                 self.count(|counts| counts.lost += 1);

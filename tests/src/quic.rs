@@ -87,6 +87,37 @@ impl QuicRequest {
         self
     }
 
+    /// Another `:authority` than the name of the server. Only [`QuicClient::Aioquic`] has it.
+    #[must_use]
+    pub fn authority(mut self, name: &str) -> QuicRequest {
+        self.value["authority"] = name.into();
+        self
+    }
+
+    /// A body of these pieces, without a declared length. Only [`QuicClient::Aioquic`] sends it.
+    #[must_use]
+    pub fn pieces(mut self, pieces: &[&[u8]]) -> QuicRequest {
+        let hex =
+            |piece: &&[u8]| -> String { piece.iter().map(|byte| format!("{byte:02x}")).collect() };
+        self.value["pieces"] = pieces.iter().map(hex).collect();
+        self
+    }
+
+    /// Each of these pieces but the first is sent when something has come in answer to the one
+    /// before it.
+    #[must_use]
+    pub fn in_turn(mut self) -> QuicRequest {
+        self.value["in_turn"] = true.into();
+        self
+    }
+
+    /// Only so many bytes of the body are sent, and no end.
+    #[must_use]
+    pub fn sends_only(mut self, bytes: u64) -> QuicRequest {
+        self.value["sent_bytes"] = bytes.into();
+        self
+    }
+
     /// A body of [`pattern`].
     #[must_use]
     pub fn body(mut self, bytes: u64) -> QuicRequest {
@@ -138,7 +169,8 @@ impl QuicScript {
         self.option("unknown_version_first", true.into())
     }
 
-    /// The application protocol, instead of `h3`.
+    /// The application protocol, instead of `h3`. [`QuicClient::Aioquic`] speaks HTTP/0.9, too
+    /// (`hq-interop`): its requests are their method and path, and its responses have no status.
     #[must_use]
     pub fn alpn(self, protocol: &str) -> QuicScript {
         self.option("alpn", protocol.into())
@@ -158,6 +190,12 @@ impl QuicScript {
         self.option("receive_window", bytes.into())
     }
 
+    /// How many bytes the client lets the server send ahead on the connection alone.
+    #[must_use]
+    pub fn connection_window(self, bytes: u64) -> QuicScript {
+        self.option("connection_window", bytes.into())
+    }
+
     /// One GET.
     #[must_use]
     pub fn get(self, path: &str) -> QuicScript {
@@ -169,6 +207,52 @@ impl QuicScript {
     pub fn requests(self, requests: impl IntoIterator<Item = QuicRequest>) -> QuicScript {
         let requests: Vec<Value> = requests.into_iter().map(|request| request.value).collect();
         self.step(json!({"do": "requests", "requests": requests}))
+    }
+
+    /// Requests that are all sent at once, and whose responses are not waited for: the step ends
+    /// when the server has the requests. This step and the next five are for
+    /// [`QuicClient::Aioquic`] alone.
+    #[must_use]
+    pub fn begin(self, requests: impl IntoIterator<Item = QuicRequest>) -> QuicScript {
+        let requests: Vec<Value> = requests.into_iter().map(|request| request.value).collect();
+        self.step(json!({"do": "begin", "requests": requests}))
+    }
+
+    /// Opens no windows any more, until [`finish`](QuicScript::finish).
+    #[must_use]
+    pub fn hold_windows(self) -> QuicScript {
+        self.step(json!({"do": "hold_windows"}))
+    }
+
+    /// Waits until the server has sent all that the connection's window lets it.
+    #[must_use]
+    pub fn wait_until_blocked(self) -> QuicScript {
+        self.step(json!({"do": "wait_until_blocked"}))
+    }
+
+    /// Changes the priority of the response to the request of this number (RFC 9218 section 7.2).
+    #[must_use]
+    pub fn priority_update(self, request: usize, value: &str) -> QuicScript {
+        self.step(json!({"do": "priority_update", "request": request, "value": value}))
+    }
+
+    /// Opens the windows again, and waits for all responses.
+    #[must_use]
+    pub fn finish(self) -> QuicScript {
+        self.step(json!({"do": "finish"}))
+    }
+
+    /// Sends no more of the request of this number (RESET_STREAM).
+    #[must_use]
+    pub fn reset(self, request: usize) -> QuicScript {
+        self.step(json!({"do": "reset", "request": request}))
+    }
+
+    /// The client is no more, without a word. What follows in the script is not done. Only
+    /// [`QuicClient::Aioquic`] does it.
+    #[must_use]
+    pub fn vanish(self) -> QuicScript {
+        self.step(json!({"do": "vanish"}))
     }
 
     /// Goes on from a new port of this local address, `127.0.0.0/8` or `::1`, after which the
@@ -195,6 +279,12 @@ impl QuicScript {
     #[must_use]
     pub fn websocket(self, path: &str, texts: &[&str]) -> QuicScript {
         self.step(json!({"do": "websocket", "path": path, "texts": texts}))
+    }
+
+    /// Opens a unidirectional stream, which stays open. Only [`QuicClient::Aioquic`] does it.
+    #[must_use]
+    pub fn one_way_stream(self) -> QuicScript {
+        self.step(json!({"do": "one_way_stream"}))
     }
 
     /// Does nothing for a while: acknowledges, and answers what it is asked.

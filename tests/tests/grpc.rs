@@ -1,6 +1,9 @@
 //! `grpc_pass`: calls of every kind to a gRPC service (tests/clients/grpc), by a client of
 //! the same library, each beside what the service itself would answer.
 
+#[path = "grpc/http3.rs"]
+mod http3;
+
 use sealane_tests::{Certificate, CertificateKey, Outcome, Site, command, repository, wait_for};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -38,6 +38,8 @@ pub struct QuicConnection {
     pub responses: Vec<QuicResponse>,
     /// In the order of the script.
     pub websockets: Vec<QuicWebSocket>,
+    /// Whose bytes of a body came when: numbers of requests, and how many bytes in a row.
+    pub arrivals: Vec<(usize, u64)>,
     /// How the connection ended, if not by the end of its part of the script.
     pub close: Option<QuicClose>,
     /// From its first packet until its last step was done.
@@ -66,6 +68,10 @@ pub struct QuicResponse {
     pub headers: Vec<(String, String)>,
     /// Bytes of the body.
     pub body_bytes: u64,
+    /// The body, if the program tells it: not one of more than 64 KiB.
+    pub body: Vec<u8>,
+    /// Trailers alone, which are among `headers`, too.
+    pub trailers: Vec<(String, String)>,
     /// Of the body, in hexadecimal.
     pub sha256: String,
     /// Of the body that was sent, in hexadecimal.
@@ -140,6 +146,9 @@ fn connection(value: &Value) -> QuicConnection {
             status: status(&value["status"]),
             texts: list(&value["texts"], text),
         }),
+        arrivals: list(&value["arrivals"], |pair| {
+            (number(&pair[0]) as usize, number(&pair[1]))
+        }),
         close: value["close"].is_object().then(|| close(&value["close"])),
         milliseconds: number(&value["milliseconds"]),
     }
@@ -157,11 +166,25 @@ fn close(value: &Value) -> QuicClose {
 fn response(value: &Value) -> QuicResponse {
     QuicResponse {
         status: status(&value["status"]),
-        headers: list(&value["headers"], |pair| (text(&pair[0]), text(&pair[1]))),
+        headers: list(&value["headers"], pair),
         body_bytes: number(&value["body_bytes"]),
+        body: from_hex(&text(&value["body"])),
+        trailers: list(&value["trailers"], pair),
         sha256: text(&value["sha256"]),
         sent_sha256: text(&value["sent_sha256"]),
         complete: flag(&value["complete"]),
         reset: value["reset"].as_u64(),
     }
+}
+
+fn pair(value: &Value) -> (String, String) {
+    (text(&value[0]), text(&value[1]))
+}
+
+fn from_hex(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks_exact(2);
+    let digit = |digit: u8| (digit as char).to_digit(16).unwrap_or(0) as u8;
+    pairs
+        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+        .collect()
 }

@@ -39,15 +39,9 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Whether HTTP/0.9 over QUIC is enabled (`hq-interop`), which tests of interoperability use. \
-         Not served yet: `on` draws a warning.",
-        |b, c| {
-            c.flag(&mut b.server().http3.hq)?;
-            if b.server().http3.hq == Some(true) {
-                b.has_no_effect(c, "HTTP/0.9 over QUIC is not served");
-            }
-            Ok(())
-        },
+        "Whether HTTP/0.9 over QUIC is enabled (`hq-interop`), which tests of interoperability use: \
+         beside HTTP/3, or alone with `http3 off`.",
+        |b, c| c.flag(&mut b.server().http3.hq),
     ),
     Row::new(
         "http3_max_concurrent_streams",

@@ -10,7 +10,7 @@ pub struct Http3 {
     /// `http3`: `h3` may be agreed on (ALPN); default on.
     pub enabled: bool,
     /// `http3_hq`: `hq-interop` may be agreed on, HTTP/0.9 over QUIC for interoperability tests;
-    /// default off. Without effect yet.
+    /// default off.
     pub hq: bool,
     /// `http3_extended_connect`: clients may open WebSockets on streams (RFC 9220), where a
     /// location passes them on; default on.

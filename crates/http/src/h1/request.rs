@@ -317,6 +317,12 @@ pub struct ParseState {
 }
 
 impl ParseState {
+    /// Whether a request line was understood that is followed by header lines: not that of
+    /// HTTP/0.9.
+    pub(crate) fn is_in_headers(&self) -> bool {
+        self.stage == Stage::Headers
+    }
+
     /// What is known of a refused request: its request line, and the header lines before the
     /// invalid one. `None` if its request line was not understood.
     pub fn into_refused(self) -> Option<RequestHead> {

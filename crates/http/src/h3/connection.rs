@@ -97,6 +97,8 @@ pub struct Connection {
     /// Server: ids from here on are beyond the limits of streams.
     pub(super) request_limit: u64,
     pub(super) early_priorities: Vec<(u64, Priority)>,
+    /// Server: HTTP/0.9 was agreed on (`hq-interop`).
+    pub(super) is_hq: bool,
 }
 
 impl Connection {
@@ -131,6 +133,7 @@ impl Connection {
             goaway_received: None,
             request_limit: varint::MAX,
             early_priorities: Vec::new(),
+            is_hq: false,
             settings,
         }
     }
@@ -229,6 +232,12 @@ impl Connection {
     }
 
     fn unidirectional_opened(&mut self, id: u64) -> Result<(), ConnectionError> {
+        if self.is_hq {
+            return Err(ConnectionError::new(
+                Code::H3_STREAM_CREATION_ERROR,
+                "unidirectional stream opened by a client of HTTP/0.9",
+            ));
+        }
         let allowance = self.settings.limits.unidirectional_streams;
         let meter = &mut self.meters.unidirectional_streams;
         let is_full = self.unidirectional.len() >= MAX_UNIDIRECTIONAL_STREAMS;
@@ -306,7 +315,9 @@ impl Connection {
             let section = std::mem::take(&mut stream.section);
             self.held_bytes -= section.len();
             // Section 2.2.2.2 of RFC 9204: the encoder must not wait for an acknowledgement.
-            self.decoder.cancel(id);
+            if !self.is_hq {
+                self.decoder.cancel(id);
+            }
         }
         self.remove_if_ended(id);
     }
@@ -326,7 +337,9 @@ impl Connection {
     fn send_goaway(&mut self, id: u64) {
         if self.role == Role::Server && self.goaway_sent.is_none_or(|sent| id < sent) {
             self.goaway_sent = Some(id);
-            super::control::push_goaway(id, &mut self.control_out);
+            if !self.is_hq {
+                super::control::push_goaway(id, &mut self.control_out);
+            }
         }
     }
 

@@ -279,16 +279,16 @@ impl Connection {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.priority = priority;
             stream.has_priority = true;
-            return Ok(Some(Event::Priority { id, priority }));
-        }
-        if id >= self.next_request {
+        } else if id >= self.next_request {
             self.early_priorities.retain(|early| early.0 != id);
             if self.early_priorities.len() >= MAX_EARLY_PRIORITIES {
                 self.early_priorities.remove(0);
             }
             self.early_priorities.push((id, priority));
+            return Ok(None);
         }
-        Ok(None)
+        // Also of a stream that is over here: the owner may still have its end to send.
+        Ok(Some(Event::Priority { id, priority }))
     }
 }
 

@@ -99,7 +99,7 @@ pub enum Event<'i> {
     },
     /// Server: the client has changed the priority of a response (RFC 9218 section 7.2).
     Priority {
-        /// The stream, which is open.
+        /// The stream, which was opened. All of its response may have been written.
         id: u64,
         /// The new one.
         priority: Priority,

@@ -74,6 +74,7 @@
 //! | `connection` | streams, their beginning and end, GOAWAY | 5, 6 |
 //! | `receive` | frames of requests in, events out | 4.1, 6.2, 7 |
 //! | `heads` | field sections in | 4.1 to 4.4 |
+//! | `hq` | HTTP/0.9 in the place of all of it, for tests of interoperability | |
 //! | `control` | control streams: SETTINGS, GOAWAY, PRIORITY_UPDATE | 6.2.1, 7.2 |
 //! | `send` | heads, headers of DATA, trailers out | 4.1, 7.2 |
 //! | `frame`, `varint` | frames on the wire | 7.1 |
@@ -89,6 +90,7 @@ mod error;
 mod event;
 mod frame;
 mod heads;
+mod hq;
 pub(crate) mod qpack;
 mod receive;
 mod send;

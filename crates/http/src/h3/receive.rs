@@ -37,6 +37,7 @@ impl Connection {
         self.guarded(now, |connection| {
             let mut rest = input;
             let event = match id & UNIDIRECTIONAL {
+                0 if connection.is_hq => connection.receive_line(id, &mut rest, fin),
                 0 => connection.receive_request(id, &mut rest, fin),
                 _ => connection.receive_unidirectional(id, &mut rest, fin),
             }?;

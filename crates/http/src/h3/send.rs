@@ -88,7 +88,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
         self.check_body(id)?;
-        if bytes > 0 {
+        if bytes > 0 && !self.is_hq {
             frame::push_header(out, kind::DATA, bytes.min(varint::MAX));
         }
         if end {
@@ -201,6 +201,9 @@ impl Connection {
         out: &mut Vec<u8>,
         push: impl FnOnce(&mut SectionEncoder<'_>),
     ) {
+        if self.is_hq {
+            return;
+        }
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_BYTES]);
         let mut section = self.encoder.section(id, out);

@@ -1,6 +1,7 @@
 //! What is kept of streams.
 
 use super::frame::FrameState;
+use crate::h1;
 use crate::message::Priority;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(super) struct Stream {
     pub(super) frame: FrameState,
     /// What has arrived of a HEADERS frame, or all of it while it waits for the peer's encoder.
     pub(super) section: Vec<u8>,
+    /// HTTP/0.9: how far the line in `section` was read.
+    pub(super) line: Option<Box<h1::ParseState>>,
     /// The section waits for the peer's encoder.
     pub(super) is_blocked: bool,
     /// The stream has ended behind the section that waits.
@@ -57,6 +60,7 @@ impl Stream {
             has_priority: false,
             frame: FrameState::default(),
             section: Vec::new(),
+            line: None,
             is_blocked: false,
             is_finished: false,
             has_trailers: false,

@@ -273,9 +273,13 @@ impl Connection {
             }
             Status::WantRead | Status::Established => {
                 self.learn_parameters()?;
-                if let Some(negotiation) = &mut self.negotiation {
+                if let Some(negotiation) = &mut self.negotiation
                     // Before, the hello has come in part only.
-                    negotiation.has_chosen = self.peer.are_known;
+                    && self.peer.are_known
+                    && !std::mem::replace(&mut negotiation.has_chosen, true)
+                    && let Tls::Server(tls) = &negotiation.tls
+                {
+                    owner.negotiated(tls);
                 }
                 self.take_tls_events()?;
                 if status == Status::Established && matches!(self.state, Progress::Handshaking) {

@@ -83,6 +83,10 @@ pub trait Owner: IdSource {
     /// stands for its [`Event::Opened`].
     fn receive(&mut self, id: StreamId, bytes: &[u8], fin: bool) -> usize;
 
+    /// A client's hello was processed: what was negotiated is known, and whether early data is
+    /// accepted. It comes before the first bytes of streams.
+    fn negotiated(&mut self, _tls: &ServerConnection) {}
+
     /// The handshake is complete: what comes from now on is no replay.
     fn handshake_complete(&mut self) {}
 

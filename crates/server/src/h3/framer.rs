@@ -107,14 +107,6 @@ impl Http3Framer {
         }
     }
 
-    /// Takes over the priority of a response.
-    pub(super) fn prioritise(&mut self, id: StreamId) {
-        if let Some(priority) = self.codec.priority(id.to_wire()) {
-            let (urgency, incremental) = (priority.urgency, priority.incremental);
-            self.transport.set_priority(id, urgency, incremental);
-        }
-    }
-
     /// Gives a stream up in both directions.
     pub(super) fn abort(&mut self, id: StreamId, code: Code) {
         self.codec.reset(id.to_wire());

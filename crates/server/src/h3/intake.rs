@@ -3,13 +3,16 @@
 
 use super::framer::CHANNELS;
 use super::names::{RequestSlots, StreamName};
+use super::opening::note_tls;
 use super::output::Output;
 use crate::client::Client;
 use crate::multiplexed::{Incoming, StreamTable, TurnTime};
-use crate::quic::ConnectionIds;
+use crate::quic::{ConnectionIds, HQ_PROTOCOL};
+use crate::snapshot::ServerId;
 use sealane_conf::model::LogLevel;
-use sealane_http::h3::{self, Code, ConnectionError, Event};
+use sealane_http::h3::{self, Code, ConnectionError, Event, Priority};
 use sealane_quic::{ConnectionId, Direction, IdSource, Owner, ResetToken, StreamId};
+use sealane_tls::quic::ServerConnection;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -23,7 +26,7 @@ pub(super) struct News {
     /// Bytes that nobody will read any more, by stream.
     pub(super) consumed: Vec<(StreamId, u64)>,
     /// Streams whose priority is known or has changed.
-    pub(super) priorities: Vec<StreamId>,
+    pub(super) priorities: Vec<(StreamId, Priority)>,
     /// Streams that waited for the client's encoder, and have more to be read.
     pub(super) unblocked: Vec<StreamId>,
     /// Requests that came.
@@ -34,7 +37,7 @@ pub(super) struct News {
 
 /// The owner of a connection while its transport works.
 pub(super) struct Http3Intake<'a> {
-    pub(super) client: &'a Client,
+    pub(super) client: &'a mut Client,
     pub(super) ids: &'a mut ConnectionIds,
     pub(super) codec: &'a mut h3::Connection,
     pub(super) requests: &'a mut RequestSlots,
@@ -49,6 +52,8 @@ pub(super) struct Http3Intake<'a> {
     /// Requests that may be open at a time.
     pub(super) max_requests: u64,
     pub(super) news: &'a mut News,
+    /// The protocol above the transport is known.
+    pub(super) is_agreed: &'a mut bool,
     pub(super) time: TurnTime,
     pub(super) is_early_data: bool,
     /// Where the client is, if it has moved.
@@ -135,7 +140,11 @@ impl Http3Intake<'_> {
                     .unwanted
                     .push((stream, Code::H3_STREAM_CREATION_ERROR));
             }
-            Event::Priority { id, .. } => self.news.priorities.push(StreamId::from_wire(id)),
+            Event::Priority { id, priority } => {
+                self.news
+                    .priorities
+                    .push((StreamId::from_wire(id), priority));
+            }
             // These concern the other end of connections.
             Event::GoAway { .. } | Event::Interim { .. } | Event::Response { .. } => {}
         }
@@ -164,7 +173,9 @@ impl Http3Intake<'_> {
         };
         let index = self.streams.begin(self.client, name, incoming, self.time);
         self.streams.queue(index);
-        self.news.priorities.push(id);
+        if let Some(priority) = self.codec.priority(id.to_wire()) {
+            self.news.priorities.push((id, priority));
+        }
         self.news.requests += 1;
     }
 }
@@ -182,6 +193,17 @@ impl IdSource for Http3Intake<'_> {
 impl Owner for Http3Intake<'_> {
     fn random(&mut self) -> u64 {
         self.ids.random()
+    }
+
+    fn negotiated(&mut self, tls: &ServerConnection) {
+        *self.is_agreed = true;
+        if tls.alpn() == Some(HQ_PROTOCOL) {
+            self.codec.speak_hq();
+        }
+        self.client.server = ServerId(tls.selected_token());
+        if tls.early_data_accepted() {
+            note_tls(self.client, tls);
+        }
     }
 
     fn receive(&mut self, id: StreamId, bytes: &[u8], fin: bool) -> usize {

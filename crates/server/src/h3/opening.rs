@@ -1,11 +1,12 @@
 //! The handshake of a connection.
 
 use super::serving::Http3Serving;
+use crate::client::Client;
 use crate::client_certificates::ClientFacts;
-use crate::snapshot::ServerId;
 use sealane_conf::model::{LogLevel, QuicRetry};
 use sealane_io::stream::HandshakeTimes;
 use sealane_tls::Load;
+use sealane_tls::quic::ServerConnection;
 use std::task::Context;
 
 impl Http3Serving {
@@ -42,19 +43,14 @@ impl Http3Serving {
 
     /// Remembers the results of the handshake, and lets TLS go.
     fn note_handshake(&mut self) {
-        let queued = self.transport().server_tls().map(|tls| tls.queue_time());
-        let times = HandshakeTimes {
-            total: self.client.facts.accepted.elapsed(),
-            queued: queued.unwrap_or_default(),
-        };
-        let client = &mut self.client;
-        client.facts.set_secure();
+        let client = &self.client;
         client.worker.counters.handshakes.add(1);
         client.worker.counters.quic.handshakes.add(1);
         let Some(tls) = self.exchanges.wire.transport.server_tls() else {
             return;
         };
-        client.server = ServerId(tls.selected_token());
+        let times = times(client, tls);
+        note_tls(client, tls);
         let Some(info) = tls.info() else {
             return;
         };
@@ -73,14 +69,6 @@ impl Http3Serving {
         let stats = client.snapshot.handshakes.stats();
         stats.handshake_time.record(times.total);
         stats.handshake_queue_time.record(times.queued);
-        if client.snapshot.uses_tls_facts {
-            client
-                .facts
-                .set_tls(crate::tls_facts::collect(&info, times));
-        }
-        if client.snapshot.asks_clients && client.facts.client().is_none() {
-            client.facts.set_client(ClientFacts::of_quic(tls));
-        }
         self.transport().release_tls();
         self.send_token();
     }
@@ -95,5 +83,33 @@ impl Http3Serving {
         if let Some(token) = self.ids.new_token(version, address) {
             self.transport().send_token(token);
         }
+    }
+}
+
+/// Remembers what TLS says of the client, as soon as there may be requests: at the end of the
+/// handshake, or before, if early data is accepted. What came first stays.
+pub(super) fn note_tls(client: &Client, tls: &ServerConnection) {
+    if client.facts.is_secure() {
+        return;
+    }
+    client.facts.set_secure();
+    if client.snapshot.uses_tls_facts
+        && let Some(info) = tls.info()
+    {
+        let times = times(client, tls);
+        client
+            .facts
+            .set_tls(crate::tls_facts::collect(&info, times));
+    }
+    if client.snapshot.asks_clients {
+        client.facts.set_client(ClientFacts::of_quic(tls));
+    }
+}
+
+/// How long the handshake has taken so far.
+fn times(client: &Client, tls: &ServerConnection) -> HandshakeTimes {
+    HandshakeTimes {
+        total: client.facts.accepted.elapsed(),
+        queued: tls.queue_time(),
     }
 }

@@ -64,6 +64,8 @@ pub(super) struct Http3Serving {
     /// `http3_stream_buffer_size`.
     pub(super) buffer_bytes: u64,
     timer: Option<Pin<Box<Sleep>>>,
+    /// The protocol above the transport is known: HTTP/3, or HTTP/0.9.
+    is_agreed: bool,
     pub(super) is_open: bool,
     oldest_configuration: u64,
     /// The name that the client has sent, in lower case.
@@ -126,6 +128,7 @@ impl Http3Serving {
             moved_to: None,
             buffer_bytes,
             timer: None,
+            is_agreed: false,
             is_open: false,
             oldest_configuration: 0,
             name: Box::default(),
@@ -156,7 +159,7 @@ impl Http3Serving {
             self.moved_to = has_moved.then_some(remote);
         }
         let mut intake = Http3Intake {
-            client: &self.client,
+            client: &mut self.client,
             ids: &mut self.ids,
             codec: &mut wire.codec,
             requests: &mut wire.requests,
@@ -167,6 +170,7 @@ impl Http3Serving {
             opened: &mut self.opened,
             max_requests: self.max_requests,
             news: &mut self.news,
+            is_agreed: &mut self.is_agreed,
             time: exchanges.time,
             is_early_data: !wire.transport.is_established(),
             moved_to: self.moved_to,
@@ -206,7 +210,9 @@ impl Http3Serving {
         self.heed_news();
         news |= self.exchanges.let_streams_go_on();
         self.look_after_time();
-        self.exchanges.wire.write_channels();
+        if self.is_agreed {
+            self.exchanges.wire.write_channels();
+        }
         loop {
             let wrote = self.fill(cx);
             let sent = self.send(cx);
@@ -331,8 +337,9 @@ impl Http3Serving {
         for (id, code) in news.unwanted {
             self.transport().stop_sending(id, code.0);
         }
-        for id in news.priorities {
-            self.exchanges.wire.prioritise(id);
+        for (id, priority) in news.priorities {
+            let (urgency, incremental) = (priority.urgency, priority.incremental);
+            self.transport().set_priority(id, urgency, incremental);
         }
         if news.requests > 0 {
             self.count_requests(news.requests);
@@ -438,7 +445,12 @@ impl Http3Serving {
             return;
         }
         if self.timeouts.announce(self.exchanges.time) {
-            self.exchanges.wire.codec.shut_down();
+            let codec = &mut self.exchanges.wire.codec;
+            match codec.is_hq() {
+                // There is no way to say so: what comes from now on is refused.
+                true => codec.drain(),
+                false => codec.shut_down(),
+            }
         }
     }
 

@@ -78,7 +78,9 @@ impl Http3Serving {
             return self.close(Code::H3_NO_ERROR);
         }
         if let Some(at_ms) = self.timeouts.announced_ms {
-            let is_over = time.left_ms(at_ms, ms(FAREWELL)).is_none();
+            // A client of HTTP/0.9 was told nothing that it could heed meanwhile.
+            let is_over =
+                time.left_ms(at_ms, ms(FAREWELL)).is_none() || self.exchanges.wire.codec.is_hq();
             if is_over || self.client.asked() == Asked::Finish && self.is_idle() {
                 self.exchanges.wire.codec.drain();
                 if self.is_idle() {

@@ -164,11 +164,17 @@ pub(crate) fn host_secret(
     Ok(Some(digest.finalize().into()))
 }
 
-/// The protocols that may be agreed on over QUIC, preferred first (`http3`).
+/// HTTP/0.9 over QUIC, as ALPN calls it.
+pub(crate) const HQ_PROTOCOL: &[u8] = b"hq-interop";
+
+/// The protocols that may be agreed on over QUIC, preferred first (`http3`, `http3_hq`).
 pub(crate) fn tls_protocols(server: &Server) -> Vec<Box<[u8]>> {
     let mut protocols: Vec<Box<[u8]>> = Vec::new();
     if server.http3.enabled {
         protocols.push(b"h3".as_slice().into());
+    }
+    if server.http3.hq {
+        protocols.push(HQ_PROTOCOL.into());
     }
     protocols
 }

@@ -24,8 +24,12 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             text(if is_http2 { name } else { "" }, out)
         }
         Builtin::Http3 => {
-            let is_http3 = exchange.request.head.version == Version::Http3;
-            text(if is_http3 { "h3" } else { "" }, out)
+            let name = match exchange.request.head.version {
+                Version::Http3 => "h3",
+                Version::Http09 if facts.is_quic() => "hq",
+                _ => "",
+            };
+            text(name, out)
         }
         Builtin::Quic => text(if facts.is_quic() { "quic" } else { "" }, out),
         Builtin::Https => text(if exchange.is_tls() { "on" } else { "" }, out),

@@ -5,7 +5,6 @@ whatever the server did.
 """
 
 import asyncio
-import collections
 import dataclasses
 import hashlib
 import json
@@ -16,7 +15,8 @@ import sys
 import time
 
 from aioquic.asyncio.protocol import QuicConnectionProtocol
-from aioquic.h3.connection import ErrorCode, H3Connection, Setting
+from aioquic.buffer import encode_uint_var
+from aioquic.h3.connection import ErrorCode, H3Connection, Setting, encode_frame
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection, QuicConnectionState
@@ -25,6 +25,7 @@ from aioquic.quic.events import (
     ConnectionTerminated,
     HandshakeCompleted,
     StopSendingReceived,
+    StreamDataReceived,
     StreamReset,
 )
 from aioquic.quic.packet_builder import QuicDeliveryState
@@ -40,6 +41,11 @@ CLOSE_S = 30
 IDLE_S = 30
 # The body that scripts send: each byte is its position modulo 251.
 PATTERN = bytes(range(251))
+# Bodies up to this size are told as they are.
+TOLD_BYTES = 65536
+# RFC 9218 section 7.2.
+PRIORITY_UPDATE = 0xF0700
+REQUEST_CANCELLED = 0x10C
 
 
 def pattern(count):
@@ -55,6 +61,16 @@ class ObservedConnection(QuicConnection):
         self.key_updates = 0
         self.challenged_paths = set()
         self.local_address = None
+        # While it is set, the server may send no more than it could before.
+        self.holds_windows = False
+
+    def _write_connection_limits(self, builder, space):
+        if not self.holds_windows:
+            super()._write_connection_limits(builder, space)
+
+    def _write_stream_limits(self, builder, space, stream):
+        if not self.holds_windows:
+            super()._write_stream_limits(builder, space, stream)
 
     def _connect(self, now):
         # After a Retry or Version Negotiation packet everything starts anew. aioquic forgets what
@@ -106,6 +122,31 @@ class Http(H3Connection):
             super()._check_content_length(stream)
 
 
+class Hq:
+    """HTTP/0.9 (`hq-interop`): a line, and a body behind which the stream ends."""
+
+    received_settings = None
+    _encoder_bytes_received = _encoder_bytes_sent = 0
+
+    def __init__(self, quic):
+        self.quic = quic
+        self.bodiless = set()
+
+    def handle_event(self, event):
+        if isinstance(event, StreamDataReceived):
+            yield DataReceived(
+                data=event.data, stream_id=event.stream_id, stream_ended=event.end_stream
+            )
+
+    def send_headers(self, stream, headers, end_stream=False):
+        fields = dict(headers)
+        line = fields[b":method"] + b" " + fields[b":path"] + b"\r\n"
+        self.quic.send_stream_data(stream, line, end_stream)
+
+    def send_data(self, stream, data, end_stream):
+        self.quic.send_stream_data(stream, data, end_stream)
+
+
 @dataclasses.dataclass
 class Response:
     sent: str
@@ -114,10 +155,24 @@ class Response:
     headers: list = dataclasses.field(default_factory=list)
     size: int = 0
     digest: object = dataclasses.field(default_factory=hashlib.sha256)
+    body: bytes = b""
+    trailers: list = dataclasses.field(default_factory=list)
     complete: bool = False
     reset: int | None = None
+    # Sends the request, if that takes turns.
+    talk: asyncio.Task | None = None
+    # Something has come.
+    news: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+    def take(self, data):
+        self.size += len(data)
+        self.digest.update(data)
+        if self.size <= TOLD_BYTES:
+            self.body += data
+        self.news.set()
 
     def finish(self):
+        self.news.set()
         if not self.done.done():
             self.done.set_result(None)
 
@@ -127,6 +182,8 @@ class Response:
             "headers": self.headers,
             "body_bytes": self.size,
             "sha256": self.digest.hexdigest(),
+            "body": self.body.hex() if self.size <= TOLD_BYTES else "",
+            "trailers": self.trailers,
             "sent_sha256": self.sent,
             "complete": self.complete,
             "reset": self.reset,
@@ -178,14 +235,15 @@ class Client(QuicConnectionProtocol):
     def __init__(self, quic, authority):
         super().__init__(quic)
         self.authority = authority
-        self.http = Http(quic)
+        is_hq = quic.configuration.alpn_protocols == ["hq-interop"]
+        self.http = Hq(quic) if is_hq else Http(quic)
         self.responses = {}
         self.sockets = {}
         self.handshake = asyncio.get_running_loop().create_future()
         self.termination = None
-        self.early_data = self.resumed = False
-        # Requests wait for the server to allow more streams.
-        self.unsent = collections.deque()
+        self.early_data = self.resumed = self.vanished = False
+        # Which response's bytes came when: numbers of requests, each with how many.
+        self.arrivals = []
 
     def quic_event_received(self, event):
         if isinstance(event, HandshakeCompleted):
@@ -238,17 +296,26 @@ class Client(QuicConnectionProtocol):
             # Interim responses are not the response; trailers have no status.
             if status >= 200:
                 response.status = status
+            elif status == 0:
+                response.trailers += fields
             response.headers += [field for field in fields if not field[0].startswith(":")]
         else:
-            response.size += len(event.data)
-            response.digest.update(event.data)
+            response.take(event.data)
+            number = list(self.responses).index(event.stream_id)
+            if self.arrivals and self.arrivals[-1][0] == number:
+                self.arrivals[-1][1] += len(event.data)
+            else:
+                self.arrivals.append([number, len(event.data)])
         if event.stream_ended:
             response.complete = True
             response.finish()
 
     def send_request(self, request):
         """Sends a request, and gives the response that will come."""
-        body = None if request["body_bytes"] < 0 else pattern(request["body_bytes"])
+        pieces = [bytes.fromhex(piece) for piece in request.get("pieces", [])]
+        body = b"".join(pieces) or None
+        if request["body_bytes"] >= 0:
+            body = pattern(request["body_bytes"])
         stream = self._quic.get_next_available_stream_id()
         response = Response(
             sent=hashlib.sha256(body or b"").hexdigest(),
@@ -260,16 +327,45 @@ class Client(QuicConnectionProtocol):
         headers = [
             (b":method", request["method"].encode()),
             (b":scheme", b"https"),
-            (b":authority", self.authority.encode()),
+            (b":authority", request.get("authority", self.authority).encode()),
             (b":path", request["path"].encode()),
         ]
         headers += [(name.encode(), value.encode()) for name, value in request["headers"]]
-        if body is not None:
+        if body is not None and not pieces:
             headers.append((b"content-length", str(len(body)).encode()))
         self.http.send_headers(stream, headers, end_stream=body is None)
-        if body is not None:
+        if request.get("in_turn"):
+            response.talk = asyncio.ensure_future(self.talk(stream, response, pieces))
+        elif "sent_bytes" in request:
+            self.http.send_data(stream, body[: request["sent_bytes"]], end_stream=False)
+        elif body is not None:
             self.http.send_data(stream, body, end_stream=True)
         return response
+
+    async def talk(self, stream, response, pieces):
+        """Sends each piece when something has come in answer to the one before."""
+        for piece in pieces:
+            size = response.size
+            self.http.send_data(stream, piece, end_stream=False)
+            self.transmit()
+            while response.size == size and not response.done.done():
+                await response.news.wait()
+                response.news.clear()
+        if not response.done.done():
+            self.http.send_data(stream, b"", end_stream=True)
+            self.transmit()
+
+    def send_priority(self, number, value):
+        payload = encode_uint_var(list(self.responses)[number]) + value.encode()
+        frame = encode_frame(PRIORITY_UPDATE, payload)
+        self._quic.send_stream_data(self.http._local_control_stream_id, frame)
+        self.transmit()
+
+    async def wait_until_blocked(self):
+        """Waits until the server has sent all that it may."""
+        window = self._quic._local_max_data
+        while window.used < window.value and self.termination is None:
+            await asyncio.sleep(0.01)
 
     async def websocket(self, step):
         deadline = time.monotonic() + 5
@@ -353,7 +449,7 @@ class Runner:
             original_version=UNKNOWN_VERSION if UNKNOWN_VERSION in versions else version,
             cafile=script["authority"],
             verify_mode=ssl.CERT_REQUIRED,
-            max_data=window,
+            max_data=script.get("connection_window", window),
             max_stream_data=window,
             idle_timeout=IDLE_S,
         )
@@ -394,18 +490,20 @@ class Runner:
         if not early:
             await within(HANDSHAKE_S, client.handshake)
         for step in steps:
-            if client.termination is None:
+            if client.termination is None and not client.vanished:
                 await self.step(client, step, results)
-        await within(HANDSHAKE_S, client.handshake)
+        if not client.vanished:
+            await within(HANDSHAKE_S, client.handshake)
         # Tickets and tokens may follow the last response.
-        if not tickets and client.termination is None:
+        if not tickets and client.termination is None and not client.vanished:
             await within(2, client.ping())
         elapsed = time.monotonic() - started
         termination = client.termination
-        client.close(error_code=ErrorCode.H3_NO_ERROR)
-        if not await within(5, client.wait_closed()):
-            client._transport.abort()
-        client._transport.close()
+        if not client.vanished:
+            client.close(error_code=ErrorCode.H3_NO_ERROR)
+            if not await within(5, client.wait_closed()):
+                client._transport.abort()
+            client._transport.close()
         self.ticket = tickets[-1] if tickets else self.ticket
         self.token = tokens[-1] if tokens else self.token
         return {
@@ -422,6 +520,7 @@ class Runner:
             "qpack_sent_bytes": client.http._encoder_bytes_sent,
             "responses": [response.result() for response in results["responses"]],
             "websockets": [{"status": one.status, "texts": one.texts} for one in results["websockets"]],
+            "arrivals": client.arrivals,
             "close": self.close_of(quic, termination),
             "milliseconds": round(elapsed * 1000),
         }
@@ -458,6 +557,35 @@ class Runner:
             results["responses"] += responses
             client.transmit()
             await within(STEP_S, asyncio.gather(*(response.done for response in responses)))
+        elif kind == "begin":
+            results["responses"] += [client.send_request(one) for one in step["requests"]]
+            client.transmit()
+            # The server has them when it has acknowledged what came behind them.
+            await within(5, client.ping())
+        elif kind == "finish":
+            client._quic.holds_windows = False
+            client.transmit()
+            pending = (response.done for response in results["responses"])
+            await within(STEP_S, asyncio.gather(*pending))
+        elif kind == "hold_windows":
+            client._quic.holds_windows = True
+        elif kind == "wait_until_blocked":
+            await within(STEP_S, client.wait_until_blocked())
+        elif kind == "priority_update":
+            client.send_priority(step["request"], step["value"])
+            await within(5, client.ping())
+        elif kind == "reset":
+            stream = list(client.responses)[step["request"]]
+            if client.responses[stream].talk:
+                client.responses[stream].talk.cancel()
+            client._quic.reset_stream(stream, REQUEST_CANCELLED)
+            client.transmit()
+            await within(5, client.ping())
+        elif kind == "vanish":
+            # Nothing is said any more, and nothing heard.
+            client.transmit = lambda: None
+            client._transport.abort()
+            client.vanished = True
         elif kind == "websocket":
             results["websockets"].append(await client.websocket(step))
         elif kind == "rebind":
@@ -470,6 +598,10 @@ class Runner:
         elif kind == "change_connection_id":
             client.change_connection_id()
             await within(5, client.ping())
+        elif kind == "one_way_stream":
+            stream = client._quic.get_next_available_stream_id(is_unidirectional=True)
+            client._quic.send_stream_data(stream, b"\x21")
+            client.transmit()
         elif kind == "wait":
             await asyncio.sleep(step["ms"] / 1000)
         elif kind == "wait_for_close":

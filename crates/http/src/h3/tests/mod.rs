@@ -1,5 +1,6 @@
 //! Tests of the connection, by section of RFC 9114 and the RFCs beside it.
 
+mod hq;
 mod pair;
 mod pieces;
 mod random_input;

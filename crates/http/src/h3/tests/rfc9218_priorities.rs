@@ -43,9 +43,11 @@ fn section_7_2_updates_count_more() {
     assert_eq!(control(&mut server, &update(8, "u=6, i")), Ok(vec![]));
     assert!(request(&mut server, 8, &get_with("u=1")).is_ok());
     assert_eq!(server.priority(8), priority(6, true));
-    // Of a stream that is gone.
+    // Of a stream whose response is written, and perhaps not sent.
     server.reset(0);
-    assert_eq!(control(&mut server, &update(0, "u=5")), Ok(vec![]));
+    let outcome = control(&mut server, &update(0, "u=5"));
+    assert_eq!(outcome, Ok(vec!["0 u=5".to_owned()]));
+    assert_eq!(server.priority(0), None);
 }
 
 #[test]
