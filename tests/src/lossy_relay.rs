@@ -91,13 +91,16 @@ pub struct LossyRelay {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What a client has sent: from where, and its bytes.
+type RecordedDatagram = (SocketAddr, Vec<u8>);
+
 #[derive(Debug)]
 struct Shared {
     stop: AtomicBool,
     conditions: Mutex<NetworkConditions>,
     counts: Mutex<RelayCounts>,
     /// What came from clients, if it is to be remembered.
-    recorded: Mutex<Option<Vec<(SocketAddr, Vec<u8>)>>>,
+    recorded: Mutex<Option<Vec<RecordedDatagram>>>,
 }
 
 #[derive(Debug)]
