@@ -141,7 +141,7 @@ fn lines_have_limits() {
     let mut outcome = Ok(vec![]);
     for number in 0..10 {
         assert_eq!(opened(&mut server, 4 * number), Ok(None));
-        outcome = receive(&mut server, 4 * number, within[..900].as_bytes(), false);
+        outcome = receive(&mut server, 4 * number, &within.as_bytes()[..900], false);
         if outcome.is_err() {
             break;
         }
