@@ -172,7 +172,7 @@ fn ends_by_reset(directives: &str) {
     let script = script(&site).get("/a.txt").wait(4000).get("/a.txt");
     let run = thread::scope(|scope| {
         let client = QuicClient::Quinn.built();
-        let client = scope.spawn(|| client.run(&script));
+        let client = scope.spawn(move || client.run(&script));
         wait_for("the first request", || {
             let log = std::fs::read_to_string(site.path("logs/access.log")).ok()?;
             log.contains("/a.txt").then_some(())
