@@ -6,7 +6,7 @@ use crate::facts::ConnectionFacts;
 use crate::proxying::ClosesBound;
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::worker::Worker;
-use sealane_conf::model::{ListenAddress, LogLevel};
+use sealane_conf::model::{ListenAddress, LocationConf, LogLevel};
 use sealane_io::deadline::Deadline;
 use sealane_io::registry::{Asked, ConnectionPhase, Entry};
 use std::fmt;
@@ -60,6 +60,11 @@ impl Client {
             listener,
             facts,
         }
+    }
+
+    /// Settings for the connection as a whole: those of the default location.
+    pub(crate) fn default_conf(&self) -> &LocationConf {
+        &self.snapshot.location(self.server().default_location).conf
     }
 
     /// The server that answers unless the request names another one.

@@ -37,6 +37,7 @@ pub mod admission;
 pub mod body_source;
 mod client;
 pub mod client_certificates;
+mod client_handshake;
 pub mod client_link;
 mod client_status;
 pub mod counters;

@@ -45,31 +45,15 @@ use super::Connection;
 use crate::admission::{self, Refused};
 use crate::client_certificates::ClientFacts;
 use crate::debug_log;
-use crate::evaluated_certificates::Selecting;
 use crate::snapshot::ServerId;
-use sealane_conf::model::{LogLevel, ServerKind};
+use sealane_conf::model::LogLevel;
 use sealane_io::registry::Asked;
 use sealane_io::runtime;
 use sealane_io::stream::{HandshakeTimes, Sealed};
-use sealane_tls::Acceptor;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 impl Connection {
-    /// The longest from accept to the end of the handshake: `ssl_handshake_timeout`, and
-    /// `client_header_timeout` as in nginx; in `stream` the former alone, in `mail` `timeout`.
-    pub(crate) fn handshake_timeout(&self) -> Duration {
-        let conf = &self.server().conf;
-        let tls = conf.tls.as_ref();
-        let timeout = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
-        match conf.kind() {
-            ServerKind::Http => timeout.min(conf.client_header_timeout),
-            ServerKind::Stream | ServerKind::Mail => timeout,
-        }
-    }
-
     /// Completes the TLS handshake, whose first bytes are in the buffer.
     pub(crate) async fn handshake(&mut self) -> bool {
         let worker = self.worker.clone();
@@ -115,32 +99,6 @@ impl Connection {
                 );
                 false
             }
-        }
-    }
-
-    /// Counts a handshake that has failed. Which server it was for is not known for certain: it
-    /// counts for the default server of the address.
-    fn count_failed_handshake(&self) {
-        self.worker.counters.handshakes_failed.add(1);
-        if let Some(zone) = &self.server().zone {
-            zone.counts(self.worker.index).handshakes_failed.add(1);
-        }
-    }
-
-    /// Chooses TLS settings for this connection.
-    fn tls_acceptor(&self) -> Acceptor {
-        let listener = self.snapshot.listener(self.listener);
-        let acceptor = listener.acceptor.as_ref();
-        let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
-        match listener.evaluates_certificates {
-            false => acceptor.clone(),
-            true => Acceptor::new(Arc::new(Selecting {
-                by_name: acceptor.clone(),
-                worker: self.worker.clone(),
-                snapshot: self.snapshot.clone(),
-                facts: self.facts.clone(),
-                listener: self.listener,
-            })),
         }
     }
 
@@ -220,29 +178,7 @@ impl Connection {
         let Some(info) = connection.info() else {
             return;
         };
-        let is_resumed = info.session_reused() == "r";
-        if is_resumed {
-            self.worker.counters.handshakes_resumed.add(1);
-        }
-        if let Some(zone) = &self.server().zone {
-            let counts = zone.counts(self.worker.index);
-            match is_resumed {
-                true => counts.handshakes_resumed.add(1),
-                false => counts.handshakes_full.add(1),
-            }
-        }
-        let stats = self.snapshot.handshakes.stats();
-        stats.handshake_time.record(times.total);
-        stats.handshake_queue_time.record(times.queued);
-        self.debug(format_args!(
-            "SSL: {}, cipher: \"{}\", {}",
-            info.protocol(),
-            info.cipher(),
-            match info.session_reused() {
-                "r" => "session reused",
-                _ => "new session",
-            }
-        ));
+        self.count_handshake(&info, times);
         if self.snapshot.uses_tls_facts {
             self.facts.set_tls(crate::tls_facts::collect(&info, times));
         }

@@ -1,6 +1,6 @@
 //! What the client says about streams.
 
-use super::serving::{Serving, default_conf};
+use super::serving::Serving;
 use crate::client_link::BodyError;
 use crate::connection::Connection;
 use crate::multiplexed::Incoming;
@@ -110,7 +110,7 @@ impl Serving {
         self.input.has_begun = true;
         // `keepalive_timeout` begins anew behind it.
         self.timeouts.renew();
-        let conf = default_conf(connection);
+        let conf = connection.default_conf();
         let age = self
             .exchanges
             .time

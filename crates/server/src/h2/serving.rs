@@ -6,7 +6,7 @@ use super::timeouts::ConnectionTimeouts;
 use crate::connection::{Connection, HEAD_READ_BYTES};
 use crate::multiplexed::{Exchanges, TurnTime};
 use crate::worker::Worker;
-use sealane_conf::model::{LingeringClose, LocationConf};
+use sealane_conf::model::LingeringClose;
 use sealane_http::h2;
 use sealane_io::Received;
 use sealane_io::buffers;
@@ -72,7 +72,7 @@ pub(crate) async fn serve(connection: &mut Connection) {
     serving.exchanges.abandon();
     poll_fn(|cx| serving.exchanges.poll_handlers(connection, cx)).await;
     drop(serving);
-    let lingers = default_conf(connection).lingering_close != LingeringClose::Off;
+    let lingers = connection.default_conf().lingering_close != LingeringClose::Off;
     match end {
         ConnectionEnd::Done if lingers => connection.linger().await,
         ConnectionEnd::Done => connection.say_goodbye().await,
@@ -87,7 +87,7 @@ impl Serving {
         let now = connection.facts.accepted.elapsed();
         let settings = connection.server().http2.clone();
         let codec = h2::Connection::server(settings, now, &mut out);
-        let conf = default_conf(connection);
+        let conf = connection.default_conf();
         let look_every = conf.send_timeout.min(conf.client_body_timeout);
         let nodelay = conf.tcp_nodelay;
         connection.set_nodelay(nodelay);
@@ -351,12 +351,6 @@ impl Drop for Serving {
         // Whatever ended the connection, a panic included.
         self.count();
     }
-}
-
-/// Settings for the connection as a whole.
-pub(super) fn default_conf(connection: &Connection) -> &LocationConf {
-    let location = connection.server().default_location;
-    &connection.snapshot.location(location).conf
 }
 
 fn limit_unsent(connection: &Connection) {

@@ -6,7 +6,7 @@
 //! shortest of their time-outs has passed, and then when the first of those that wait
 //! is due: nothing is moved for each frame, and nothing is noticed late.
 
-use super::serving::{Serving, default_conf};
+use super::serving::Serving;
 use super::unread;
 use crate::client_link::BodyError;
 use crate::connection::Connection;
@@ -118,8 +118,8 @@ impl Serving {
         timeouts.awaiting = awaiting;
         let after = match awaiting {
             Awaiting::Head => connection.server().conf.client_header_timeout,
-            Awaiting::Recent => RECENT.min(default_conf(connection).keepalive_timeout),
-            Awaiting::Request => default_conf(connection).keepalive_timeout,
+            Awaiting::Recent => RECENT.min(connection.default_conf().keepalive_timeout),
+            Awaiting::Request => connection.default_conf().keepalive_timeout,
             Awaiting::Farewell => FAREWELL,
             Awaiting::Busy | Awaiting::Unset => {
                 return timeouts.look_in_time(
@@ -175,7 +175,7 @@ impl Serving {
             }
             Awaiting::Recent => {
                 self.trim();
-                let keepalive = default_conf(connection).keepalive_timeout;
+                let keepalive = connection.default_conf().keepalive_timeout;
                 match keepalive.checked_sub(RECENT) {
                     Some(rest) if !rest.is_zero() => {
                         self.timeouts.awaiting = Awaiting::Request;
@@ -200,7 +200,7 @@ impl Serving {
 
     /// Ends what has waited for too long. False when that is the connection.
     fn look_after_streams(&mut self, connection: &mut Connection) -> bool {
-        let conf = default_conf(connection);
+        let conf = connection.default_conf();
         let body_timeout_ms = ms(conf.client_body_timeout);
         let mut next_ms = ms(self.timeouts.look_every);
         if let Some(at_ms) = self.exchanges.wire.stalled_ms() {

@@ -18,7 +18,7 @@ impl Http3Serving {
             let _ = self
                 .with_transport(|transport, owner| transport.poll_handshake(cx, load, now, owner));
         }
-        if self.is_open {
+        if self.is_open || self.has_failed {
             return;
         }
         if self.transport().is_established() {
@@ -28,11 +28,15 @@ impl Http3Serving {
             self.note_handshake();
         } else if let Some(failure) = self.transport().handshake_failure() {
             let text = failure.to_string();
-            self.client.worker.counters.handshakes_failed.add(1);
-            self.client
-                .log(LogLevel::Info, &format!("{text} while QUIC handshaking"));
-            self.is_open = true; // it was told
+            self.fail_handshake(&text);
         }
+    }
+
+    /// Notes that the handshake has failed, and tells why. It is counted at the end.
+    pub(super) fn fail_handshake(&mut self, why: &str) {
+        self.has_failed = true;
+        self.client
+            .log(LogLevel::Info, &format!("{why} while QUIC handshaking"));
     }
 
     fn load(&self) -> Load {
@@ -55,20 +59,7 @@ impl Http3Serving {
             return;
         };
         self.name = info.server_name().to_ascii_lowercase().into_boxed_str();
-        let is_resumed = info.session_reused() == "r";
-        if is_resumed {
-            client.worker.counters.handshakes_resumed.add(1);
-        }
-        if let Some(zone) = &client.server().zone {
-            let counts = zone.counts(client.worker.index);
-            match is_resumed {
-                true => counts.handshakes_resumed.add(1),
-                false => counts.handshakes_full.add(1),
-            }
-        }
-        let stats = client.snapshot.handshakes.stats();
-        stats.handshake_time.record(times.total);
-        stats.handshake_queue_time.record(times.queued);
+        client.count_handshake(&info, times);
         self.transport().release_tls();
         self.send_token();
     }

@@ -10,7 +10,7 @@ use crate::multiplexed::{Exchanges, TurnTime};
 use crate::quic::{
     ConnectionIds, Handshake, OpenConnection, QuicClock, QuicSocket, Recorder, mark,
 };
-use sealane_conf::model::{LocationConf, LogLevel};
+use sealane_conf::model::LogLevel;
 use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
 use sealane_io::registry::Asked;
@@ -67,6 +67,8 @@ pub(super) struct Http3Serving {
     /// The protocol above the transport is known: HTTP/3, or HTTP/0.9.
     is_agreed: bool,
     pub(super) is_open: bool,
+    /// The handshake has failed, and the error log says why.
+    pub(super) has_failed: bool,
     oldest_configuration: u64,
     /// The name that the client has sent, in lower case.
     pub(super) name: Box<str>,
@@ -90,6 +92,7 @@ pub(crate) async fn serve(beginning: Beginning) {
     serving.log_end();
     serving.count();
     if serving.handshake.is_some() {
+        serving.client.count_failed_handshake();
         serving.client.worker.counters.quic.handshakes_failed.add(1);
     }
     serving.client.note_retirement();
@@ -130,6 +133,7 @@ impl Http3Serving {
             timer: None,
             is_agreed: false,
             is_open: false,
+            has_failed: false,
             oldest_configuration: 0,
             name: Box::default(),
             handshake: Some(handshake),
@@ -356,7 +360,7 @@ impl Http3Serving {
         }
         self.client.begin_response();
         let age = self.age();
-        let conf = default_conf(&self.client);
+        let conf = self.client.default_conf();
         if self.client.facts.requests() >= conf.keepalive_requests
             || age > conf.keepalive_time
             || conf.keepalive_timeout.is_zero()
@@ -490,6 +494,9 @@ impl Http3Serving {
 
     /// Says why the connection has ended, if that is of interest.
     fn log_end(&mut self) {
+        if self.has_failed {
+            return;
+        }
         let Some(reason) = self.transport().close_reason() else {
             return;
         };
@@ -507,10 +514,4 @@ impl Http3Serving {
         };
         self.client.log(LogLevel::Info, &format!("{text} {doing}"));
     }
-}
-
-/// Settings for the connection as a whole.
-pub(super) fn default_conf(client: &Client) -> &LocationConf {
-    let location = client.server().default_location;
-    &client.snapshot.location(location).conf
 }

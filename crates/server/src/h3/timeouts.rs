@@ -2,7 +2,7 @@
 //! `send_timeout` for clients that take nothing, `client_body_timeout` for bodies that do not come.
 //! An idle connection ends by the time-out of its transport, which is `keepalive_timeout`.
 
-use super::serving::{Http3Serving, default_conf};
+use super::serving::Http3Serving;
 use crate::client::Client;
 use crate::client_link::BodyError;
 use crate::multiplexed::{ResetReason, StreamState, TurnTime, ms};
@@ -36,11 +36,8 @@ pub(super) struct Http3Timeouts {
 
 impl Http3Timeouts {
     pub(super) fn new(client: &Client) -> Http3Timeouts {
-        let conf = &client.server().conf;
-        let tls = conf.tls.as_ref();
-        let handshake = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
         Http3Timeouts {
-            handshake: handshake.min(conf.client_header_timeout),
+            handshake: client.handshake_timeout(),
             look_at_ms: 0,
             announced_ms: None,
             is_resting: false,
@@ -70,11 +67,7 @@ impl Http3Serving {
         }
         let time = self.exchanges.time;
         if !self.is_open && self.client.facts.accepted.elapsed() >= self.timeouts.handshake {
-            self.client.log(
-                LogLevel::Info,
-                &format!("{TIMED_OUT} while QUIC handshaking"),
-            );
-            self.client.worker.counters.handshakes_failed.add(1);
+            self.fail_handshake(TIMED_OUT);
             return self.close(Code::H3_NO_ERROR);
         }
         if let Some(at_ms) = self.timeouts.announced_ms {
@@ -143,7 +136,7 @@ impl Http3Serving {
     fn look_after_streams(&mut self) {
         let time = self.exchanges.time;
         self.give_up_late_requests();
-        let body_timeout_ms = ms(default_conf(&self.client).client_body_timeout);
+        let body_timeout_ms = ms(self.client.default_conf().client_body_timeout);
         for index in self.exchanges.streams.indices() {
             let Some(stream) = self.exchanges.streams.get(index) else {
                 continue;

@@ -8,7 +8,6 @@ use super::{QuicRuntime, ecn};
 use crate::acceptor::{ListenerRef, TELL_EVERY, take_slot};
 use crate::client::Client;
 use crate::counters::{QuicCounters, QuicDrop};
-use crate::evaluated_certificates::Selecting;
 use crate::facts::ConnectionFacts;
 use crate::h3::{self, Beginning};
 use crate::worker::Worker;
@@ -24,7 +23,6 @@ use sealane_quic::{
     initial, is_long, put_refusal, put_reset, put_retry, put_retry_token, put_version_negotiation,
     validate,
 };
-use sealane_tls::Acceptor;
 use sealane_tls::quic::ServerConnection;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -635,7 +633,7 @@ impl QuicAcceptor {
                 remote: datagram.peer,
             },
         };
-        let tls = ServerConnection::accept(&tls_acceptor(&client), first.version.to_tls());
+        let tls = ServerConnection::accept(&client.tls_acceptor(), first.version.to_tls());
         let now = Instant::now();
         let time = self.shared.clock.time(now);
         let transport = settings.transport.clone();
@@ -736,23 +734,6 @@ impl QuicAcceptor {
 impl Drop for QuicAcceptor {
     fn drop(&mut self) {
         self.shared.forget_queue(self.thread, port_of(self.local));
-    }
-}
-
-/// Chooses TLS settings for a connection.
-fn tls_acceptor(client: &Client) -> Acceptor {
-    let listener = client.snapshot.listener(client.listener);
-    let acceptor = listener.acceptor.as_ref();
-    let acceptor = acceptor.expect("listeners for QUIC have TLS");
-    match listener.evaluates_certificates {
-        false => acceptor.clone(),
-        true => Acceptor::new(Arc::new(Selecting {
-            by_name: acceptor.clone(),
-            worker: client.worker.clone(),
-            snapshot: client.snapshot.clone(),
-            facts: client.facts.clone(),
-            listener: client.listener,
-        })),
     }
 }
 
