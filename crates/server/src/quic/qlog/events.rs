@@ -341,10 +341,13 @@ fn drop_trigger(why: DropReason) -> &'static str {
     }
 }
 
+/// A field, and what it says of a `T`.
+type Field<T, V> = (&'static str, fn(&T) -> V);
+
 fn put_metrics(o: &mut Object<'_>, now: &Metrics, before: Option<&Metrics>) {
     let rtt_before = before.and_then(|before| before.rtt);
     if let Some(rtt) = &now.rtt {
-        let fields: [(&str, fn(&RttMetrics) -> Duration); 4] = [
+        let fields: [Field<RttMetrics, Duration>; 4] = [
             ("min_rtt", |rtt| rtt.min),
             ("smoothed_rtt", |rtt| rtt.smoothed),
             ("latest_rtt", |rtt| rtt.latest),
@@ -356,7 +359,7 @@ fn put_metrics(o: &mut Object<'_>, now: &Metrics, before: Option<&Metrics>) {
             }
         }
     }
-    let fields: [(&str, fn(&Metrics) -> Option<u64>); 5] = [
+    let fields: [Field<Metrics, Option<u64>>; 5] = [
         ("pto_count", |m| Some(m.pto_count.into())),
         ("congestion_window", |m| Some(m.window)),
         ("bytes_in_flight", |m| Some(m.in_flight)),
