@@ -106,8 +106,8 @@ pub(crate) fn caches(config: &Config) -> impl Iterator<Item = &Path> {
     caches.map(|cache| cache.path.as_path())
 }
 
-/// Sees that the directories of `quic_qlog` are there. They are the operator's, who reads what is in
-/// them: they are not made here.
+/// Sees that the directories of `quic_qlog` are there. They are the operator's, who reads what is
+/// in them: they are not made here.
 ///
 /// # Errors
 /// The first one that is missing, or no directory.
