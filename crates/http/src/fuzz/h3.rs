@@ -100,7 +100,11 @@ const NOW: Duration = Duration::from_secs(1);
 impl Run {
     fn new(choice: u8) -> Run {
         let settings = settings_from(choice);
-        let connection = Connection::new(Role::Server, Arc::new(settings.clone()), Duration::ZERO);
+        let shared = Arc::new(settings.clone());
+        let mut connection = Connection::new(Role::Server, shared, Duration::ZERO);
+        if choice & 16 != 0 {
+            connection.speak_hq();
+        }
         Run {
             connection,
             settings,
@@ -233,14 +237,17 @@ fn act(
         let fields = [Field::from_static("server", "fuzz")];
         let mut out = Vec::new();
         let sent = connection.send_head(id, StatusCode::OK, fields, choice & 8 != 0, &mut out);
-        // The client may have stopped it already.
-        assert_eq!(sent.is_ok(), !out.is_empty());
+        // The client may have stopped it already. HTTP/0.9 has no heads.
+        assert_eq!(sent.is_ok() && !connection.is_hq(), !out.is_empty());
     };
     let (id, word) = match event {
         Event::Settings => return None,
         Event::GoAway { .. } => return None,
         Event::Request { id, request, end } => {
-            super::h2::check_request(&request, settings.head.max_headers);
+            match request.head.version {
+                h1::Version::Http09 => assert!(end && request.head.headers.is_empty()),
+                _ => super::h2::check_request(&request, settings.head.max_headers),
+            }
             answer(id);
             (id, format!("{:?} {end}", request.head).into_bytes())
         }
