@@ -79,7 +79,7 @@ fn a_server_that_fails_gets_no_requests_until_it_passes_again() {
     let check = "health_check interval=30ms fails=2 passes=3 uri=/health?of=a match=good;";
     let server = site.serve(&configuration(a.port(), b.port(), "", check));
     assert_eq!(statuses(&server, 4), [200; 4]);
-    for (mode, reason) in [
+    let rounds = [
         (
             Mode::Status(500),
             "status 500 is not what match \"good\" wants",
@@ -89,14 +89,18 @@ fn a_server_that_fails_gets_no_requests_until_it_passes_again() {
         // Every byte comes in time, but the end never does.
         (Mode::Drips, "upstream timed out"),
         (Mode::Babbles, "upstream sent"),
-    ] {
+    ];
+    for (round, (mode, reason)) in rounds.into_iter().enumerate() {
         b.becomes(mode);
         wait_for_state(&server, b.port(), "unhealthy");
         let port = b.port();
         let text = format!("upstream server 127.0.0.1:{port} of \"both\" is unhealthy");
-        let log = server.error_log();
-        let last = log.lines().rfind(|line| line.contains(&text));
-        let last = last.expect("a line");
+        // Another thread writes the log.
+        let last = wait_for("the line of this round", || {
+            let log = server.error_log();
+            let mut lines = log.lines().filter(|line| line.contains(&text));
+            lines.nth(round).map(str::to_owned)
+        });
         assert!(last.contains(reason), "{mode:?}: {last}");
         assert!(last.contains("(health_check in location \"/\")"), "{last}");
         assert_eq!(statuses(&server, 6), [200; 6], "{mode:?}");
