@@ -157,6 +157,15 @@ pub(super) struct Client<'a> {
     nonce: Option<String>,
 }
 
+/// What servers say of a certificate that has been replaced, that they do not know, or whose order
+/// they cannot find (Pebble's `serverInternal`): a new one can still be ordered.
+const CANNOT_REPLACE: [&str; 4] = [
+    "alreadyReplaced",
+    "malformed",
+    "unauthorized",
+    "serverInternal",
+];
+
 impl<'a> Client<'a> {
     /// Reads the directory. `account` is the URL of the account, if it is known.
     ///
@@ -262,12 +271,9 @@ impl<'a> Client<'a> {
         }
         let url = self.directory.new_order.clone();
         let answer = match self.post(&url, Some(&payload)).await {
-            // What it replaces may have been replaced, or not be known to this server.
             Err(AcmeError::Problem(problem))
                 if payload.get("replaces").is_some()
-                    && ["alreadyReplaced", "malformed", "unauthorized"]
-                        .iter()
-                        .any(|name| problem.is(name)) =>
+                    && CANNOT_REPLACE.iter().any(|name| problem.is(name)) =>
             {
                 payload["replaces"].take();
                 if let Some(object) = payload.as_object_mut() {
