@@ -276,10 +276,15 @@ fn relay(first: u16, second: u16, is_over: &AtomicBool, socket: &UdpSocket) {
 /// takes the client for one that has none, and the client misses the ids of the Retry packet in the
 /// transport parameters (RFC 9000 section 7.3).
 fn status_at_other_node(keys: [&str; 2]) -> u16 {
+    status_with(keys.map(|key| format!("quic_host_key certificates/{key}.key;")))
+}
+
+/// The same with what each of them is configured with.
+fn status_with(keys: [String; 2]) -> u16 {
     let sites = [site(), site()];
     let server = |at: usize| {
-        let (retry, key) = (["on", "off"][at], keys[at]);
-        let directives = format!("quic_retry {retry}; quic_host_key certificates/{key}.key; ");
+        let (retry, key) = (["on", "off"][at], &keys[at]);
+        let directives = format!("quic_retry {retry}; {key} ");
         let node = format!("quic_node_id {at}; server {{");
         let text = configuration(2, &directives).replacen("server {", &node, 1);
         sites[at].serve_whole(&text)
@@ -304,6 +309,16 @@ fn status_at_other_node(keys: [&str; 2]) -> u16 {
 fn nodes_with_the_same_key_know_each_others_tokens() {
     assert_eq!(status_at_other_node(["one", "one"]), 200);
     assert_eq!(status_at_other_node(["one", "other"]), 0);
+}
+
+/// The store itself is not asked: it may be down.
+#[test]
+fn nodes_with_the_same_session_store_know_each_others_tokens() {
+    let store = |key| {
+        format!("ssl_session_store redis://127.0.0.1:1 key=certificates/{key}.key timeout=100ms;")
+    };
+    assert_eq!(status_with([store("one"), store("one")]), 200);
+    assert_eq!(status_with([store("one"), store("other")]), 0);
 }
 
 #[test]

@@ -28,6 +28,8 @@ const STREAMS_IN_FIRST_WINDOW: u64 = 16;
 
 /// Other keys may be made from the same file.
 const HOST_KEY_LABEL: &[u8] = b"quic_host_key";
+/// Other keys are made from the key of the session store.
+const STORE_KEY_LABEL: &[u8] = b"quic keys by ssl_session_store";
 
 /// The shortest time-out of connections whose `keepalive_timeout` is zero.
 const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -135,7 +137,8 @@ fn codec_settings(server: &Server, head: h1::Limits) -> Arc<h3::Settings> {
 }
 
 /// What keys are made from: `quic_host_key` of the first address for QUIC. It is one for all of
-/// them, as connection ids do not tell the address.
+/// them, as connection ids do not tell the address. Without one, nodes that share sessions
+/// (`ssl_session_store ... key=`) share these keys as well.
 ///
 /// # Errors
 /// When the file is empty.
@@ -150,17 +153,26 @@ pub(crate) fn host_secret(
         .listeners
         .iter()
         .filter(|listener| listener.options.quic);
-    let mut servers = listeners.map(|listener| &http.servers[listener.default_server]);
-    let Some(path) = servers.find_map(|server| server.quic.host_key.as_ref()) else {
+    let servers = listeners.map(|listener| &*http.servers[listener.default_server]);
+    let host_key = |server: &&Server| {
+        let path = server.quic.host_key.clone()?;
+        Some((path, "QUIC host key", HOST_KEY_LABEL))
+    };
+    let store_key = |server: &&Server| {
+        let store = server.tls.as_ref()?.session_store.as_ref()?;
+        let path = store.key_file.clone()?;
+        Some((path, "session store key", STORE_KEY_LABEL))
+    };
+    let servers: Vec<&Server> = servers.collect();
+    let found = servers.iter().find_map(host_key);
+    let Some((path, what, label)) = found.or_else(|| servers.iter().find_map(store_key)) else {
         return Ok(None);
     };
-    let bytes = file(materials, path, "QUIC host key")?;
+    let bytes = file(materials, &path, what)?;
     if bytes.is_empty() {
         return Err(emerg(format!("\"{}\" zero key size", path.display())));
     }
-    let digest = Sha256::new()
-        .chain_update(HOST_KEY_LABEL)
-        .chain_update(bytes);
+    let digest = Sha256::new().chain_update(label).chain_update(bytes);
     Ok(Some(digest.finalize().into()))
 }
 
