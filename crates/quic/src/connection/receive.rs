@@ -118,11 +118,12 @@ impl Connection {
         let packet_type = packet.packet_type();
         let destination = packet.destination();
         let version = packet.version();
-        if !self.takes_version(packet_type, version) {
-            return Ok(Outcome::Dropped(DropReason::Version));
-        }
+        // First: keys of another version are derived only for a packet that is for this connection.
         if !self.is_own(&destination, packet_type) {
             return Ok(Outcome::Dropped(DropReason::Unknown));
+        }
+        if !self.takes_version(packet_type, version) {
+            return Ok(Outcome::Dropped(DropReason::Version));
         }
         let source = packet.source();
         let Some(mask) = packet
