@@ -110,9 +110,8 @@ pub(super) fn with_early_data_of(
     (pair, id)
 }
 
-#[test]
-fn early_data_arrives_with_the_first_flight() {
-    let (mut pair, id) = with_early_data(settings());
+/// Early data of [`with_early_data`] arrives before the handshake is over, and is accepted.
+pub(super) fn assert_early_data_arrives(pair: &mut Pair, id: StreamId) {
     let begun = pair.now;
     pair.until("early data", |pair| {
         (pair.server.as_ref()).is_some_and(|server| server.got(id) == (3000, true))
@@ -121,6 +120,12 @@ fn early_data_arrives_with_the_first_flight() {
     assert!(!pair.server().connection.is_established());
     pair.handshake();
     assert!(pair.client.connection.is_early_data_accepted());
+}
+
+#[test]
+fn early_data_arrives_with_the_first_flight() {
+    let (mut pair, id) = with_early_data(settings());
+    assert_early_data_arrives(&mut pair, id);
 }
 
 #[test]

@@ -72,14 +72,19 @@ fn a_handshake_is_told_in_its_order() {
     assert!(long.len() >= 2 && long.iter().all(|long| long.version == 1));
 }
 
-#[test]
-fn sent_packets_have_all_numbers_and_all_bytes() {
+/// The client has sent a request, which the server has.
+fn asked() -> (Pair, StreamId) {
     let mut pair = traced();
     pair.handshake();
-    let id = pair.client.connection.open(Direction::Bidirectional);
-    let id = id.expect("allowed");
+    let id = pair.open();
     pair.client.write(id, 10, true);
     pair.until("asked", |pair| pair.server().got(id).1);
+    (pair, id)
+}
+
+#[test]
+fn sent_packets_have_all_numbers_and_all_bytes() {
+    let (mut pair, id) = asked();
     pair.server().write(id, 100_000, true);
     pair.until("answered", |pair| pair.client.got(id) == (100_000, true));
     let bytes_sent = pair.server().connection.counters().bytes_sent;
@@ -132,12 +137,7 @@ fn sent_packets_have_all_numbers_and_all_bytes() {
 
 #[test]
 fn losses_key_updates_and_the_end_are_told() {
-    let mut pair = traced();
-    pair.handshake();
-    let id = pair.client.connection.open(Direction::Bidirectional);
-    let id = id.expect("allowed");
-    pair.client.write(id, 10, true);
-    pair.until("asked", |pair| pair.server().got(id).1);
+    let (mut pair, id) = asked();
     let now = pair.now;
     assert!(pair.server().connection.update_keys(now));
     pair.network = bad_network(10, 3);

@@ -1,6 +1,6 @@
 //! Going over to another version, RFC 9368 section 2.3 and RFC 9369 section 4.1.
 
-use super::handshakes::{session_of, with_early_data_of};
+use super::handshakes::{assert_early_data_arrives, session_of, with_early_data_of};
 use super::rules::initial_packet;
 use super::*;
 use crate::Code;
@@ -318,14 +318,7 @@ fn sessions_belong_to_the_negotiated_version_rfc_9369_section_5() {
 fn early_data_stays_in_the_original_version_rfc_9369_section_4_1() {
     for (original, preferred) in CHANGES {
         let (mut pair, id) = with_early_data_of(preferred, preferring(preferred), original);
-        let begun = pair.now;
-        pair.until("early data", |pair| {
-            (pair.server.as_ref()).is_some_and(|server| server.got(id) == (3000, true))
-        });
-        assert_eq!(pair.now.since(begun), DELAY);
-        assert!(!pair.server().connection.is_established());
-        pair.handshake();
-        assert!(pair.client.connection.is_early_data_accepted());
+        assert_early_data_arrives(&mut pair, id);
         assert_version(&mut pair, preferred);
     }
 }
