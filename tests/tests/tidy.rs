@@ -459,6 +459,20 @@ fn nothing_is_left_to_do_or_bound_to_one_machine() {
 }
 
 #[test]
+fn merges_are_finished() {
+    let markers = ["<", ">", "|"].map(|sign| sign.repeat(7) + " ");
+    let mut found = Vec::new();
+    for file in files() {
+        for (number, line) in file.text.lines().enumerate() {
+            if markers.iter().any(|marker| line.starts_with(marker)) {
+                found.push(format!("{}:{}", file.name, number + 1));
+            }
+        }
+    }
+    assert_none("keep what belongs there of both sides", found);
+}
+
+#[test]
 fn links_between_documents_lead_somewhere() {
     let root = sealane_tests::repository();
     let mut broken = Vec::new();

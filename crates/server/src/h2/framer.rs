@@ -235,6 +235,10 @@ impl MultiplexedWire for Framer {
         self.codec.release(stream, bytes, &mut self.out);
     }
 
+    fn is_blocked(&self, stream: StreamRef) -> bool {
+        self.codec.is_blocked(stream)
+    }
+
     fn answered(&mut self, stream: StreamRef, time: TurnTime) -> bool {
         let still_sends = !self.codec.has_received_end(stream);
         if still_sends {

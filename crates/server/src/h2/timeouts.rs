@@ -8,9 +8,8 @@
 
 use super::serving::Serving;
 use super::unread;
-use crate::client_link::BodyError;
 use crate::connection::Connection;
-use crate::multiplexed::{ResetReason, StreamState, TurnTime, ms};
+use crate::multiplexed::{TIMED_OUT, TurnTime, log_slow_reader, ms};
 use sealane_conf::model::LogLevel;
 use sealane_http::h2::ErrorCode;
 use std::os::fd::AsFd;
@@ -50,8 +49,6 @@ const RECENT: Duration = Duration::from_secs(2);
 /// How long new requests are accepted after the end of the connection was announced, unless the
 /// client acknowledges it (RFC 9113 section 6.8 asks for a round trip).
 const FAREWELL: Duration = Duration::from_secs(1);
-
-const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
 impl ConnectionTimeouts {
     /// Before anything was set; `look_every` is the shortest time-out of the server's locations
@@ -201,7 +198,6 @@ impl Serving {
     /// Ends what has waited for too long. False when that is the connection.
     fn look_after_streams(&mut self, connection: &mut Connection) -> bool {
         let conf = connection.default_conf();
-        let body_timeout_ms = ms(conf.client_body_timeout);
         let mut next_ms = ms(self.timeouts.look_every);
         if let Some(at_ms) = self.exchanges.wire.stalled_ms() {
             let Some(left_ms) = self.exchanges.time.left_ms(at_ms, ms(conf.send_timeout)) else {
@@ -215,44 +211,10 @@ impl Serving {
             next_ms = next_ms.min(left_ms);
         }
         next_ms = next_ms.min(self.exchanges.wire.reset_unread(self.exchanges.time));
-        for index in self.exchanges.streams.indices() {
-            let Some(stream) = self.exchanges.streams.get(index) else {
-                continue;
-            };
-            let Some(name) = stream.name else {
-                continue;
-            };
-            let send_ms = match &stream.state {
-                StreamState::Sending(sending) if self.exchanges.wire.codec.is_blocked(name) => {
-                    Some(ms(sending.send_timeout))
-                }
-                _ => None,
-            };
-            // The silence of a tunnel is limited by `proxy_read_timeout` and the like.
-            let body_ms = (stream.awaits_body && !stream.feed.is_tunnel())
-                .then(|| stream.feed.body_timeout().map_or(body_timeout_ms, ms));
-            let Some(limit_ms) = send_ms.or(body_ms) else {
-                continue;
-            };
-            match self.exchanges.time.left_ms(stream.moved_ms, limit_ms) {
-                Some(left_ms) => next_ms = next_ms.min(left_ms),
-                None if send_ms.is_some() => {
-                    log_slow_reader(connection);
-                    self.exchanges.give_up(index, ResetReason::Cancelled);
-                }
-                None => stream.feed.fail(BodyError::TimedOut),
-            }
-        }
+        next_ms = next_ms.min(self.exchanges.end_late_streams(connection));
         self.timeouts.awaiting = Awaiting::Busy;
         self.timeouts.look_at_ms = self.exchanges.time.now_ms.saturating_add(next_ms);
         connection.set_deadline(Duration::from_millis(next_ms));
         true
     }
-}
-
-fn log_slow_reader(connection: &Connection) {
-    connection.log(
-        LogLevel::Info,
-        &format!("{TIMED_OUT} while sending response to client"),
-    );
 }

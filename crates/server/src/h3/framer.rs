@@ -218,6 +218,10 @@ impl MultiplexedWire for Http3Framer {
         self.transport.consumed(stream.id, bytes as u64, self.now);
     }
 
+    fn is_blocked(&self, stream: StreamName) -> bool {
+        self.requests.has_unsent(stream)
+    }
+
     fn answered(&mut self, stream: StreamName, _: TurnTime) -> bool {
         // RFC 9114 section 4.1: a client that still sends may stop.
         if self.codec.is_receiving(stream.id.to_wire()) {

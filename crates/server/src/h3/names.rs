@@ -79,6 +79,12 @@ impl RequestSlots {
         self.slots.get_mut(name.slot())?.as_deref_mut()
     }
 
+    /// Whether some of what a request has to send was not sent yet.
+    pub(super) fn has_unsent(&self, name: StreamName) -> bool {
+        let output = self.slots.get(name.slot()).and_then(Option::as_deref);
+        output.is_some_and(|request| request.output.unsent() > 0)
+    }
+
     /// The transport has forgotten the stream.
     pub(super) fn forget(&mut self, id: StreamId) {
         let wire = id.to_wire();

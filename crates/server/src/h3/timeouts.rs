@@ -4,8 +4,7 @@
 
 use super::serving::Http3Serving;
 use crate::client::Client;
-use crate::client_link::BodyError;
-use crate::multiplexed::{ResetReason, StreamState, TurnTime, ms};
+use crate::multiplexed::{TIMED_OUT, TurnTime, ms};
 use sealane_conf::model::LogLevel;
 use sealane_http::h3::Code;
 use sealane_io::registry::Asked;
@@ -17,8 +16,6 @@ use std::time::Duration;
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The time between two looks at all streams: long enough for a deadline without a timer.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-
-const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
 /// What the connection waits for, and since when.
 pub(super) struct Http3Timeouts {
@@ -93,7 +90,8 @@ impl Http3Serving {
         }
         if time.now_ms >= self.timeouts.look_at_ms {
             self.timeouts.look_at_ms = time.now_ms + ms(LOOK_EVERY);
-            self.look_after_streams();
+            self.give_up_late_requests();
+            self.exchanges.end_late_streams(&self.client);
         }
         self.set_deadline();
     }
@@ -129,47 +127,6 @@ impl Http3Serving {
                 &format!("{TIMED_OUT} while reading client request headers"),
             );
             wire.abort(StreamId::from_wire(id), Code::H3_REQUEST_REJECTED);
-        }
-    }
-
-    /// Ends streams that have waited for too long.
-    fn look_after_streams(&mut self) {
-        let time = self.exchanges.time;
-        self.give_up_late_requests();
-        let body_timeout_ms = ms(self.client.default_conf().client_body_timeout);
-        for index in self.exchanges.streams.indices() {
-            let Some(stream) = self.exchanges.streams.get(index) else {
-                continue;
-            };
-            let Some(name) = stream.name else {
-                continue;
-            };
-            let wire = &mut self.exchanges.wire;
-            let is_stuck =
-                (wire.requests.sending(name)).is_some_and(|sending| sending.output.unsent() > 0);
-            let send_ms = match &stream.state {
-                StreamState::Sending(sending) if is_stuck => Some(ms(sending.send_timeout)),
-                _ => None,
-            };
-            // The silence of a tunnel is limited by `proxy_read_timeout` and the like.
-            let body_ms = (stream.awaits_body && !stream.feed.is_tunnel())
-                .then(|| stream.feed.body_timeout().map_or(body_timeout_ms, ms));
-            let Some(limit_ms) = send_ms.or(body_ms) else {
-                continue;
-            };
-            if time.left_ms(stream.moved_ms, limit_ms).is_some() {
-                continue;
-            }
-            match send_ms.is_some() {
-                true => {
-                    self.client.log(
-                        LogLevel::Info,
-                        &format!("{TIMED_OUT} while sending response to client"),
-                    );
-                    self.exchanges.give_up(index, ResetReason::Cancelled);
-                }
-                false => stream.feed.fail(BodyError::TimedOut),
-            }
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | `exchanges` | what happens on streams: requests come in, responses begin and end |
 //! | `stream` | one stream: its exchange, then its response |
 //! | `table` | the streams, and which are to be looked at |
+//! | `timeouts` | streams that have waited for too long |
 //! | `wakers` | which streams were woken |
 //! | `time` | the time of a turn |
 
@@ -15,12 +16,14 @@ mod exchanges;
 mod stream;
 mod table;
 mod time;
+mod timeouts;
 mod wakers;
 
 pub(crate) use exchanges::{Exchanges, Incoming};
 pub(crate) use stream::{FollowUp, ResetReason, Stream, StreamResponse, StreamState};
 pub(crate) use table::{StreamTable, WireName};
 pub(crate) use time::{TurnTime, ms};
+pub(crate) use timeouts::{TIMED_OUT, log_slow_reader};
 
 use crate::exchange::Exchange;
 use sealane_http::StatusCode;
@@ -67,6 +70,9 @@ pub(crate) trait MultiplexedWire {
 
     /// So many bytes of the request body were read.
     fn release(&mut self, stream: Self::Name, bytes: usize);
+
+    /// Whether the stream has something to send that the client does not let it send.
+    fn is_blocked(&self, stream: Self::Name) -> bool;
 
     /// All of the response was written. Returns whether the client still sends its body.
     fn answered(&mut self, stream: Self::Name, time: TurnTime) -> bool;
