@@ -5,7 +5,7 @@ use sealane_conf::model::{
     ServerKind, StreamHandler, StreamPass, StreamPassTarget, Variable,
 };
 use sealane_conf::variables::StreamVariable;
-use sealane_conf::{MemoryLoader, Options, parse};
+use sealane_conf::{Failure, MemoryLoader, Options, parse};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,12 +23,16 @@ fn stream(text: &str) -> Config {
     read(&format!("events {{}} stream {{ {text} }}"))
 }
 
-fn refused(text: &str) -> String {
+fn failure(text: &str) -> Failure {
     let options = Options::new("/etc/nginx.conf", "/srv");
     match parse(&options, &mut files(text)) {
         Ok(_) => panic!("it is read: {text}"),
-        Err(failure) => failure.error.message,
+        Err(failure) => failure,
     }
+}
+
+fn refused(text: &str) -> String {
+    failure(text).error.message
 }
 
 fn refused_in_stream(text: &str) -> String {
@@ -229,6 +233,26 @@ fn mistakes_are_told_in_nginx_words() {
             "invalid value \"header\"",
         ),
         (
+            "upstream u { server 192.0.2.1; }",
+            "no port in upstream \"192.0.2.1\"",
+        ),
+        (
+            "upstream u { server [::1] weight=2; }",
+            "no port in upstream \"[::1]\"",
+        ),
+        (
+            "upstream u { server localhost; }",
+            "no port in upstream \"localhost\"",
+        ),
+        (
+            "upstream u { server nowhere.example; }",
+            "host not found in upstream \"nowhere.example\"",
+        ),
+        (
+            "resolver 192.0.2.53; upstream u { zone z 64k; server a.example resolve; }",
+            "no port in upstream \"a.example\"",
+        ),
+        (
             "access_log a; server { listen 1; return a; }",
             "unknown log format \"combined\"",
         ),
@@ -291,6 +315,19 @@ fn mistakes_are_told_in_nginx_words() {
     ] {
         assert_eq!(refused_in_stream(text), message, "{text}");
     }
+}
+
+#[test]
+fn servers_of_a_group_need_a_port_unless_something_else_has_it() {
+    let config = stream(
+        "resolver 192.0.2.53;
+         upstream u { zone z 64k; server unix:/a; server 192.0.2.1:80; server a.example service=b resolve; }",
+    );
+    let http = config.http.expect("there is a group");
+    assert_eq!(http.upstreams[0].servers.len(), 3);
+    let failure = failure("events {} stream { upstream u { server 192.0.2.1; } }");
+    let help = failure.error.help.unwrap_or_default();
+    assert_eq!(help, "write a port: \"server 192.0.2.1:5432;\"");
 }
 
 #[test]

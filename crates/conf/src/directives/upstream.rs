@@ -28,7 +28,7 @@ const MIN_ZONE_BYTES: u64 = 8 * 4096;
 const MAX_ROUTE_BYTES: usize = 32;
 /// `timeout=` of `queue`.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Port of a server when none is written.
+/// Port of a server of `http` when none is written; in `stream` there is no default.
 const DEFAULT_PORT: u16 = 80;
 
 const NONE: Arity = Arity::Between(0, 0);
@@ -54,7 +54,8 @@ const ROWS: &[Row] = &[
         UPSTREAM | STREAM_UPSTREAM,
         Arity::AtLeast(1),
         "",
-        "A server of the group: `host[:port]` or `unix:path`; the default port is 80. A name that \
+        "A server of the group: `host[:port]` or `unix:path`; the default port is 80 in `http`, \
+         `stream` requires a port. A name that \
          resolves to several addresses defines several servers. Parameters: `weight=` (1 to \
          1000000, default 1); `max_fails=` (default 1, 0 disables it) failures within \
          `fail_timeout=` (default 10s) make the server unavailable for that time; `max_conns=` \
@@ -486,7 +487,11 @@ fn peers(
         let message = format!("{reason} in upstream \"{}\"", shown(written));
         Fault::at(1, message)
     };
-    let url = UpstreamUrl::parse(written, DEFAULT_PORT, UriPart::Refused).map_err(fault)?;
+    let default_port = match b.kind() {
+        ServerKind::Stream => 0,
+        _ => DEFAULT_PORT,
+    };
+    let url = UpstreamUrl::parse(written, default_port, UriPart::Refused).map_err(fault)?;
     if parameters.service.is_some() {
         if url.port_text.is_some() || url.kind == HostKind::Unix {
             return refuse("may not have port");
@@ -500,28 +505,34 @@ fn peers(
         let sockets = addresses.iter().map(|ip| SocketAddr::new(*ip, port));
         UpstreamPeers::Fixed(sockets.map(PeerAddress::Inet).collect())
     };
-    match url.kind {
+    let peers = match url.kind {
         HostKind::Unix => {
             let path = path_of(url.host.as_bytes()).to_owned();
-            Ok(UpstreamPeers::Fixed(vec![PeerAddress::Unix(path)]))
+            return Ok(UpstreamPeers::Fixed(vec![PeerAddress::Unix(path)]));
         }
-        HostKind::Address(address) => Ok(inet(&[address])),
-        HostKind::Name if parameters.resolve => Ok(UpstreamPeers::Resolved {
+        HostKind::Address(address) => inet(&[address]),
+        HostKind::Name if parameters.resolve => UpstreamPeers::Resolved {
             host: url.host.into(),
             port: url.port,
             service: match parameters.service {
                 Some(service) => Some(c.utf8(1, service)?.into()),
                 None => None,
             },
-        }),
+        },
         HostKind::Name => {
             let found = addresses_of(b.loader, url.host);
             if found.is_empty() {
                 return Err(fault("host not found"));
             }
-            Ok(inet(&found))
+            inet(&found)
         }
+    };
+    // As in nginx, after the look-up; SRV records have ports.
+    if url.port == 0 && parameters.service.is_none() {
+        let host = url.host;
+        return Err(fault("no port").help(format!("write a port: \"server {host}:5432;\"")));
     }
+    Ok(peers)
 }
 
 /// Sets the method; a second one replaces the first, with a warning.
