@@ -169,6 +169,13 @@ impl QuicScript {
         self.option("unknown_version_first", true.into())
     }
 
+    /// A ClientHello of two datagrams. Once the first is sent, there is the file `begun`; the second
+    /// is sent when there is the file `proceed`. Only [`QuicClient::Aioquic`] does it.
+    #[must_use]
+    pub fn split_first_flight(self, begun: &Path, proceed: &Path) -> QuicScript {
+        self.option("split", json!({"begun": begun, "proceed": proceed}))
+    }
+
     /// The application protocol, instead of `h3`. [`QuicClient::Aioquic`] speaks HTTP/0.9, too
     /// (`hq-interop`): its requests are their method and path, and its responses have no status.
     #[must_use]
@@ -293,6 +300,13 @@ impl QuicScript {
     #[must_use]
     pub fn wait(self, milliseconds: u64) -> QuicScript {
         self.step(json!({"do": "wait", "ms": milliseconds}))
+    }
+
+    /// Sends PING frames for a while, unless the server closes the connection. Only
+    /// [`QuicClient::Aioquic`] does it.
+    #[must_use]
+    pub fn pings(self, milliseconds: u64) -> QuicScript {
+        self.step(json!({"do": "pings", "ms": milliseconds}))
     }
 
     /// Waits until the server closes the connection or half a minute is over.

@@ -147,6 +147,44 @@ fn reloads_change_what_connections_get() {
     });
 }
 
+/// A handshake that a reload falls into goes on with the server that it has begun with, whatever
+/// place that has in the new configuration.
+#[test]
+fn reloads_during_a_handshake_change_no_server() {
+    let public = quic_configuration("server_name localhost; location / { return 200 public; }");
+    let others = |count: usize| -> String {
+        let one = |number| {
+            format!(
+                "server {{ listen 127.0.0.1:%plain%; server_name n{number}; return 200 other; }}\n"
+            )
+        };
+        (0..count).map(one).collect()
+    };
+    // Others in front of it are added, and taken away.
+    for (before, after) in [(1, 4), (6, 0)] {
+        let site = quic_site();
+        let server = site.serve_whole(&whole("", &(others(before) + &public)));
+        let (begun, proceed) = (site.path("begun"), site.path("proceed"));
+        std::thread::scope(|scope| {
+            let script = QuicScript::to(&site, &server).split_first_flight(&begun, &proceed);
+            let client = QuicClient::Aioquic.built();
+            let client = scope.spawn(move || client.run_one(&script.get("/").get("/")));
+            wait_for("half a handshake", || begun.exists().then_some(()));
+            let text = whole("", &(others(after) + &public));
+            assert_eq!(reload(&site, &server, &text), Reload::Applied);
+            std::fs::write(&proceed, "").expect("the site can be written to");
+            let run = client.join().expect("the client runs");
+            for response in &run.responses {
+                assert_eq!(
+                    response.sha256,
+                    sha256(b"public"),
+                    "{before}, {after}: {run:?}"
+                );
+            }
+        });
+    }
+}
+
 /// Listeners come and go; connections of one that goes are served to the end of what they have
 /// asked for.
 #[test]

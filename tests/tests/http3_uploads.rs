@@ -202,3 +202,33 @@ fn clients_that_go_while_the_origin_is_busy_end_its_request() {
         assert!(received as u64 >= SENT_BYTES, "{ending:?}: {received}");
     }
 }
+
+/// What a request is answered without, or is reset with, does not narrow the connection's window:
+/// more of it than fits into that window is followed by requests that are served.
+#[test]
+fn bodies_that_nobody_reads_leave_room_for_others() {
+    let site = quic_site();
+    let server = site.serve(&quic_configuration(
+        "location /answered { return 200 'done'; }
+         location /refused { return 403; }
+         location /too-large { client_max_body_size 1k; proxy_pass http://127.0.0.1:1; }
+         location /slow { echo_sleep 30; echo late; }",
+    ));
+    let upload = |path: &str| QuicRequest::new("POST", path).body(16_000);
+    // 2.4 MB on one connection.
+    for (path, status) in [("/answered", 200), ("/refused", 403), ("/too-large", 413)] {
+        let begun = QuicScript::to(&site, &server);
+        let script = (0..150).fold(begun, |script, _| script.requests([upload(path)]));
+        let run = QuicClient::Aioquic.run_one(&script);
+        let answered = run.responses.iter().filter(|one| one.status == status);
+        assert_eq!(answered.count(), 150, "{path}: {:?}", run.close);
+    }
+    let begun = QuicScript::to(&site, &server);
+    let script = (0..60).fold(begun, |script, number| {
+        let upload = QuicRequest::new("POST", "/slow").body(DECLARED_BYTES);
+        script.begin([upload.sends_only(40_000)]).reset(number)
+    });
+    let run = QuicClient::Aioquic.run_one(&script.get("/a.txt"));
+    let last = run.responses.last().expect("61 of them");
+    assert_eq!(last.sha256, sha256(b"alpha"), "{last:?}, {:?}", run.close);
+}

@@ -60,7 +60,7 @@ struct LinkState {
     framed: u64,
     /// When it got too large: the bytes before, and those announced then.
     refused: (u64, u64),
-    /// Bytes that were read since the connection last checked (HTTP/2 flow control).
+    /// Bytes that were read, or thrown away, since the connection last checked (flow control).
     consumed: u64,
     interim: VecDeque<Interim>,
     trailers: Vec<(Bytes, Bytes)>,
@@ -417,10 +417,14 @@ impl LinkState {
         self.ended || self.error.is_some()
     }
 
-    /// Counts bytes of the body that have arrived. Returns whether they may still be read.
+    /// Counts bytes of the body that have arrived. Returns whether they may still be read;
+    /// otherwise they make room for others at once.
     fn takes(&mut self, bytes: usize) -> bool {
         self.check_size(bytes as u64);
         self.received += bytes as u64;
+        if self.error.is_some() {
+            self.consumed += bytes as u64;
+        }
         self.error.is_none()
     }
 
@@ -445,7 +449,8 @@ impl LinkState {
     fn check_size(&mut self, more: u64) {
         let len = self.received.saturating_add(more);
         if self.error.is_none() && self.max_bytes.is_some_and(|max| len > max) {
-            self.pieces.clear();
+            let unread = self.pieces.drain(..).map(|piece| piece.len() as u64);
+            self.consumed += unread.sum::<u64>();
             self.refused = (self.received, more);
             self.error = Some(BodyError::TooLarge);
         }
@@ -503,5 +508,21 @@ mod tests {
         let end = [vec![1; 10_000], vec![2; JOINED_BYTES]].concat();
         assert_eq!(pieces.concat(), [content, end].concat());
         assert_eq!(feed.take_consumed(), 34_096);
+    }
+
+    #[test]
+    fn what_is_too_large_makes_room_at_once() {
+        let link = ClientLink::default();
+        let feed = link.feed();
+        link.limit_body(100, Duration::from_secs(1));
+        feed.push_copy(&[1; 60]);
+        assert_eq!(feed.take_consumed(), 0, "it waits for its reader");
+        feed.push_copy(&[2; 60]);
+        assert_eq!(feed.take_consumed(), 120);
+        feed.push_copy(&[3; 60]);
+        assert_eq!(feed.take_consumed(), 60);
+        let mut cx = Context::from_waker(Waker::noop());
+        let read = link.poll_body(&mut cx);
+        assert_eq!(read, Poll::Ready(Err(BodyError::TooLarge)));
     }
 }

@@ -235,8 +235,8 @@ impl MultiplexedWire for Framer {
         self.codec.release(stream, bytes, &mut self.out);
     }
 
-    fn is_blocked(&self, stream: StreamRef) -> bool {
-        self.codec.is_blocked(stream)
+    fn blocked_since_ms(&self, stream: StreamRef, moved_ms: u64) -> Option<u64> {
+        self.codec.is_blocked(stream).then_some(moved_ms)
     }
 
     fn answered(&mut self, stream: StreamRef, time: TurnTime) -> bool {

@@ -26,11 +26,18 @@ pub(super) struct Http3Framer {
     pub(super) to_fill: Vec<StreamName>,
     /// The time of the turn, for the transport.
     pub(super) now: Time,
+    /// The same by the coarse clock.
+    pub(super) now_ms: u64,
 }
+
+/// No more of a channel is taken from the codec while so much of it is unsent: what a client does
+/// not read stays with the codec, which limits it.
+const CHANNEL_BYTES: u64 = 4 << 10;
 
 impl Http3Framer {
     pub(super) fn new(transport: Connection, codec: h3::Connection, now: Time) -> Http3Framer {
         Http3Framer {
+            now_ms: 0,
             transport,
             codec,
             requests: RequestSlots::default(),
@@ -47,6 +54,10 @@ impl Http3Framer {
         };
         sending.is_over |= end;
         let up_to = sending.output.end();
+        if end || sending.announced <= sending.output.sent() {
+            sending.moved_ms = self.now_ms; // the client had everything before
+        }
+        sending.announced = up_to;
         if !self.transport.write_up_to(name.id, up_to, end) {
             sending.output.clear();
             sending.is_over = true;
@@ -56,11 +67,12 @@ impl Http3Framer {
     /// Writes what the codec has for its own streams.
     pub(super) fn write_channels(&mut self) {
         for (place, channel) in CHANNELS.into_iter().enumerate() {
+            let slot = &mut self.channels[place];
+            let is_full = |(_, output): &(StreamId, Output)| output.unsent() >= CHANNEL_BYTES;
             let bytes = self.codec.outgoing(channel);
-            if bytes.is_empty() {
+            if bytes.is_empty() || slot.as_ref().is_some_and(is_full) {
                 continue;
             }
-            let slot = &mut self.channels[place];
             if slot.is_none() {
                 let Some(id) = self.transport.open(Direction::Unidirectional) else {
                     continue; // a client that allows no more of them gets nothing
@@ -81,6 +93,7 @@ impl Http3Framer {
         if let Some(name) = self.requests.find(id) {
             if let Some(sending) = self.requests.sending(name) {
                 sending.output.acknowledge(up_to);
+                sending.moved_ms = self.now_ms;
                 if !sending.is_over {
                     self.queue(name);
                 } else if sending.output.kept() == 0
@@ -117,7 +130,23 @@ impl Http3Framer {
         {
             sending.output.clear();
             sending.is_over = true;
+            sending.moved_ms = self.now_ms;
+            self.release_unread(name);
         }
+    }
+
+    /// The transport has forgotten a stream.
+    pub(super) fn forget(&mut self, id: StreamId) {
+        if let Some(name) = self.requests.find(id) {
+            self.release_unread(name);
+            self.requests.forget(id);
+        }
+    }
+
+    /// Nobody reads what is left of a request's body: the connection's window is shared, and the
+    /// client may send as much for other requests.
+    fn release_unread(&mut self, name: StreamName) {
+        self.release(name, usize::MAX);
     }
 
     /// Gives a stream up when the client has all that was written: a reset would take the place of
@@ -129,6 +158,7 @@ impl Http3Framer {
                 sending.is_over = true;
                 self.codec.reset(name.id.to_wire());
                 self.transport.stop_sending(name.id, code.0);
+                self.release_unread(name);
             }
             _ => self.abort(name.id, code),
         }
@@ -167,6 +197,7 @@ impl MultiplexedWire for Http3Framer {
             })
         });
         exchange.transfer.head_bytes = count;
+        sending.send_timeout = Some(exchange.conf().send_timeout);
         sent.map_err(|_| Unsendable)?;
         self.announce(stream, end);
         Ok(())
@@ -215,11 +246,19 @@ impl MultiplexedWire for Http3Framer {
     fn widen(&mut self, _: StreamName) {}
 
     fn release(&mut self, stream: StreamName, bytes: usize) {
-        self.transport.consumed(stream.id, bytes as u64, self.now);
+        let Some(sending) = self.requests.sending(stream) else {
+            return; // released when it was forgotten
+        };
+        let bytes = sending.unreleased.min(bytes as u64);
+        sending.unreleased -= bytes;
+        if bytes > 0 {
+            self.transport.consumed(stream.id, bytes, self.now);
+        }
     }
 
-    fn is_blocked(&self, stream: StreamName) -> bool {
-        self.requests.has_unsent(stream)
+    // What was written last says nothing: it may wait behind much that was written before.
+    fn blocked_since_ms(&self, stream: StreamName, _: u64) -> Option<u64> {
+        self.requests.blocked_since_ms(stream)
     }
 
     fn answered(&mut self, stream: StreamName, _: TurnTime) -> bool {
@@ -228,6 +267,7 @@ impl MultiplexedWire for Http3Framer {
             self.codec.stop_receiving(stream.id.to_wire());
             self.transport.stop_sending(stream.id, Code::H3_NO_ERROR.0);
         }
+        self.release_unread(stream);
         false
     }
 }

@@ -102,11 +102,12 @@ impl Http3Intake<'_> {
             }
             Event::Data { id, bytes, end } => {
                 let id = StreamId::from_wire(id);
-                let name = self.requests.find(id);
-                let is_read =
-                    name.is_some_and(|name| self.streams.take_data(name, bytes, end, self.time));
-                if is_read {
+                if let Some(name) = self.requests.find(id)
+                    && let Some(request) = self.requests.sending(name)
+                    && self.streams.take_data(name, bytes, end, self.time)
+                {
                     // Its handler makes room by reading.
+                    request.unreleased += bytes.len() as u64;
                     return bytes.len() as u64;
                 }
             }
@@ -239,7 +240,11 @@ impl Owner for Http3Intake<'_> {
     fn copy(&mut self, id: StreamId, offset: u64, len: usize, out: &mut Vec<u8>) {
         if let Some(name) = self.requests.find(id) {
             if let Some(sending) = self.requests.sending(name) {
+                let sent = sending.output.sent();
                 sending.output.copy(offset, len, out);
+                if sending.output.sent() > sent {
+                    sending.moved_ms = self.time.now_ms;
+                }
                 if !sending.is_over
                     && sending.output.unsent() < self.low_bytes
                     && !std::mem::replace(&mut sending.is_queued, true)

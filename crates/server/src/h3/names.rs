@@ -1,10 +1,11 @@
 //! The requests of a connection by the ids of their streams.
 
 use super::output::Output;
-use crate::multiplexed::WireName;
+use crate::multiplexed::{TurnTime, WireName, ms};
 use sealane_http::h3::Code;
 use sealane_io::stream::ChainReader;
 use sealane_quic::StreamId;
+use std::time::Duration;
 
 /// What a request is called: its stream, and a small number that no other has at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,16 @@ pub(super) struct RequestOutput {
     pub(super) is_over: bool,
     /// The stream is reset with this code when the client has everything.
     pub(super) reset_behind: Option<Code>,
+    /// Bytes of the request's body that were handed to its exchange, and for which the client may
+    /// not send others yet.
+    pub(super) unreleased: u64,
+    /// Offset behind what the transport was told of.
+    pub(super) announced: u64,
+    /// When the client last took something, or began to have something to take, in milliseconds of
+    /// the coarse clock.
+    pub(super) moved_ms: u64,
+    /// `send_timeout` of the location, once there is a response.
+    pub(super) send_timeout: Option<Duration>,
 }
 
 /// All requests whose streams the transport knows.
@@ -79,10 +90,29 @@ impl RequestSlots {
         self.slots.get_mut(name.slot())?.as_deref_mut()
     }
 
-    /// Whether some of what a request has to send was not sent yet.
-    pub(super) fn has_unsent(&self, name: StreamName) -> bool {
-        let output = self.slots.get(name.slot()).and_then(Option::as_deref);
-        output.is_some_and(|request| request.output.unsent() > 0)
+    /// Since when the client has not taken what a request has to send, if there is anything.
+    pub(super) fn blocked_since_ms(&self, name: StreamName) -> Option<u64> {
+        let request = self.slots.get(name.slot())?.as_deref()?;
+        (request.output.unsent() > 0).then_some(request.moved_ms)
+    }
+
+    /// A request on which nothing is written any more, and of which the client has taken nothing
+    /// for `send_timeout`, or has not ended its own side; `default_timeout` for those without a
+    /// response.
+    pub(super) fn find_late(
+        &self,
+        time: TurnTime,
+        default_timeout: Duration,
+    ) -> Option<StreamName> {
+        let is_late = |request: &RequestOutput| {
+            let timeout = request.send_timeout.unwrap_or(default_timeout);
+            request.is_over && time.left_ms(request.moved_ms, ms(timeout)).is_none()
+        };
+        self.by_id.iter().find_map(|&(wire, slot)| {
+            let request = self.slots.get(slot as usize)?.as_deref()?;
+            let id = StreamId::from_wire(wire);
+            is_late(request).then_some(StreamName { id, slot })
+        })
     }
 
     /// The transport has forgotten the stream.

@@ -41,6 +41,11 @@ impl Output {
         self.end
     }
 
+    /// Offset behind the last byte that was sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Bytes that were written and never sent.
     pub(super) fn unsent(&self) -> u64 {
         self.end - self.sent

@@ -187,6 +187,7 @@ impl Http3Serving {
         for _ in 0..TURNS {
             self.exchanges.time = TurnTime::now();
             self.exchanges.wire.now = self.clock.time(self.exchanges.time.now);
+            self.exchanges.wire.now_ms = self.exchanges.time.now_ms;
             if self.transport().is_closed() {
                 return Poll::Ready(());
             }
@@ -235,8 +236,11 @@ impl Http3Serving {
         if self.transport().is_ending() {
             return;
         }
-        let name = self.is_open.then_some(&self.name);
-        self.client.renew(|| name.map(|name| name.to_string()));
+        // A handshake chooses its server among those of the configuration that it has begun with.
+        if self.is_open {
+            let name = &self.name;
+            self.client.renew(|| Some(name.to_string()));
+        }
         match self.client.asked() {
             Asked::Nothing => {}
             Asked::Finish | Asked::Move => self.announce_end(),
@@ -290,7 +294,7 @@ impl Http3Serving {
                     self.lose(id, told);
                 }
                 Event::Acknowledged { id, up_to } => self.exchanges.wire.acknowledge(id, up_to),
-                Event::Closed { id } => self.exchanges.wire.requests.forget(id),
+                Event::Closed { id } => self.exchanges.wire.forget(id),
                 Event::Available { .. } => {}
             }
         }

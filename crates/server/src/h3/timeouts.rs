@@ -4,7 +4,7 @@
 
 use super::serving::Http3Serving;
 use crate::client::Client;
-use crate::multiplexed::{TIMED_OUT, TurnTime, ms};
+use crate::multiplexed::{TIMED_OUT, TurnTime, log_slow_reader, ms};
 use sealane_conf::model::LogLevel;
 use sealane_http::h3::Code;
 use sealane_io::registry::Asked;
@@ -25,7 +25,10 @@ pub(super) struct Http3Timeouts {
     look_at_ms: u64,
     /// When the end of the connection was announced.
     announced_ms: Option<u64>,
+    /// There are no requests, and what they need is freed.
     is_resting: bool,
+    /// Since when, by the coarse clock.
+    resting_ms: u64,
     /// A deadline is set. It stays when there is nothing to look after any more: to wake the task
     /// once in vain costs less than to clear it after every request.
     is_set: bool,
@@ -38,6 +41,7 @@ impl Http3Timeouts {
             look_at_ms: 0,
             announced_ms: None,
             is_resting: false,
+            resting_ms: 0,
             is_set: false,
         }
     }
@@ -73,7 +77,7 @@ impl Http3Serving {
                 time.left_ms(at_ms, ms(FAREWELL)).is_none() || self.exchanges.wire.codec.is_hq();
             if is_over || self.client.asked() == Asked::Finish && self.is_idle() {
                 self.exchanges.wire.codec.drain();
-                if self.is_idle() {
+                if self.is_idle() && !self.exchanges.wire.codec.awaits_requests() {
                     return self.close(Code::H3_NO_ERROR);
                 }
             }
@@ -83,8 +87,10 @@ impl Http3Serving {
         self.transport().keep_alive(is_at_work);
         if self.is_idle() {
             if self.is_open && !std::mem::replace(&mut self.timeouts.is_resting, true) {
+                self.timeouts.resting_ms = time.now_ms;
                 self.rest();
             }
+            self.end_without_requests();
         } else {
             self.timeouts.is_resting = false;
         }
@@ -92,6 +98,7 @@ impl Http3Serving {
             self.timeouts.look_at_ms = time.now_ms + ms(LOOK_EVERY);
             self.give_up_late_requests();
             self.exchanges.end_late_streams(&self.client);
+            self.give_up_late_responses();
         }
         self.set_deadline();
     }
@@ -114,6 +121,35 @@ impl Http3Serving {
         }
         self.timeouts.is_set = false;
         Poll::Ready(())
+    }
+
+    /// A client without requests has `keepalive_timeout`, even if it sends something now and then.
+    /// The transport's own time-out is for those that are silent.
+    fn end_without_requests(&mut self) {
+        let timeout = self.client.default_conf().keepalive_timeout;
+        let time = self.exchanges.time;
+        if self.timeouts.is_resting
+            && !timeout.is_zero()
+            && time
+                .left_ms(self.timeouts.resting_ms, ms(timeout))
+                .is_none()
+        {
+            self.announce_end();
+        }
+    }
+
+    /// Ends streams whose responses were written, and whose clients do not take them, or do not
+    /// end their own side.
+    fn give_up_late_responses(&mut self) {
+        let timeout = self.client.default_conf().send_timeout;
+        let exchanges = &mut self.exchanges;
+        while let Some(name) = exchanges.wire.requests.find_late(exchanges.time, timeout) {
+            if exchanges.wire.requests.blocked_since_ms(name).is_some() {
+                log_slow_reader(&self.client);
+            }
+            exchanges.wire.abort(name.id, Code::H3_REQUEST_CANCELLED);
+            exchanges.wire.forget(name.id);
+        }
     }
 
     /// Ends streams on which no whole head comes.

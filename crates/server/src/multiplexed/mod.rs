@@ -71,8 +71,10 @@ pub(crate) trait MultiplexedWire {
     /// So many bytes of the request body were read.
     fn release(&mut self, stream: Self::Name, bytes: usize);
 
-    /// Whether the stream has something to send that the client does not let it send.
-    fn is_blocked(&self, stream: Self::Name) -> bool;
+    /// Since when the client has taken nothing of what the stream has to send, in milliseconds of
+    /// the coarse clock. `None` if nothing waits for the client. `moved_ms`: when something was
+    /// written last.
+    fn blocked_since_ms(&self, stream: Self::Name, moved_ms: u64) -> Option<u64>;
 
     /// All of the response was written. Returns whether the client still sends its body.
     fn answered(&mut self, stream: Self::Name, time: TurnTime) -> bool;

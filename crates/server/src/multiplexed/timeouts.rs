@@ -22,21 +22,23 @@ impl<W: MultiplexedWire> Exchanges<W> {
             let Some(name) = stream.name else {
                 continue;
             };
-            let send_ms = match &stream.state {
-                StreamState::Sending(sending) if self.wire.is_blocked(name) => {
-                    Some(ms(sending.send_timeout))
-                }
-                _ => None,
+            let blocked = match &stream.state {
+                StreamState::Sending(sending) => (self.wire)
+                    .blocked_since_ms(name, stream.moved_ms)
+                    .map(|since_ms| (since_ms, ms(sending.send_timeout))),
+                StreamState::Handling(_) => None,
             };
             // The silence of a tunnel is limited by `proxy_read_timeout` and the like.
-            let body_ms = (stream.awaits_body && !stream.feed.is_tunnel())
-                .then(|| stream.feed.body_timeout().map_or(body_timeout_ms, ms));
-            let Some(limit_ms) = send_ms.or(body_ms) else {
+            let awaited = (stream.awaits_body && !stream.feed.is_tunnel()).then(|| {
+                let limit_ms = stream.feed.body_timeout().map_or(body_timeout_ms, ms);
+                (stream.moved_ms, limit_ms)
+            });
+            let Some((since_ms, limit_ms)) = blocked.or(awaited) else {
                 continue;
             };
-            match self.time.left_ms(stream.moved_ms, limit_ms) {
+            match self.time.left_ms(since_ms, limit_ms) {
                 Some(left_ms) => next_ms = next_ms.min(left_ms),
-                None if send_ms.is_some() => {
+                None if blocked.is_some() => {
                     log_slow_reader(client);
                     self.give_up(index, ResetReason::Cancelled);
                 }

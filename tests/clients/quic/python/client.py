@@ -245,6 +245,36 @@ def websocket_frame(opcode, payload):
     return head + mask + masked
 
 
+class SplitFlight:
+    """A transport that holds all of the first flight but its first datagram until a file is there."""
+
+    def __init__(self, transport, begun, proceed):
+        self._transport = transport
+        self.begun, self.proceed = begun, proceed
+        self.held = None
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+    def sendto(self, data, address=None):
+        if self.held is None:
+            self.held = []
+            self._transport.sendto(data, address)
+            asyncio.get_running_loop().create_task(self.wait())
+        elif self.proceed is not None:
+            self.held.append((data, address))
+        else:
+            self._transport.sendto(data, address)
+
+    async def wait(self):
+        open(self.begun, "w").close()
+        while not os.path.exists(self.proceed):
+            await asyncio.sleep(0.05)
+        self.proceed = None
+        for data, address in self.held:
+            self._transport.sendto(data, address)
+
+
 class Client(QuicConnectionProtocol):
     def __init__(self, quic, authority):
         super().__init__(quic)
@@ -456,8 +486,12 @@ class Runner:
         if script.get("unknown_version_first"):
             versions.append(UNKNOWN_VERSION)
         window = script.get("receive_window", 1 << 20)
+        protocols = [script.get("alpn", "h3")]
+        if "split" in script:
+            # A ClientHello of two datagrams.
+            protocols += ["x%02d" % number * 40 for number in range(12)]
         configuration = QuicConfiguration(
-            alpn_protocols=[script.get("alpn", "h3")],
+            alpn_protocols=protocols,
             server_name=script["server_name"],
             supported_versions=versions,
             original_version=UNKNOWN_VERSION if UNKNOWN_VERSION in versions else version,
@@ -493,6 +527,8 @@ class Runner:
         authority = "%s:%d" % (self.script["server_name"], self.server[1])
         client = Client(quic, authority)
         await self.bind(client, None)
+        if "split" in self.script:
+            client._transport = SplitFlight(client._transport, **self.script["split"])
         started = time.monotonic()
         client.connect(self.server, transmit=resume != "early")
         results = {"responses": [], "websockets": []}
@@ -619,6 +655,11 @@ class Runner:
             client.transmit()
         elif kind == "wait":
             await asyncio.sleep(step["ms"] / 1000)
+        elif kind == "pings":
+            deadline = time.monotonic() + step["ms"] / 1000
+            while client.termination is None and time.monotonic() < deadline:
+                await within(5, client.ping())
+                await asyncio.sleep(0.2)
         elif kind == "wait_for_close":
             await within(CLOSE_S, client.wait_closed())
         else:
