@@ -169,8 +169,8 @@ impl QuicScript {
         self.option("unknown_version_first", true.into())
     }
 
-    /// A ClientHello of two datagrams. Once the first is sent, there is the file `begun`; the second
-    /// is sent when there is the file `proceed`. Only [`QuicClient::Aioquic`] does it.
+    /// A ClientHello of two datagrams. Once the first is sent, there is the file `begun`; the
+    /// second is sent when there is the file `proceed`. Only [`QuicClient::Aioquic`] does it.
     #[must_use]
     pub fn split_first_flight(self, begun: &Path, proceed: &Path) -> QuicScript {
         self.option("split", json!({"begun": begun, "proceed": proceed}))
