@@ -196,6 +196,35 @@ fn waiting_for_a_rate_is_no_silence_and_silence_ends_a_session_afterwards() {
 }
 
 #[test]
+fn who_does_not_read_is_silent_whatever_the_rate() {
+    let (site, flood, deaf) = (Site::new(), Origin::flood(), Origin::deaf());
+    let server = serve(
+        &site,
+        &format!(
+            "proxy_timeout 300ms;
+             server {{ listen 127.0.0.1:%down% sndbuf=16k; proxy_download_rate 4m; proxy_pass 127.0.0.1:{}; }}
+             server {{ listen 127.0.0.1:%up%; proxy_upload_rate 4m; proxy_pass 127.0.0.1:{}; }}",
+            flood.port, deaf.port
+        ),
+    );
+    let reads_nothing = connect(server.port("down"));
+    let floods = connect(server.port("up"));
+    let mut writing = floods.try_clone().expect("a descriptor");
+    thread::spawn(move || while writing.write_all(&[b'x'; 65_536]).is_ok() {});
+    for port in ["down", "up"] {
+        let ends = format!("server: 127.0.0.1:{}", server.port(port));
+        wait_for("the end of the session", || {
+            let log = server.error_log();
+            let mut lines = log.lines().filter(|line| line.contains(&ends));
+            lines
+                .any(|line| line.contains("connection timed out (110"))
+                .then_some(())
+        });
+    }
+    drop((reads_nothing, floods));
+}
+
+#[test]
 fn who_does_not_read_holds_little_and_nobody_else() {
     let site = Site::new();
     let flood = Origin::doing(|mut socket| {

@@ -242,7 +242,10 @@ impl DatagramRelay {
                 match self.session.poll_send(cx, self.down.runs()) {
                     Poll::Ready(Ok(count)) => self.counts.to_client.add(self.down.advance(count)),
                     Poll::Ready(Err(error)) => return Err(sending(error)),
-                    Poll::Pending => return Ok(false),
+                    Poll::Pending => {
+                        self.down_throttle.watch(cx);
+                        return Ok(false);
+                    }
                 }
                 continue;
             }

@@ -101,7 +101,12 @@ impl Flow {
     ) -> Poll<Result<(), FlowError<F, T>>> {
         let mut moved = 0;
         while self.phase != Phase::Finished {
-            ready!(self.poll_send(cx, to)).map_err(Error::To)?;
+            let sent = self.poll_send(cx, to);
+            if sent.is_pending() {
+                // Who does not read must not make the wait for the rate last for ever.
+                self.throttle.watch(cx);
+            }
+            ready!(sent).map_err(Error::To)?;
             if self.phase == Phase::Ended {
                 ready!(self.poll_finish(cx, passage, to));
                 break;

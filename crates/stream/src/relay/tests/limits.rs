@@ -201,6 +201,42 @@ fn rates_are_kept_in_each_direction() {
 }
 
 #[test]
+fn who_does_not_read_is_not_waited_for_as_long_as_the_rate_is() {
+    run(async {
+        let settings = RelaySettings {
+            upload_rate: 2_000_000,
+            ..settings()
+        };
+        let (mut near_client, mut client) = connection(Over::Tcp).await;
+        let (server, mut near_server) = connection(Over::Unix).await;
+        let sending = runtime::spawn_with_handle(async move {
+            let mut message = flood(64);
+            let _ = poll_fn(|cx| client.poll_send(cx, &mut message)).await;
+        });
+        let mut relay = Relay::new(settings, Vec::new(), Vec::new());
+        let mut patience = std::pin::pin!(runtime::sleep(Duration::from_secs(20)));
+        let mut was_stuck = false;
+        poll_fn(|cx| {
+            let polled = relay.poll(cx, &mut near_client, &mut near_server);
+            assert!(polled.is_pending(), "nobody has ended");
+            let counts = relay.counts();
+            let is_stuck = counts.from_client > counts.to_server;
+            was_stuck |= is_stuck;
+            // The task is woken for this by nothing but the end of the wait.
+            if is_stuck && !relay.is_delayed() {
+                return Poll::Ready(());
+            }
+            let waited = patience.as_mut().poll(cx);
+            assert!(waited.is_pending(), "delayed for ever ({was_stuck})");
+            Poll::Pending
+        })
+        .await;
+        sending.abort();
+        drop(server);
+    });
+}
+
+#[test]
 fn progress_is_made_by_every_byte() {
     run(async {
         let (mut near_client, mut client) = connection(Over::Tcp).await;
