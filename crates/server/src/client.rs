@@ -201,7 +201,7 @@ impl Client {
             debug_log::logger_for(&self.facts, logger).log_with(
                 level,
                 Some(self.facts.number),
-                &[("SEALANE_CLIENT", &self.facts.peer)],
+                &[("SEALANE_CLIENT", &self.facts.client_address())],
                 format_args!("{message}{}", self.log_tail()),
             );
         }
@@ -223,7 +223,7 @@ impl Client {
 
     /// `, client: ..., server: ...` as nginx ends its lines.
     pub(crate) fn log_tail(&self) -> String {
-        let client = self.facts.peer;
+        let client = self.facts.client_address();
         format!(", client: {client}, server: {}", self.listen_address())
     }
 

@@ -13,13 +13,16 @@ use sealane_http::StatusCode;
 use sealane_io::disk;
 use sealane_tls::{ClientChain, ClientVerifier, Info, StatusFailure, VerifyFailure};
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What is known of the client after the handshake, where some server asks for certificates.
 pub struct ClientFacts {
     /// The server name, in lower case and without a trailing dot; empty without SNI.
     server_name: Box<[u8]>,
     chain: Option<Arc<ClientChain>>,
+    /// The rules of the server whose listener did the handshake, once the connection was passed to
+    /// another one (`pass`); it may have had none.
+    passed: OnceLock<Option<Arc<ClientVerifier>>>,
 }
 
 impl ClientFacts {
@@ -38,6 +41,7 @@ impl ClientFacts {
         ClientFacts {
             server_name: name.to_ascii_lowercase().into_bytes().into(),
             chain: chain.map(Arc::new),
+            passed: OnceLock::new(),
         }
     }
 
@@ -53,6 +57,15 @@ impl ClientFacts {
 /// The status to answer with.
 pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
     if !exchange.snapshot.asks_clients || !exchange.is_tls() {
+        return Ok(());
+    }
+    // As in nginx, who was passed to a listener without `ssl` is not asked there.
+    if exchange
+        .snapshot
+        .listener(exchange.listener)
+        .acceptor
+        .is_none()
+    {
         return Ok(());
     }
     let mode = exchange.server().conf.verify_client;
@@ -126,7 +139,9 @@ fn is_misdirected(exchange: &Exchange) -> bool {
         return false;
     };
     let names = &exchange.snapshot.listener(exchange.listener).names;
-    !client.server_name.is_empty()
+    // The names are of another listener if it was passed on.
+    client.passed.get().is_none()
+        && !client.server_name.is_empty()
         && !names.is_single()
         && *client.server_name != *exchange.request.host
         && names.has(&client.server_name)
@@ -215,13 +230,27 @@ pub(crate) fn chain(exchange: &Exchange) -> Option<&Arc<ClientChain>> {
     exchange.connection.client()?.chain()
 }
 
+/// The connection of a session is passed to another listener: what the client's certificates are
+/// worth stays what it is here.
+pub(crate) fn keep_rules(exchange: &Exchange) {
+    if let Some(client) = exchange.connection.client() {
+        let rules = rules(exchange).map(|(_, rules)| Arc::clone(rules));
+        let _ = client.passed.set(rules);
+    }
+}
+
 /// The rules of the server that answers, and whose they are. If it has none, those of the server
 /// that the connection was opened for, or of the default server, whose certificate servers without
-/// TLS settings use.
+/// TLS settings use. After `pass` they are those of the server that it was passed on by: the
+/// handshake was there.
 fn rules(exchange: &Exchange) -> Option<(ServerId, &Arc<ClientVerifier>)> {
+    let client = exchange.connection.client();
+    if let Some(passed) = client.and_then(|client| client.passed.get()) {
+        return passed.as_ref().map(|rules| (exchange.server, rules));
+    }
     let snapshot = &exchange.snapshot;
     let names = &snapshot.listener(exchange.listener).names;
-    let opened_for = match exchange.connection.client() {
+    let opened_for = match client {
         Some(client) if !client.server_name.is_empty() => names.find(&client.server_name, None),
         _ => names.default_server(),
     };

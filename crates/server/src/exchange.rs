@@ -220,9 +220,10 @@ impl Exchange {
     /// The address of the other side of the connection, when the request came.
     pub(crate) fn peer_address(&self) -> PeerAddress {
         let moved_to = self.features.real_ip.moved_to.as_deref();
-        moved_to.map_or(self.connection.peer, |moved_to| {
-            PeerAddress::Inet(*moved_to)
-        })
+        match moved_to {
+            Some(moved_to) => PeerAddress::Inet(*moved_to),
+            None => self.connection.client_address(),
+        }
     }
 
     /// Whether the connection's listener speaks TLS.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub struct ConnectionFacts {
     /// Serial number within the process, `*7` in the error log.
     pub number: u64,
-    /// The client's address.
+    /// The other side's address.
     pub peer: PeerAddress,
     /// When it was accepted.
     pub accepted: Instant,
@@ -27,8 +27,8 @@ pub struct ConnectionFacts {
     socket: Option<Socket>,
     /// The local address, looked up on first use (a listener may be a wildcard).
     local: OnceLock<Option<SocketAddr>>,
-    /// The address of the listener that `pass` has given it to, which counts as the local one.
-    passed_to: OnceLock<Box<Mutex<SocketAddr>>>,
+    /// What `pass` has changed.
+    passed: OnceLock<Box<Mutex<Passed>>>,
     /// `debug_connection` names the client: lines about it are logged at every level.
     is_debugged: bool,
     is_quic: bool,
@@ -83,6 +83,15 @@ impl fmt::Display for PeerAddress {
             PeerAddress::Unix => f.write_str("unix:"),
         }
     }
+}
+
+/// Addresses that hold since `pass` has given a connection to another listener.
+#[derive(Debug, Clone, Copy, Default)]
+struct Passed {
+    /// The listener's, which counts as the local one.
+    local: Option<SocketAddr>,
+    /// The client's, according to a trusted proxy.
+    client: Option<PeerAddress>,
 }
 
 /// The results of the TLS handshake for the `$ssl_*` variables. As in nginx, a text is empty if
@@ -163,7 +172,7 @@ impl ConnectionFacts {
             accepted: Instant::now(),
             socket,
             local: OnceLock::new(),
-            passed_to: OnceLock::new(),
+            passed: OnceLock::new(),
             is_debugged: false,
             requests: AtomicU64::new(0),
             secure: AtomicBool::new(false),
@@ -231,8 +240,8 @@ impl ConnectionFacts {
 
     /// The local address; `None` for a Unix socket, or when the connection is gone.
     pub fn local(&self) -> Option<SocketAddr> {
-        if let Some(passed_to) = self.passed_to.get() {
-            return Some(*passed_to.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(local) = self.passed().local {
+            return Some(local);
         }
         *self.local.get_or_init(|| {
             let socket = self.socket.as_ref()?;
@@ -244,8 +253,30 @@ impl ConnectionFacts {
 
     /// From now on this is the local address (`pass`).
     pub(crate) fn set_local(&self, address: SocketAddr) {
-        let known = self.passed_to.get_or_init(|| Box::new(Mutex::new(address)));
-        *known.lock().unwrap_or_else(PoisonError::into_inner) = address;
+        self.change_passed(|passed| passed.local = Some(address));
+    }
+
+    /// The client's address: the other side's, or what a trusted proxy has told a server that the
+    /// connection was passed on by.
+    pub(crate) fn client_address(&self) -> PeerAddress {
+        self.passed().client.unwrap_or(self.peer)
+    }
+
+    /// From now on this is the client's address (`set_real_ip_from`, then `pass`).
+    pub(crate) fn set_client_address(&self, address: PeerAddress) {
+        self.change_passed(|passed| passed.client = Some(address));
+    }
+
+    fn passed(&self) -> Passed {
+        let Some(passed) = self.passed.get() else {
+            return Passed::default();
+        };
+        *passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_passed(&self, change: impl FnOnce(&mut Passed)) {
+        let passed = self.passed.get_or_init(Box::default);
+        change(&mut passed.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// `$connection_requests`.

@@ -48,7 +48,7 @@ pub(crate) fn log_plainly(exchange: &Exchange, level: LogLevel, message: fmt::Ar
     let facts = &exchange.connection;
     if logger.enabled(level) || facts.is_debugged() {
         let logger = &*debug_log::logger_for(facts, logger);
-        let client: &dyn fmt::Display = &facts.peer;
+        let client: &dyn fmt::Display = &facts.client_address();
         let fields = &[("SEALANE_CLIENT", client)];
         logger.log_with(level, Some(facts.number), fields, message);
     }

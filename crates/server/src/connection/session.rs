@@ -52,6 +52,12 @@ impl Connection {
         }
     }
 
+    /// It cannot move to another process: that would not be told what it takes along from the
+    /// listeners that have passed it on.
+    pub(crate) fn stay(&mut self) {
+        self.stays = true;
+    }
+
     /// Counts that it is passed on; returns how often it was.
     pub(crate) fn note_pass(&mut self) -> u8 {
         self.passes = self.passes.saturating_add(1);

@@ -68,7 +68,10 @@ pub(crate) async fn serve(connection: &mut Connection) -> Option<ListenerId> {
         Ok(()) => {}
         Err(Ended::Status(status)) => exchange.response.status = status,
         // As in nginx, what comes of it is logged there.
-        Err(Ended::Passed(listener)) => return Some(listener),
+        Err(Ended::Passed(listener)) => {
+            pass::take_along(connection, &mut exchange);
+            return Some(listener);
+        }
     }
     conclude(&mut exchange);
     connection.say_goodbye().await;
@@ -83,7 +86,7 @@ pub(crate) fn announce(exchange: &mut Exchange) {
         false => "",
     };
     let listener = exchange.snapshot.listener(exchange.listener);
-    let (client, address) = (facts.peer.with_port(), &listener.address);
+    let (client, address) = (facts.client_address().with_port(), &listener.address);
     log_plainly(
         exchange,
         LogLevel::Info,

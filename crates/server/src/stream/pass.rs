@@ -2,6 +2,7 @@
 //! accepted there.
 
 use super::{Ended, Verdict, refuse, shown};
+use crate::client_certificates;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::request_log::log_request;
@@ -59,6 +60,18 @@ pub(super) fn find(
             log_request!(exchange, Error, "port not found for \"{address}\"");
             Err(Ended::Status(StatusCode::OK))
         }
+    }
+}
+
+/// What the session knows of the client goes along with the connection.
+pub(super) fn take_along(connection: &mut Connection, exchange: &mut Exchange) {
+    if let Some(client) = exchange.features.real_ip.client_address {
+        connection.facts.set_client_address(client);
+        connection.stay();
+    }
+    if connection.transport.tls().is_some() {
+        client_certificates::keep_rules(exchange);
+        connection.stay();
     }
 }
 

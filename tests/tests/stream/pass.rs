@@ -1,0 +1,119 @@
+//! What goes along when `pass` gives a connection to another listener. nginx, where there is one,
+//! is asked for the same.
+
+use super::*;
+use sealane_tests::comparison::nginx_version;
+use sealane_tests::upgrade::KeptTls;
+use sealane_tests::{Certificate, CertificateKey, nginx_has_stream};
+
+const A: &str = "ssl_certificate certificates/a.pem; ssl_certificate_key certificates/a.key;";
+
+/// A configuration with both blocks.
+fn both(stream: &str, http: &str) -> String {
+    format!("{} http {{ {http} }}", configuration(stream))
+}
+
+/// Does the same with each program.
+fn with_each(site: &Site, configuration: &str, test: impl Fn(&Server<'_>)) {
+    if nginx_has_stream() && nginx_version() >= (1, 31, 0) {
+        test(&Server::start(site, Program::Nginx, configuration));
+    }
+    test(&Server::start(site, Program::Sealane, configuration));
+}
+
+/// The answer to a text on a new connection.
+#[track_caller]
+fn answer(port: u16, text: &str) -> String {
+    let mut socket = connect(port);
+    socket.write_all(text.as_bytes()).expect("it is taken");
+    rest(&mut socket)
+}
+
+/// The answer to a request of one line on a new connection, after this PROXY header.
+#[track_caller]
+fn body(port: u16, header: &str, target: &str) -> String {
+    let answer = answer(port, &format!("{header}GET {target} HTTP/1.0\r\n\r\n"));
+    let (head, body) = answer.split_once("\r\n\r\n").expect("it is complete");
+    format!("{} {body}", &head["HTTP/1.1 ".len()..][..3])
+}
+
+#[test]
+fn the_address_that_a_proxy_has_told() {
+    let site = Site::new();
+    site.write("www/index.html", "welcome");
+    let configuration = both(
+        "set_real_ip_from 127.0.0.0/8;
+         server { listen 127.0.0.1:%a% proxy_protocol; pass 127.0.0.1:%web%; }
+         server { listen 127.0.0.1:%twice% proxy_protocol; pass 127.0.0.1:%again%; }
+         server { listen 127.0.0.1:%again%; pass 127.0.0.1:%web%; }
+         server { listen 127.0.0.1:%text% proxy_protocol; pass 127.0.0.1:%inner%; }
+         server { listen 127.0.0.1:%inner%; deny 10.9.8.7;
+                  return \"$remote_addr $remote_port $realip_remote_addr $proxy_protocol_addr\"; }
+         server { listen 127.0.0.1:%proxy% proxy_protocol; pass 127.0.0.1:%outer%; }
+         server { listen 127.0.0.1:%outer%; proxy_protocol on; proxy_pass 127.0.0.1:%reporting%; }
+         server { listen 127.0.0.1:%reporting% proxy_protocol; return $proxy_protocol_addr; }",
+        "log_format s '$remote_addr $uri'; access_log logs/http.log s;
+         server { listen 127.0.0.1:%web%; root www; deny 10.9.8.7; allow all;
+                  set_real_ip_from 10.9.8.8; real_ip_header X-Real-IP;
+                  location /who { return 200 '$remote_addr $remote_port $realip_remote_addr'; } }",
+    );
+    let denied = "PROXY TCP4 10.9.8.7 10.1.1.1 4444 25\r\n";
+    let other = "PROXY TCP4 10.9.8.8 10.1.1.1 4445 25\r\n";
+    with_each(&site, &configuration, |server| {
+        for name in ["a", "twice"] {
+            let port = server.port(name);
+            let refused = body(port, denied, "/");
+            assert!(refused.starts_with("403 "), "{name}: {refused}");
+            assert_eq!(body(port, other, "/"), "200 welcome", "{name}");
+            let who = "200 10.9.8.8 4445 10.9.8.8";
+            assert_eq!(body(port, other, "/who"), who, "{name}");
+            // It is whom further headers are believed by.
+            let fields = format!("{other}GET /who HTTP/1.0\r\nX-Real-IP: 10.9.8.9\r\n\r\n");
+            let told = answer(port, &fields);
+            assert!(told.ends_with("\r\n\r\n10.9.8.9  10.9.8.8"), "{told}");
+        }
+        assert_eq!(answer(server.port("text"), denied), "");
+        assert_eq!(
+            answer(server.port("text"), other),
+            "10.9.8.8 4445 10.9.8.8 10.9.8.8"
+        );
+        assert_eq!(answer(server.port("proxy"), other), "10.9.8.8");
+        // Nobody has told anything else of who is not trusted, or does not say.
+        let unknown = body(server.port("a"), "PROXY UNKNOWN\r\n", "/who");
+        assert!(unknown.starts_with("200 127.0.0.1 "), "{unknown}");
+        server.wait_for_log("access forbidden by rule, client: 10.9.8.7");
+        wait_for("the line of the access log", || {
+            let log = std::fs::read_to_string(site.path("logs/http.log")).ok()?;
+            log.contains("10.9.8.7 /").then_some(())
+        });
+    });
+}
+
+#[test]
+fn what_the_certificates_of_a_client_are_worth() {
+    let site = Site::new();
+    for name in ["a", "client"] {
+        site.certificate(&Certificate::localhost(name, CertificateKey::P256));
+    }
+    let asking = "ssl_verify_client on; ssl_client_certificate certificates/authority.pem;";
+    let configuration = both(
+        &format!(
+            "{A} server {{ listen 127.0.0.1:%a% ssl; {asking} pass 127.0.0.1:%web%; }}
+             server {{ listen 127.0.0.1:%bare% ssl; pass 127.0.0.1:%asking%; }}"
+        ),
+        &format!(
+            "server {{ listen 127.0.0.1:%web%; return 200 \"$https $ssl_client_verify\\n\"; }}
+             server {{ listen 127.0.0.1:%asking%; listen 127.0.0.1:%secure% ssl; {A} {asking}
+                       return 200 \"$https $ssl_client_verify\\n\"; }}"
+        ),
+    );
+    let pem = site.path("certificates/client.pem").display().to_string();
+    let key = site.path("certificates/client.key").display().to_string();
+    with_each(&site, &configuration, |server| {
+        let mut kept = KeptTls::open(server.port("a"), &format!("-cert {pem} -key {key}"));
+        assert!(kept.get("/").ends_with("on SUCCESS\n"));
+        // The listener has no rules for TLS, whatever else the server has.
+        let mut kept = KeptTls::open(server.port("bare"), "");
+        assert!(kept.get("/").ends_with("on NONE\n"));
+    });
+}
