@@ -24,6 +24,7 @@ use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
 use crate::handover::KeepAlive;
+use crate::limits::Permits;
 use crate::mail;
 use crate::proxy_protocol::{self, HeaderRead};
 use crate::stream;
@@ -113,6 +114,8 @@ pub(crate) struct Connection {
     pub(crate) plain_on_tls_port: bool,
     /// How often `pass` has given it to another listener.
     passes: u8,
+    /// What it holds of `limit_conn` of those listeners.
+    permits: Option<Box<Permits>>,
     /// What it has in common with clients of other transports; dropped last.
     client: Client,
 }
@@ -160,6 +163,7 @@ impl Connection {
             ends_soon: false,
             plain_on_tls_port: false,
             passes: 0,
+            permits: None,
             client: Client::new(worker, listener, facts),
         }
     }

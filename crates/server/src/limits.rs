@@ -158,6 +158,12 @@ impl LimitsState {
         self.limited.get_or_insert_default();
     }
 
+    /// The permits, for what outlives the request.
+    pub(crate) fn take_permits(&mut self) -> Option<Permits> {
+        let held = std::mem::take(&mut self.lock()?.held);
+        (!held.is_empty()).then_some(Permits(held))
+    }
+
     /// The outcomes so far.
     pub(crate) fn lock(&self) -> Option<MutexGuard<'_, LimitOutcomes>> {
         let limited = self.limited.as_ref()?;
@@ -168,6 +174,17 @@ impl LimitsState {
     fn lock_or_begin(&mut self) -> MutexGuard<'_, LimitOutcomes> {
         let limited = self.limited.get_or_insert_default();
         limited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Permits of `limit_conn`, which count until they are dropped.
+#[derive(Default)]
+pub(crate) struct Permits(SmallVec<[ConnectionPermit; 2]>);
+
+impl Permits {
+    /// Takes others over.
+    pub(crate) fn extend(&mut self, others: Permits) {
+        self.0.extend(others.0);
     }
 }
 

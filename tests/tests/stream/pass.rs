@@ -117,3 +117,47 @@ fn what_the_certificates_of_a_client_are_worth() {
         assert!(kept.get("/").ends_with("on NONE\n"));
     });
 }
+
+#[test]
+fn what_a_connection_holds_of_limits() {
+    let site = Site::new();
+    let configuration = both(
+        "limit_conn_zone $server_port zone=ports:1m; limit_conn_zone $binary_remote_addr zone=clients:1m;
+         server { listen 127.0.0.1:%a%; limit_conn ports 2; pass 127.0.0.1:%web%; }
+         server { listen 127.0.0.1:%once%; limit_conn clients 3; pass 127.0.0.1:%twice%; }
+         server { listen 127.0.0.1:%twice%; limit_conn clients 3; pass 127.0.0.1:%thrice%; }
+         server { listen 127.0.0.1:%thrice%; limit_conn clients 3; pass 127.0.0.1:%web%; }",
+        "server { listen 127.0.0.1:%web%; return 200 ok; }",
+    );
+    /// A connection, and whether its request was answered.
+    fn ask(port: u16) -> (TcpStream, bool) {
+        let mut socket = connect(port);
+        let sent = socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut first = [0; 12];
+        let answered = sent.is_ok() && socket.read_exact(&mut first).is_ok();
+        (socket, answered)
+    }
+    with_each(&site, &configuration, |server| {
+        let port = server.port("a");
+        // Who has looked whether it listens may still hold one.
+        let kept: [TcpStream; 2] = std::array::from_fn(|_| {
+            wait_for("an answer", || {
+                let (socket, answered) = ask(port);
+                answered.then_some(socket)
+            })
+        });
+        assert!(!ask(port).1, "two are connected");
+        assert!(!ask(port).1, "and still are");
+        drop(kept);
+        wait_for("their end", || ask(port).1.then_some(()));
+        // Each of the three counts.
+        let port = server.port("once");
+        let kept = wait_for("an answer", || {
+            let (socket, answered) = ask(port);
+            answered.then_some(socket)
+        });
+        assert!(!ask(port).1, "three are held");
+        drop(kept);
+        wait_for("its end", || ask(port).1.then_some(()));
+    });
+}

@@ -1,6 +1,7 @@
 //! What sessions of layer 4 and of mail need of a connection.
 
 use super::Connection;
+use crate::limits::Permits;
 use crate::snapshot::ListenerId;
 use crate::transport::TransportError;
 use sealane_conf::model::{ListenAddress, ServerKind};
@@ -56,6 +57,11 @@ impl Connection {
     /// listeners that have passed it on.
     pub(crate) fn stay(&mut self) {
         self.stays = true;
+    }
+
+    /// It counts in `limit_conn` until it closes.
+    pub(crate) fn keep_permits(&mut self, permits: Permits) {
+        self.permits.get_or_insert_default().extend(permits);
     }
 
     /// Counts that it is passed on; returns how often it was.

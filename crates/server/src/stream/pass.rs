@@ -73,6 +73,10 @@ pub(super) fn take_along(connection: &mut Connection, exchange: &mut Exchange) {
         client_certificates::keep_rules(exchange);
         connection.stay();
     }
+    if let Some(permits) = exchange.features.limits.take_permits() {
+        connection.keep_permits(permits);
+        connection.stay();
+    }
 }
 
 /// The listener of an address, or the wildcard's of its port.
