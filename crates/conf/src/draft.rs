@@ -47,6 +47,7 @@ pub(crate) use tracing::*;
 pub(crate) use traffic::*;
 pub(crate) use tunnel::*;
 
+use crate::diagnostic::SourceLocation;
 use crate::directives::ThreadPools;
 use crate::groups::Groups;
 use crate::model::{
@@ -110,6 +111,8 @@ pub(crate) struct HttpDraft {
     pub(crate) servers: Vec<ServerBlock>,
     pub(crate) addresses: Vec<Address>,
     pub(crate) address_index: HashMap<ListenAddress, usize>,
+    /// Where `http3 on` is written first.
+    pub(crate) http3_place: Option<SourceLocation>,
     /// Pairs of address and server so far; bounded.
     pub(crate) listen_pairs: usize,
     /// `log_format`s of the open block by name; in `http`, `combined` is first.

@@ -95,8 +95,8 @@ pub(crate) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         line_option(b, c, index, option, &mut line)?;
     }
     let addresses = match (line.udp, line.options.quic) {
-        (true, _) => for_datagrams(&line, "udp", addresses)?,
-        (_, true) => for_datagrams(&line, "quic", addresses)?,
+        (true, _) => for_datagrams(c, &line, "udp", addresses)?,
+        (_, true) => for_datagrams(c, &line, "quic", addresses)?,
         (false, false) => addresses,
     };
     let server = b.server_index();
@@ -123,13 +123,23 @@ fn note_protocol(b: &mut Build<'_>, addresses: &[ListenAddress]) {
 
 /// The addresses of a line with a `parameter` that makes them those of datagrams.
 fn for_datagrams(
+    c: &Call<'_>,
     line: &Line,
     parameter: &str,
     addresses: Vec<ListenAddress>,
 ) -> Result<Vec<ListenAddress>, Fault> {
     if let Some(name) = line.excludes_datagrams() {
         let what = format!("\"{name}\" parameter is incompatible with \"{parameter}\"");
-        return Err(Fault::new(format!("\"listen\" directive {what}")));
+        let fault = Fault::new(format!("\"listen\" directive {what}"));
+        return Err(match (name, parameter) {
+            ("ssl", "quic") => {
+                let address = c.shown(1);
+                fault.help(format!(
+                    "use two lines: \"listen {address} ssl;\" and \"listen {address} quic;\""
+                ))
+            }
+            _ => fault,
+        });
     }
     let addresses = addresses.into_iter().map(|address| match address.inet() {
         Some(inet) => Ok(ListenAddress::Udp(inet)),
@@ -307,10 +317,7 @@ fn line_option(
         b"default_server" => line.default_server = true,
         b"udp" if is_stream => line.udp = true,
         b"http2" | b"quic" | b"default" if is_stream => {
-            return Err(Fault::at(
-                index,
-                format!("the invalid \"{}\" parameter", shown(option)),
-            ));
+            return Err(c.invalid_parameter(index));
         }
         b"default" => line.default_server = true,
         b"ssl" => line.options.ssl = true,
@@ -323,6 +330,10 @@ fn line_option(
         }
         b"proxy_protocol" => line.options.proxy_protocol = true,
         b"quic" => line.options.quic = true,
+        b"http3" if !is_stream => {
+            let help = format!("write \"quic\": \"listen {} quic;\"", c.shown(1));
+            return Err(c.invalid_parameter(index).help(help));
+        }
         _ if option.starts_with(b"accept_filter=") => b.warn(format!(
             "accept filters \"{}\" are not supported on this platform, ignored",
             shown(option)

@@ -14,7 +14,7 @@ const INTRODUCTION: &str = "\
 This page is generated from the directive table (`crates/conf/src/directives`); do not edit it.
 `UPDATE_DOCS=1 cargo test -p sealane-conf` regenerates it.
 
-Sealane reads `nginx.conf` as nginx does. Every directive of nginx's HTTP server is in one of five states:
+Sealane reads `nginx.conf` as nginx does. Every directive of nginx (`http`, `stream`, `mail`) is in one of five states:
 
 - **works**: it does what nginx's documentation says, except where a note says otherwise;
 - **later**: accepted with one warning; it only affects performance, and has no effect yet;

@@ -79,6 +79,7 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
         return vec![fault];
     }
     enable_ssl(b, &level);
+    warn_of_http3(b);
     end(b, level, servers)
 }
 
@@ -111,6 +112,21 @@ pub(crate) fn mail(b: &mut Build<'_>) -> Vec<Fault> {
     }
 }
 
+/// `http3 on` alone enables nothing.
+fn warn_of_http3(b: &mut Build<'_>) {
+    let has_quic = b.http.addresses.iter().any(|address| address.options.quic);
+    if let Some(place) = b.http.http3_place.take()
+        && !has_quic
+    {
+        b.warnings.push(Diagnostic {
+            level: LogLevel::Warn,
+            message: "\"http3\" has no effect: no server listens with \"quic\"".to_owned(),
+            place: Some(place),
+            help: Some("add \"listen 443 quic;\" beside \"listen 443 ssl;\"".to_owned()),
+        });
+    }
+}
+
 /// Whether every server of a block listens somewhere.
 fn check_listens(b: &Build<'_>, kind: ServerKind) -> Result<(), Fault> {
     let mut servers = b.http.servers.iter();
@@ -123,9 +139,7 @@ fn check_listens(b: &Build<'_>, kind: ServerKind) -> Result<(), Fault> {
 
 /// The error of a server that lacks something.
 fn lacks(block: &ServerBlock, what: &str) -> Fault {
-    let (file, line) = (block.origin.file.display(), block.origin.line);
-    let message = format!("{what} for server in {file}:{line}");
-    Fault::earlier(&block.origin, message)
+    Fault::earlier(&block.origin, format!("{what} for server"))
 }
 
 /// What is checked and built for all blocks alike, whose `servers` these are.
@@ -272,6 +286,8 @@ fn undefined_variables(b: &Build<'_>) -> Vec<Fault> {
         let instead = crate::directives::instead_of_variable(name);
         if let Some(instead) = instead {
             help.push(format!("its module is left out: {instead}"));
+        } else if let Some(other) = crate::variables::other_block(b.kind(), name) {
+            help.push(format!("\"${name}\" exists in \"{}\" only", other.name()));
         } else if let Some(near) = crate::variables::nearest(b.kind(), name) {
             help.push(format!("did you mean \"${near}\"?"));
         }

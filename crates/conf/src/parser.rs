@@ -621,7 +621,7 @@ fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, 
     match known {
         Some(name) => {
             let fault = Fault::new(format!("\"{name}\" directive is not allowed here"));
-            Err(fault.help(format!("it is allowed in: {}", contexts_of(name))))
+            Err(fault.help(format!("it is allowed in: {}", contexts_of(name, context))))
         }
         None => {
             if let Some(elsewhere) = directives::owner(name) {
@@ -636,7 +636,9 @@ fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, 
                 return Err(Fault::new(fault).help(help));
             }
             let mut fault = Fault::new(format!("unknown directive \"{}\"", shown(name)));
-            if let Some(near) = directives::nearest(name, context) {
+            if name.contains(&b'=') {
+                fault = fault.help("a value that contains \";\" must be in quotation marks");
+            } else if let Some(near) = directives::nearest(name, context) {
                 fault = fault.help(format!("did you mean \"{near}\"?"));
             }
             Err(fault)
@@ -644,16 +646,27 @@ fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, 
     }
 }
 
-/// The contexts of all rows of that name, as the manual names them.
-fn contexts_of(name: &str) -> String {
+/// The contexts of all rows of that name, as the manual names them; in `stream` and `mail`, which
+/// have blocks of the same names, those of `http` say so.
+fn contexts_of(name: &str, context: Contexts) -> String {
+    let is_outside_http = context & OUTSIDE_HTTP != 0;
     let all = directives::named(name.as_bytes())
         .iter()
         .fold(0, |all, row| all | row.contexts);
     let names = directives::CONTEXT_NAMES
         .iter()
         .filter(|(context, _)| all & context != 0);
-    names.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+    let names = names.map(|(context, name)| match *context {
+        directives::SERVER if is_outside_http => "server in http",
+        directives::UPSTREAM if is_outside_http => "upstream in http",
+        _ => name,
+    });
+    names.collect::<Vec<_>>().join(", ")
 }
+
+/// Where `server` and `upstream` are not those of `http`.
+const OUTSIDE_HTTP: Contexts =
+    directives::STREAM_LEVELS | directives::STREAM_UPSTREAM | directives::MAIL_LEVELS;
 
 /// `2: No such file or directory`, as nginx prints errors of the system.
 pub(crate) fn errno_text(error: &io::Error) -> String {

@@ -206,7 +206,7 @@ builtins! {
     UpstreamAddr "upstream_addr" "addresses of the upstream servers contacted"
     UpstreamBytesReceived "upstream_bytes_received" "bytes received from the upstream servers"
     UpstreamBytesSent "upstream_bytes_sent" "bytes sent to the upstream servers"
-    UpstreamCacheStatus "upstream_cache_status" "`HIT`, `MISS`, `EXPIRED`, ..."
+    UpstreamCacheStatus "upstream_cache_status" "`HIT`, `MISS`, `EXPIRED` and so on"
     UpstreamCacheLastModified "upstream_cache_last_modified" "Last-Modified of the cached response"
     UpstreamCacheEtag "upstream_cache_etag" "ETag of the cached response"
     UpstreamCacheAge "upstream_cache_age" "age of the cached response, seconds"
@@ -311,6 +311,12 @@ pub fn lookup(kind: ServerKind, name: &str) -> Option<Variable> {
     rest("proxy_protocol_tlv_")
         .filter(|rest| !rest.is_empty())
         .map(Variable::ProxyProtocolTlv)
+}
+
+/// The other kind of block that has a variable of this name, which `kind` does not have.
+pub(crate) fn other_block(kind: ServerKind, name: &str) -> Option<ServerKind> {
+    let mut others = [ServerKind::Http, ServerKind::Stream].into_iter();
+    others.find(|other| *other != kind && lookup(*other, name).is_some())
 }
 
 /// The known name nearest to an unknown one, if it is near enough to be meant.

@@ -155,15 +155,15 @@ fn what_is_missing_or_wrong_is_refused_in_the_words_of_nginx() {
     for (inside, message) in [
         (
             "server { listen 25; }".to_owned(),
-            "no \"auth_http\" is defined for server in /etc/nginx/nginx.conf:1",
+            "no \"auth_http\" is defined for server",
         ),
         (
             "auth_http 127.0.0.1; server { listen 1025; }".to_owned(),
-            "unknown mail protocol for server in /etc/nginx/nginx.conf:1",
+            "unknown mail protocol for server",
         ),
         (
             "auth_http 127.0.0.1; server { protocol imap; }".to_owned(),
-            "no \"listen\" is defined for server in /etc/nginx/nginx.conf:1",
+            "no \"listen\" is defined for server",
         ),
         (with("protocol nntp;"), "unknown protocol \"nntp\""),
         (
@@ -215,6 +215,10 @@ fn what_is_missing_or_wrong_is_refused_in_the_words_of_nginx() {
     ] {
         assert_eq!(refusal(&inside), message, "{inside}");
     }
+    let mut files = MemoryLoader::new().with("/c", "events {} mail {\n server {} }");
+    let failure = parse(&Options::new("/c", "/p"), &mut files).expect_err("it listens nowhere");
+    let once = "no \"listen\" is defined for server in /c:2";
+    assert_eq!(failure.error.headline(), once);
     let twice = read("events {} mail {} mail {}").expect_err("twice");
     assert_eq!(twice, "\"mail\" directive is duplicate");
     let both = "events {} stream { server { listen 25; return a; } } \

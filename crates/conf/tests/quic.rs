@@ -164,7 +164,7 @@ fn an_address_is_named_once_for_each_kind() {
 #[test]
 fn only_servers_of_http_speak_quic() {
     let stream = parsed("events {} stream { server { listen 1 quic; return a; } }");
-    let message = "the invalid \"quic\" parameter in /etc/nginx.conf:1";
+    let message = "invalid parameter \"quic\" in /etc/nginx.conf:1";
     assert_eq!(stream.expect_err("it has no QUIC"), message);
     let mail = parsed("events {} mail { auth_http 192.0.2.1; server { listen 25 quic; } }");
     let message = "invalid parameter \"quic\" in /etc/nginx.conf:1";
@@ -175,6 +175,28 @@ fn only_servers_of_http_speak_quic() {
     );
     let message = "\"http\" and \"stream\" both listen on 0.0.0.0:443 in /etc/nginx.conf:2";
     assert_eq!(parsed(&both).expect_err("one socket has both"), message);
+}
+
+#[test]
+fn http3_without_quic_is_warned_about() {
+    let warnings = |inside: &str| -> Vec<String> {
+        let warnings = config(inside).warnings;
+        warnings.iter().map(|warning| warning.headline()).collect()
+    };
+    let expected = "\"http3\" has no effect: no server listens with \"quic\" in /etc/nginx.conf:2";
+    for inside in [
+        "\n http3 on; server { listen 443 ssl; }",
+        "\n server { listen 443 ssl; http3 on; } server { http3 on; }",
+    ] {
+        assert_eq!(warnings(inside), [expected], "{inside}");
+    }
+    for inside in [
+        "http3 off; server { listen 443 ssl; }",
+        "server { listen 443 ssl; }",
+        "http3 on; server { listen 443 ssl; } server { listen 444 quic; }",
+    ] {
+        assert_eq!(warnings(inside), [""; 0], "{inside}");
+    }
 }
 
 #[test]

@@ -45,6 +45,15 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: "traces are exported as nginx's own module does it: see `otel_exporter` and \
                   `otel_trace`",
     },
+    Elsewhere {
+        module: "early versions of HTTP/3 in nginx",
+        names: &[
+            "http3_push",
+            "http3_push_preload",
+            "http3_max_concurrent_pushes",
+        ],
+        instead: "server push was dropped; remove the line",
+    },
     // The commercial edition.
     Elsewhere {
         module: "nginx's commercial edition (authentication)",

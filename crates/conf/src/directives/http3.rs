@@ -32,7 +32,13 @@ const ROWS: &[Row] = &[
         ONE,
         "on",
         "Whether HTTP/3 is enabled, where the server listens with `quic`.",
-        |b, c| c.flag(&mut b.server().http3.enabled),
+        |b, c| {
+            c.flag(&mut b.server().http3.enabled)?;
+            if b.server().http3.enabled == Some(true) && b.http.http3_place.is_none() {
+                b.http.http3_place.clone_from(&b.place);
+            }
+            Ok(())
+        },
     ),
     Row::new(
         "http3_hq",

@@ -8,7 +8,7 @@ use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::model::{
     AccessLog, ErrorLog, LogEscape, LogFileCache, LogFormat, LogLevel, LogPaths, LogPipe,
-    LogTarget, Part, Template,
+    LogTarget, Part, ServerKind, Template,
 };
 use crate::parser::path_of;
 use crate::template;
@@ -126,6 +126,10 @@ const MIN_RING_BYTES: u64 = 1 << 10;
 /// The format that exists without being written.
 const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
                         $body_bytes_sent \"$http_referer\" \"$http_user_agent\"";
+
+/// What to do in `stream`.
+const NO_FORMAT: &str = "\"stream\" has no predefined format: define one with \"log_format\", and name \
+                         it after the file";
 
 /// The predefined format `combined`.
 pub(crate) fn combined() -> LogFormat {
@@ -310,15 +314,23 @@ fn access_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     };
     // Tengine's form without a format.
     let has_format = c.count() >= 2 && !c.arg(2).starts_with(b"ratio=");
+    let is_stream = b.kind() == ServerKind::Stream;
+    if is_stream && !has_format {
+        return Err(Fault::new("log format is not specified").help(NO_FORMAT));
+    }
     let name = if has_format { c.arg(2) } else { b"combined" };
     let format = b
         .http
         .log_formats
         .iter()
         .find(|f| f.name.as_bytes().eq_ignore_ascii_case(name));
-    let format = format
-        .cloned()
-        .ok_or_else(|| Fault::at(2, format!("unknown log format \"{}\"", shown(name))))?;
+    let format = format.cloned().ok_or_else(|| {
+        let fault = Fault::at(2, format!("unknown log format \"{}\"", shown(name)));
+        match is_stream && name.eq_ignore_ascii_case(b"combined") {
+            true => fault.help(NO_FORMAT),
+            false => fault,
+        }
+    })?;
     let mut log = AccessLog {
         target,
         path,

@@ -67,7 +67,9 @@ const ROWS: &[Row] = &[
             let found = all.find(|protocol| protocol.name().as_bytes() == c.arg(1));
             let protocol = found.ok_or_else(|| {
                 let message = format!("unknown protocol \"{}\"", c.shown(1));
-                crate::call::Fault::at(1, message)
+                let help = "it can be \"imap\", \"pop3\" or \"smtp\"; for TLS, add \"ssl\" to \
+                            \"listen\"";
+                crate::call::Fault::at(1, message).help(help)
             })?;
             b.server().mail.protocol = Some(protocol);
             Ok(())

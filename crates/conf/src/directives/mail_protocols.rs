@@ -107,6 +107,18 @@ fn capabilities(b: &mut Build<'_>, c: &Call<'_>, protocol: MailProtocol) -> Resu
     Ok(())
 }
 
+/// Every name of a method.
+const METHODS: [&str; 8] = [
+    "plain",
+    "login",
+    "apop",
+    "cram-md5",
+    "external",
+    "none",
+    "xoauth2",
+    "oauthbearer",
+];
+
 /// The methods of a protocol, by name.
 fn method(protocol: MailProtocol, name: &[u8]) -> Option<MailAuthMethod> {
     Some(match (name, protocol) {
@@ -122,10 +134,18 @@ fn method(protocol: MailProtocol, name: &[u8]) -> Option<MailAuthMethod> {
     })
 }
 
+/// What to write instead of an unknown method.
+fn methods(protocol: MailProtocol) -> String {
+    let known = METHODS.into_iter();
+    let known = known.filter(|name| method(protocol, name.as_bytes()).is_some());
+    let known: Vec<String> = known.map(|name| format!("\"{name}\"")).collect();
+    format!("it can be {}", known.join(", "))
+}
+
 fn auth(b: &mut Build<'_>, c: &Call<'_>, protocol: MailProtocol) -> Result<(), Fault> {
     for (index, written) in c.args() {
         let method = method(protocol, &written.to_ascii_lowercase());
-        let method = method.ok_or_else(|| c.invalid(index))?;
+        let method = method.ok_or_else(|| c.invalid(index).help(methods(protocol)))?;
         let known = &mut b.server().mail.of_mut(protocol).auth;
         match known.contains(&method) {
             true => b.warn(format!("duplicate value \"{}\"", c.shown(index))),

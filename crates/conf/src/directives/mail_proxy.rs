@@ -121,7 +121,13 @@ fn auth_http(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let written = written.strip_prefix(b"http://").unwrap_or(written);
     let refuse = |reason: &str| {
         let message = format!("{reason} in auth_http \"{}\"", shown(written));
-        Fault::at(1, message)
+        let fault = Fault::at(1, message);
+        match written.starts_with(b"https://") {
+            true => {
+                fault.help("the service is asked without TLS: \"auth_http 127.0.0.1:9000/auth;\"")
+            }
+            false => fault,
+        }
     };
     let url = UpstreamUrl::parse(written, 80, UriPart::Allowed).map_err(refuse)?;
     let uri = c.utf8(1, url.uri)?;

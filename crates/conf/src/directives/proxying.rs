@@ -10,7 +10,7 @@ use crate::call::{Call, Fault};
 use crate::draft::{FixedTarget, TargetDraft, UpstreamDraft};
 use crate::model::{
     Bind, BindAddress, Family, IgnoreHeaders, Matcher, NextUpstream, NextUpstreamCause, Param,
-    SetHeader, TempPath,
+    ServerKind, SetHeader, TempPath,
 };
 use crate::parser::path_of;
 use crate::template;
@@ -669,8 +669,15 @@ fn fixed_target(
     };
     let place = &written[skip..];
     let url = UpstreamUrl::parse(place, port, uri_part).map_err(|reason| {
+        let is_url = memchr::memmem::find(place, b"://").is_some();
         let place = crate::call::shown(place);
-        Fault::at(index, format!("{reason} in upstream \"{place}\""))
+        let fault = Fault::at(index, format!("{reason} in upstream \"{place}\""));
+        match is_url && b.kind() == ServerKind::Stream {
+            true => fault.help(
+                "\"stream\" takes an address and a port, not a URL: \"proxy_pass 127.0.0.1:5432;\"",
+            ),
+            false => fault,
+        }
     })?;
     let group = b.http.groups.refer(&url, &c.origin)?;
     if prefix.is_none() && !url.uri.is_empty() {

@@ -111,7 +111,10 @@ pub(super) fn check(b: &Build<'_>, outer: &MailDraft) -> Result<(), Fault> {
     if outer.auth_http.is_none()
         && let Some(block) = blocks().find(|block| !has_service(block))
     {
-        return Err(lacks(block, "no \"auth_http\" is defined"));
+        let fault = lacks(block, "no \"auth_http\" is defined");
+        return Err(
+            fault.help("add \"auth_http 127.0.0.1:9000/auth;\", the address of the service")
+        );
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ macro_rules! stream_variables {
 }
 
 stream_variables! {
-    Protocol "protocol" "`TCP`"
+    Protocol "protocol" "`TCP` or `UDP`"
     Status "status" "how the session ended: `200`, `400` (what the client sent cannot be \
         understood), `403` (access denied), `500`, `502` (no server could be reached) or `503` \
         (`limit_conn`)"

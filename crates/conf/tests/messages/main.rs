@@ -1,6 +1,7 @@
 //! What is said about configurations, word for word: the table of expected
 //! messages, and the same table held against a real nginx.
 
+mod advice;
 mod caching;
 mod differences;
 mod http;
