@@ -2,6 +2,7 @@
 //! what the error log.
 
 use super::*;
+use sealane_tests::comparison::nginx_version;
 use sealane_tests::nginx_has_stream;
 use std::collections::BTreeMap;
 
@@ -379,4 +380,61 @@ fn log_lines_are_those_of_nginx() {
     let ours = log_lines(Program::Sealane, &origin);
     assert!(ours.len() >= 10, "{ours:#?}");
     assert_eq!(ours, log_lines(Program::Nginx, &origin));
+}
+
+/// What a server is told of a client in a PROXY header of version 2, up to the checksum.
+fn told(program: Program) -> Vec<Vec<u8>> {
+    let origin = UdpSocket::bind("127.0.0.3:0").expect("a free port");
+    origin.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let to = origin.local_addr().expect("it is bound");
+    let has_six = UdpSocket::bind("[::1]:0").is_ok();
+    let six = match has_six {
+        true => format!("server {{ listen [::1]:%six% udp; proxy_pass {to}; proxy_protocol v2; }}"),
+        false => String::new(),
+    };
+    let text = format!(
+        "server {{ listen 127.0.0.2:%four% udp; proxy_pass {to}; proxy_protocol v2; }} {six}"
+    );
+    let site = Site::new();
+    let server = Server::start(&site, program, &configuration(1, &text));
+    let mut addresses = vec![here(&server, "four")];
+    if has_six {
+        addresses.push(([0, 0, 0, 0, 0, 0, 0, 1], server.port("six")).into());
+    }
+    let heads = addresses.into_iter().map(|address| {
+        let own = if address.is_ipv6() {
+            "[::1]:0"
+        } else {
+            "127.0.0.1:0"
+        };
+        let client = UdpSocket::bind(own).expect("a free port");
+        client.send_to(b"hello", address).expect("it is taken");
+        let mut got = [0; 128];
+        // Who has looked whether it listens has sent other datagrams, if any.
+        let got = loop {
+            let (count, _) = origin.recv_from(&mut got).expect("it comes");
+            if got[..count].ends_with(b"hello") {
+                break &got[..count];
+            }
+        };
+        let own = client.local_addr().expect("it is bound").port();
+        // Ports differ, and with them the checksum.
+        let end = got.len() - b"hello".len() - 4;
+        let ports = end - 3 - 4;
+        assert_eq!(got[ports..ports + 2], own.to_be_bytes());
+        assert_eq!(got[ports + 2..ports + 4], address.port().to_be_bytes());
+        [&got[..ports], &got[ports + 4..end]].concat()
+    });
+    heads.collect()
+}
+
+#[test]
+fn servers_are_told_that_datagrams_come() {
+    let ours = told(Program::Sealane);
+    let families: Vec<u8> = ours.iter().map(|head| head[13]).collect();
+    assert!([0x12, 0x22].starts_with(&families), "{families:x?}");
+    if !nginx_has_stream() || nginx_version() < (1, 31, 0) {
+        return sealane_needs::leave_out("nginx 1.31 with \"stream\" to compare with");
+    }
+    assert_eq!(ours, told(Program::Nginx));
 }

@@ -3,8 +3,17 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use super::version2::{FIXED_BYTES, LOCAL, PROXY, SIGNATURE, TCP4, TCP6, VERSION_2};
+use super::version2::{FIXED_BYTES, LOCAL, PROXY, SIGNATURE, TCP4, TCP6, UDP4, UDP6, VERSION_2};
 use super::{Addresses, Tlv, tlv_type};
+
+/// What a client sends by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientTransport {
+    /// A connection.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
 
 /// TLVs whose total exceeds the 16-bit length of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +53,7 @@ pub fn encode_v1(out: &mut Vec<u8>, addresses: Option<&Addresses>) {
 /// [`TlvTooLong`]; `out` is as it was.
 pub fn encode_v2_with_checksum<'a>(
     out: &mut Vec<u8>,
+    transport: ClientTransport,
     addresses: Option<&Addresses>,
     tlvs: impl IntoIterator<Item = Tlv<'a>>,
 ) -> Result<(), TlvTooLong> {
@@ -52,7 +62,8 @@ pub fn encode_v2_with_checksum<'a>(
         kind: tlv_type::CRC32C,
         value: &[0; 4],
     };
-    encode_v2(out, addresses, tlvs.into_iter().chain([checksum]))?;
+    let tlvs = tlvs.into_iter().chain([checksum]);
+    encode(out, transport, addresses, tlvs)?;
     let sum = crc32c(&out[start..]).to_be_bytes();
     let at = out.len() - sum.len();
     out[at..].copy_from_slice(&sum);
@@ -70,7 +81,7 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     !sum
 }
 
-/// Appends a header of version 2 with these TLVs. Without addresses it is the LOCAL command: the
+/// Appends a header of version 2 for a connection, with these TLVs. Without addresses it is the LOCAL command: the
 /// next server uses the connection's own addresses.
 ///
 /// # Errors
@@ -80,12 +91,23 @@ pub fn encode_v2<'a>(
     addresses: Option<&Addresses>,
     tlvs: impl IntoIterator<Item = Tlv<'a>>,
 ) -> Result<(), TlvTooLong> {
+    encode(out, ClientTransport::Tcp, addresses, tlvs)
+}
+
+fn encode<'a>(
+    out: &mut Vec<u8>,
+    transport: ClientTransport,
+    addresses: Option<&Addresses>,
+    tlvs: impl IntoIterator<Item = Tlv<'a>>,
+) -> Result<(), TlvTooLong> {
     let start = out.len();
     let addresses = addresses.map(one_family);
-    let (command, family) = match addresses {
-        None => (LOCAL, 0),
-        Some((SocketAddr::V4(_), _)) => (PROXY, TCP4),
-        Some((SocketAddr::V6(_), _)) => (PROXY, TCP6),
+    let (command, family) = match (addresses, transport) {
+        (None, _) => (LOCAL, 0),
+        (Some((SocketAddr::V4(_), _)), ClientTransport::Tcp) => (PROXY, TCP4),
+        (Some((SocketAddr::V6(_), _)), ClientTransport::Tcp) => (PROXY, TCP6),
+        (Some((SocketAddr::V4(_), _)), ClientTransport::Udp) => (PROXY, UDP4),
+        (Some((SocketAddr::V6(_), _)), ClientTransport::Udp) => (PROXY, UDP6),
     };
     out.extend_from_slice(SIGNATURE);
     out.extend_from_slice(&[VERSION_2 | command, family, 0, 0]);

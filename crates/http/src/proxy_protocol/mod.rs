@@ -9,7 +9,7 @@ mod version2;
 use std::fmt;
 use std::net::SocketAddr;
 
-pub use encode::{TlvTooLong, encode_v1, encode_v2, encode_v2_with_checksum};
+pub use encode::{ClientTransport, TlvTooLong, encode_v1, encode_v2, encode_v2_with_checksum};
 pub use tlv::{
     BrokenTlv, SslTlv, SslTlvBuilder, Tlv, TlvName, Tlvs, UnknownTlvName, ssl_client, tlv_type,
 };

@@ -324,7 +324,7 @@ fn what_is_said_about_tls() {
     ];
     let both = addresses("1.2.3.4:1234", "5.6.7.8:443");
     let mut out = b"before".to_vec();
-    encode_v2_with_checksum(&mut out, Some(&both), tlvs).expect("fits");
+    encode_v2_with_checksum(&mut out, ClientTransport::Tcp, Some(&both), tlvs).expect("fits");
     let header = read(&out[6..]).expect("valid");
     assert_eq!(header.header_bytes, out.len() - 6);
     let said = Tlvs::new(header.tlvs.of(&out[6..]));
@@ -344,7 +344,8 @@ fn what_is_said_about_tls() {
         kind: tlv_type::ALPN,
         value: &vec![0; 65_530],
     };
-    encode_v2_with_checksum(&mut out, Some(&both), [long]).expect_err("too long");
+    encode_v2_with_checksum(&mut out, ClientTransport::Tcp, Some(&both), [long])
+        .expect_err("too long");
     assert_eq!(out.len(), 6 + header.header_bytes, "as it was");
 }
 
@@ -380,4 +381,24 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn datagrams_are_announced_as_such() {
+    let families = [
+        ("1.2.3.4:1", "5.6.7.8:2", 0x11, 0x12),
+        ("[::1]:1", "[::2]:2", 0x21, 0x22),
+        ("1.2.3.4:1", "[::2]:2", 0x21, 0x22),
+    ];
+    for (source, destination, tcp, udp) in families {
+        let both = addresses(source, destination);
+        for (transport, family) in [(ClientTransport::Tcp, tcp), (ClientTransport::Udp, udp)] {
+            let mut out = Vec::new();
+            encode_v2_with_checksum(&mut out, transport, Some(&both), []).expect("fits");
+            assert_eq!(out[13], family, "{source} {transport:?}");
+        }
+    }
+    let mut out = Vec::new();
+    encode_v2_with_checksum(&mut out, ClientTransport::Udp, None, []).expect("fits");
+    assert_eq!(out[12..14], [0x20, 0], "nothing is known of the client");
 }

@@ -18,6 +18,10 @@ pub(super) const PROXY: u8 = 1;
 pub(super) const TCP4: u8 = 0x11;
 /// TCP over IPv6.
 pub(super) const TCP6: u8 = 0x21;
+/// UDP over IPv4.
+pub(super) const UDP4: u8 = 0x12;
+/// UDP over IPv6.
+pub(super) const UDP6: u8 = 0x22;
 
 /// Whether these bytes are the signature, or its beginning.
 pub(super) fn may_begin(buf: &[u8]) -> bool {

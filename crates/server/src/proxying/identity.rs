@@ -10,8 +10,8 @@ use crate::template;
 use sealane_conf::model::{BindAddress, SendProxyProtocol, UpstreamSettings};
 use sealane_conf::upstream_url::local_address;
 use sealane_http::proxy_protocol::{
-    Addresses, SslTlvBuilder, Tlv, encode_v1, encode_v2, encode_v2_with_checksum, ssl_client,
-    tlv_type,
+    Addresses, ClientTransport, SslTlvBuilder, Tlv, encode_v1, encode_v2, encode_v2_with_checksum,
+    ssl_client, tlv_type,
 };
 use sealane_tls::VerifyFailure;
 use sealane_upstream::pool::ConnectionKey;
@@ -69,8 +69,12 @@ pub(crate) fn proxy_header(exchange: &Exchange) -> Option<Vec<u8>> {
             let told = ToldOfTls::of(exchange);
             let tlvs = told.iter().flat_map(ToldOfTls::tlvs);
             let addresses = addresses.as_ref();
-            if encode_v2_with_checksum(&mut header, addresses, tlvs).is_err() {
-                let _ = encode_v2_with_checksum(&mut header, addresses, []);
+            let transport = match exchange.connection.is_udp() {
+                true => ClientTransport::Udp,
+                false => ClientTransport::Tcp,
+            };
+            if encode_v2_with_checksum(&mut header, transport, addresses, tlvs).is_err() {
+                let _ = encode_v2_with_checksum(&mut header, transport, addresses, []);
             }
         }
         SendProxyProtocol::V2 => {
