@@ -227,7 +227,7 @@ impl Connection {
                 Ok(())
             }
             Frame::PathResponse(data) => {
-                self.note_response(data);
+                self.note_response(now, data);
                 Ok(())
             }
             // A client may ignore it (RFC 9000 section 8.1.3).

@@ -220,8 +220,13 @@ impl Connection {
         owner: &mut impl Owner,
     ) -> Option<Open> {
         let space = packet.space;
-        // Frames about the path are few, and what it carries is not known before they are answered.
-        let has_path_frame = space == Space::Data && !packet.is_early && self.has_path_frame(now);
+        // Frames about a path that is not validated are few, and what it carries is not known before
+        // they are answered.
+        let may_send_about_path = may_send || !self.paths.current.path.is_validated();
+        let has_path_frame = space == Space::Data
+            && !packet.is_early
+            && may_send_about_path
+            && self.has_path_frame(now);
         let has_frames = has_path_frame || may_send && self.has_frames(space, now);
         let is_ack_due = !packet.is_early
             && (self.received(space)).is_some_and(|received| received.ack_needed(now));
@@ -229,11 +234,13 @@ impl Connection {
             packet.undo(outbox);
             return None;
         }
+        // First, as an ACK may take all the room that there is.
+        let has_challenge = has_path_frame && self.put_path_frames(now, &mut packet, outbox, owner);
         if !packet.is_early {
             self.put_ack(now, &mut packet, outbox);
         }
         if has_path_frame {
-            self.put_path_frames(now, &mut packet, outbox, owner);
+            self.pad_for_path(has_challenge, &mut packet, outbox);
         }
         if may_send && !packet.is_padded {
             match space {
@@ -318,20 +325,32 @@ impl Connection {
         }
     }
 
-    /// Frames about the path. Nothing else goes with them.
+    /// Frames about the path. Nothing but an ACK goes with them. Returns whether one of them is a
+    /// challenge.
     fn put_path_frames(
         &mut self,
         now: Time,
         packet: &mut Open,
         outbox: &mut Outbox,
         owner: &mut impl Owner,
-    ) {
+    ) -> bool {
+        let mut has_challenge = false;
         while let Some(frame) = self.take_path_frame(now, owner) {
+            has_challenge |= matches!(frame, PathFrame::Challenge(_));
             packet.put_path_frame(frame, outbox);
         }
-        // RFC 9000 section 8.2.1: it shows as well that the path carries so much.
+        has_challenge
+    }
+
+    /// RFC 9000 section 8.2.1: the answer shows as well that the path carries so much, unless the
+    /// limit for addresses that are not validated made the datagram shorter.
+    fn pad_for_path(&mut self, has_challenge: bool, packet: &mut Open, outbox: &mut Outbox) {
         let end = packet.building.start() + usize::from(BASE_DATAGRAM);
-        packet.pad_to(end.min(packet.limit + TAG_LEN), outbox);
+        let limit = packet.limit + TAG_LEN;
+        if has_challenge {
+            self.note_challenge_size(limit >= end);
+        }
+        packet.pad_to(end.min(limit), outbox);
     }
 
     /// Frames of 0-RTT and 1-RTT packets.

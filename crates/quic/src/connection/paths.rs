@@ -27,6 +27,8 @@ pub struct Addresses {
 struct Challenge {
     /// What the last one said; an earlier answer counts as well.
     data: [[u8; 8]; MAX_CHALLENGES as usize],
+    /// Which of them went in datagrams of full size.
+    is_full: [bool; MAX_CHALLENGES as usize],
     sent: u8,
     /// The next one is to be sent then.
     next: Time,
@@ -69,6 +71,8 @@ pub(super) struct Paths {
     previous: Option<Box<Route>>,
     /// Another path on which the peer has sent a challenge, with what answers it.
     probed: Option<Box<Probed>>,
+    /// A challenge of this datagram for which there was no id.
+    unanswered: Option<(Addresses, [u8; 8])>,
     /// The tag of the next path.
     next_tag: u8,
     /// Bytes of the last datagram.
@@ -108,6 +112,7 @@ impl Paths {
             current: Route::new(addresses, 0, path),
             previous: None,
             probed: None,
+            unanswered: None,
             next_tag: 1,
             datagram_len: 0,
         }
@@ -118,6 +123,7 @@ impl Connection {
     /// A datagram came, whatever is in it. Returns whether it is to be looked at.
     pub(super) fn note_datagram(&mut self, addresses: Addresses, len: usize) -> bool {
         self.paths.datagram_len = len;
+        self.paths.unanswered = None;
         if addresses == self.paths.current.addresses {
             self.paths.current.path.on_datagram_received(len);
             return true;
@@ -163,8 +169,10 @@ impl Connection {
         if let Some(probed) = self.paths.probed.take() {
             self.remote_ids.retire(probed.id);
         }
-        // Section 9.5: without an id that was not used elsewhere there is no answer.
+        // Section 9.5: without an id that was not used elsewhere there is no answer, unless the
+        // packet shows that the peer has moved.
         let Some((id, _)) = self.remote_ids.take_unused() else {
+            self.paths.unanswered = Some((addresses, data));
             return;
         };
         self.trace_migration(MigrationState::Probing, addresses);
@@ -177,16 +185,23 @@ impl Connection {
     }
 
     /// PATH_RESPONSE. One that answers nothing is ignored: it may be late.
-    pub(super) fn note_response(&mut self, data: [u8; 8]) {
+    pub(super) fn note_response(&mut self, now: Time, data: [u8; 8]) {
         let answers = |route: &Route| {
-            (route.challenge.as_ref()).is_some_and(|challenge| {
-                challenge.data[..usize::from(challenge.sent)].contains(&data)
-            })
+            let challenge = route.challenge.as_ref();
+            challenge.is_some_and(|challenge| challenge.place(data).is_some())
         };
         if answers(&self.paths.current) {
-            self.trace_migration(MigrationState::Complete, self.paths.current.addresses);
-            self.paths.current.challenge = None;
+            let challenge = self.paths.current.challenge.take();
             self.paths.current.path.set_validated();
+            let is_full = challenge.is_some_and(|challenge| {
+                (challenge.place(data)).is_some_and(|place| challenge.is_full[place])
+            });
+            if !is_full {
+                // Section 8.2.1: the address is the peer's; whether the path carries datagrams of
+                // full size is asked now that they may be sent.
+                return self.challenge_current(now);
+            }
+            self.trace_migration(MigrationState::Complete, self.paths.current.addresses);
             if let Some(previous) = self.paths.previous.take()
                 && previous.id != self.paths.current.id
             {
@@ -236,8 +251,20 @@ impl Connection {
         let Some(id) = id else {
             return;
         };
-        self.paths.probed = None;
+        // What it has asked there is still to be answered.
+        let unanswered = self.paths.unanswered.take();
+        let mut response =
+            unanswered.and_then(|(asked, data)| (asked == addresses).then_some(data));
+        if let Some(probed) = self.paths.probed.take() {
+            if probed.addresses == addresses {
+                response = probed.response;
+            }
+            if probed.id != id {
+                self.remote_ids.retire(probed.id);
+            }
+        }
         self.move_to(now, addresses, id, own_id);
+        self.paths.current.response = response;
     }
 
     fn move_to(&mut self, now: Time, addresses: Addresses, id: u64, own_id: &ConnectionId) {
@@ -292,6 +319,15 @@ impl Connection {
         let until = now + VALIDATION_PTOS * self.pto();
         if let Some(previous) = &mut self.paths.previous {
             previous.challenge = Some(Box::new(Challenge::new(now, until)));
+        }
+    }
+
+    /// The challenge of the packet that is being built goes in a datagram of full size, or not.
+    pub(super) fn note_challenge_size(&mut self, is_full: bool) {
+        if let Some(challenge) = &mut self.paths.current.challenge
+            && let Some(last) = challenge.sent.checked_sub(1)
+        {
+            challenge.is_full[usize::from(last)] = is_full;
         }
     }
 
@@ -420,14 +456,29 @@ impl Challenge {
     fn new(now: Time, until: Time) -> Self {
         Self {
             data: [[0; 8]; MAX_CHALLENGES as usize],
+            is_full: [false; MAX_CHALLENGES as usize],
             sent: 0,
             next: now,
             until,
         }
     }
+
+    /// Which of those that were sent this answers.
+    fn place(&self, data: [u8; 8]) -> Option<usize> {
+        let sent = &self.data[..usize::from(self.sent)];
+        sent.iter().position(|known| *known == data)
+    }
 }
 
 impl Route {
+    /// What the last challenge on it said, until it is answered.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> Option<[u8; 8]> {
+        let challenge = self.challenge.as_ref()?;
+        let last = challenge.sent.checked_sub(1)?;
+        Some(challenge.data[usize::from(last)])
+    }
+
     fn has_frame(&self, now: Time) -> bool {
         let challenge = self.challenge.as_ref();
         self.response.is_some()

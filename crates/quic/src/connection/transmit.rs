@@ -73,6 +73,7 @@ impl Connection {
     ) -> Option<Datagrams> {
         if !self.is_ending() {
             self.keep_keys_fresh(now);
+            self.end_if_ignored(now);
         }
         match self.state {
             Progress::Handshaking | Progress::Established => {}
@@ -297,6 +298,15 @@ impl Connection {
     /// Whether the next packet would be marked otherwise than this one.
     fn marks_change(&self, mark: Codepoint) -> bool {
         self.paths.current.path.marks_ecn() != (mark == Codepoint::Ect0)
+    }
+
+    /// RFC 9000 section 13.2.1: all packets that elicit an ACK are acknowledged in time.
+    fn end_if_ignored(&mut self, now: Time) {
+        if self.recovery.is_ignored() {
+            let reason = "nothing is acknowledged";
+            let error = crate::Error::new(crate::Code::PROTOCOL_VIOLATION, reason);
+            self.fail(now, error);
+        }
     }
 
     /// Updates keys in time. The connection has to end if it could not.

@@ -173,6 +173,12 @@ impl Recovery {
         self.space(space).is_some_and(SentPackets::wants_ping)
     }
 
+    /// Whether the peer acknowledges nothing, however much it is asked to: what is remembered of
+    /// packets would grow as long as it sends something.
+    pub(crate) fn is_ignored(&self) -> bool {
+        self.data.is_ignored()
+    }
+
     /// The keys of a space are gone: nothing of it is acknowledged or lost any more, RFC 9002
     /// section 6.4. Nothing is told of its items.
     pub(crate) fn discard_space(&mut self, path: &mut Path, space: Space) {

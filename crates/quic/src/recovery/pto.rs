@@ -106,6 +106,10 @@ impl Pto {
     }
 }
 
+/// Longest probe timeout that other times are counted in. A peer that acknowledges late could make
+/// it as long as it likes, and with it the time for which a connection is remembered.
+const MAX_PTO: Duration = Duration::from_secs(10);
+
 impl Recovery {
     /// The transport parameter max_ack_delay of the peer. 25 ms before it is known.
     pub(crate) fn set_peer_max_ack_delay(&mut self, delay: Duration) {
@@ -126,7 +130,7 @@ impl Recovery {
     /// The probe timeout of the space for data, without backoff: RFC 9000 sections 8.2.4 and 10
     /// count in it.
     pub(crate) fn pto(&self, path: &Path) -> Duration {
-        path.rtt.pto() + self.pto.max_ack_delay
+        (path.rtt.pto() + self.pto.max_ack_delay).min(MAX_PTO)
     }
 
     /// When [`Recovery::on_timeout`] should be called. Ask again after every other call.

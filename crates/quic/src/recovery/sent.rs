@@ -19,6 +19,11 @@ const MAX_SILENT_PACKETS: u8 = 64;
 /// After so many packets that elicit no ACK, one should.
 const PING_AFTER: u8 = 32;
 
+/// Packets that elicit no ACK and were sent since the peer last acknowledged something new: the
+/// [`PING_AFTER`]th of them asked for one, and every one after so many more. A peer that lets so
+/// many pass does not acknowledge at all, RFC 9000 section 13.2.1.
+const MAX_UNANSWERED: u32 = 16_384;
+
 /// Most lost packets that are remembered in case they arrive after all.
 const MAX_LOST_REMEMBERED: usize = 256;
 
@@ -123,8 +128,10 @@ pub(super) struct SentPackets {
     first_item: u32,
     /// Packets in flight that elicit an ACK.
     eliciting: u32,
-    /// Since the last packet that elicits an ACK.
+    /// Packets since the last one that elicits an ACK.
     silent: u8,
+    /// Packets that elicit none since something new was acknowledged.
+    unanswered: u32,
     skip_bits: u8,
     /// The next number that is not used, and the last one that was not.
     next_skip: Option<u64>,
@@ -229,7 +236,10 @@ impl SentPackets {
         if packet.ack_eliciting {
             self.eliciting += 1;
             self.silent = 0;
-        } else if self.silent < MAX_SILENT_PACKETS {
+            return;
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
+        if self.silent < MAX_SILENT_PACKETS {
             self.silent += 1;
         } else if self.entries.front().is_some_and(|e| !e.is_in_flight()) {
             self.pop_front();
@@ -250,6 +260,11 @@ impl SentPackets {
             + self.items.capacity() * size_of::<Item>()
             + self.snapshots.capacity() * size_of::<Snapshot>()
             + self.lost.capacity() * size_of::<Lost>()
+    }
+
+    /// Whether the peer acknowledges nothing, however much it is asked to.
+    pub(super) fn is_ignored(&self) -> bool {
+        self.unanswered >= MAX_UNANSWERED
     }
 
     /// Whether no packet should be sent before some are acknowledged or lost.
@@ -276,6 +291,7 @@ impl SentPackets {
         let raises = self.largest_acked.is_none_or(|largest| number > largest);
         if raises {
             self.largest_acked = Some(number);
+            self.unanswered = 0;
         }
         raises
     }

@@ -4,6 +4,7 @@ mod arrivals;
 mod endings;
 mod handshakes;
 mod moving;
+mod raw_peer;
 mod rules;
 mod traces;
 mod transfers;
