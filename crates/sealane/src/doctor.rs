@@ -225,10 +225,17 @@ fn verdict(
         some => format!("Kernel TLS works with {some} of {suites} suites"),
     };
     let servers = configuration.map_or(String::new(), |configuration| {
-        let servers = &configuration.servers;
-        let using = |server: &&report::Server| matches!(server.kernel_tls, Use::Yes | Use::Partly);
+        // It does not apply to QUIC.
+        let over_tcp = |server: &&report::Server| {
+            !server.listen.is_empty() || !server.starttls_listen.is_empty()
+        };
+        let servers: Vec<_> = configuration.servers.iter().filter(over_tcp).collect();
+        let using = |server: &&&report::Server| matches!(server.kernel_tls, Use::Yes | Use::Partly);
         let count = servers.iter().filter(using).count();
-        format!("; {count} of {} TLS servers use it", servers.len())
+        match servers.len() {
+            0 => String::new(),
+            all => format!("; {count} of {all} TLS servers use it"),
+        }
     });
     let problems = match problems {
         0 => "nothing to improve".to_owned(),

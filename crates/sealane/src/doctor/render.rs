@@ -274,7 +274,10 @@ impl Page {
             let by_starttls = server.starttls_listen.iter();
             let by_starttls =
                 by_starttls.map(|address| format!("{address} (starttls {})", server.starttls));
-            let addresses: Vec<String> = server.listen.iter().cloned().chain(by_starttls).collect();
+            let by_quic = server.quic_listen.iter();
+            let by_quic = by_quic.map(|address| format!("{address} (quic)"));
+            let addresses = server.listen.iter().cloned();
+            let addresses: Vec<String> = addresses.chain(by_starttls).chain(by_quic).collect();
             let addresses = harmless(&addresses.join(", "));
             self.line(format!("  {name} on {addresses}"));
             let answer = self.paint(colour, text);

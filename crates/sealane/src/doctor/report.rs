@@ -252,6 +252,8 @@ pub(super) struct Server {
     pub(super) starttls: &'static str,
     /// Addresses at which TLS begins by STARTTLS or STLS.
     pub(super) starttls_listen: Vec<String>,
+    /// Addresses with `quic`.
+    pub(super) quic_listen: Vec<String>,
     /// File and line of the block.
     pub(super) place: String,
     /// `ssl_ktls` in force: `on`, `auto`, `off`.

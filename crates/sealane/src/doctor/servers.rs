@@ -35,7 +35,9 @@ pub(super) fn examine(
     for (at, (server, tls)) in http.servers.iter().zip(&tls.servers).enumerate() {
         let (with_tls, with_starttls) = tls_addresses(http, at);
         let addresses = || with_tls.iter().chain(&with_starttls);
-        let Some(tls) = tls.as_ref().filter(|_| addresses().next().is_some()) else {
+        let with_quic = quic_addresses(http, at);
+        let has_tls = addresses().next().is_some() || !with_quic.is_empty();
+        let Some(tls) = tls.as_ref().filter(|_| has_tls) else {
             continue;
         };
         let facts = Facts {
@@ -43,6 +45,7 @@ pub(super) fn examine(
             min_body_bytes: server.tls.as_ref().map_or(0, |tls| tls.ktls.min_size_bytes),
             switched_off_by: switched_off_by(server),
             certificates: !is_rejecting(server),
+            only_quic: addresses().next().is_none(),
             only_unix: addresses().all(|address| matches!(address, ListenAddress::Unix(_))),
             sendfile: sendfile(server),
             passes_sessions_on: server.kind() != ServerKind::Http,
@@ -63,6 +66,7 @@ pub(super) fn examine(
             listen: with_tls.iter().map(ToString::to_string).collect(),
             starttls: word_of_starttls(server),
             starttls_listen: with_starttls.iter().map(ToString::to_string).collect(),
+            quic_listen: with_quic.iter().map(ToString::to_string).collect(),
             place,
             ssl_ktls: match facts.mode {
                 KtlsMode::On => "on",
@@ -204,6 +208,13 @@ fn tls_addresses(http: &Http, at: usize) -> (Vec<&ListenAddress>, Vec<&ListenAdd
     (with_tls.collect(), with_starttls.collect())
 }
 
+/// The addresses of a server with `quic`.
+fn quic_addresses(http: &Http, at: usize) -> Vec<&ListenAddress> {
+    let own = http.listeners.iter().filter(|it| it.servers.contains(&at));
+    let with_quic = own.filter(|listener| listener.options.quic);
+    with_quic.map(|listener| &listener.address).collect()
+}
+
 /// `starttls` of a server of `mail`.
 fn word_of_starttls(server: &model::Server) -> &'static str {
     match server.mail.as_ref().map(|mail| mail.starttls) {
@@ -283,6 +294,7 @@ struct Facts {
     switched_off_by: &'static str,
     /// Whether it completes handshakes at all.
     certificates: bool,
+    only_quic: bool,
     only_unix: bool,
     sendfile: Sendfile,
     /// It has sessions of layer 4, and no files.
@@ -330,6 +342,12 @@ impl Facts {
         }
         if self.mode == KtlsMode::Off {
             return plain(Use::Off, self.switched_off_by.to_owned());
+        }
+        if self.only_quic {
+            return plain(
+                Use::No,
+                "QUIC has encryption of its own: the kernel supports TCP only".to_owned(),
+            );
         }
         if self.only_unix {
             return plain(
@@ -408,7 +426,8 @@ impl Facts {
 
     /// The suites that the kernel seals, and those that stay in user space.
     fn split(&self) -> (Vec<&'static str>, Vec<&'static str>) {
-        let never = self.mode == KtlsMode::Off || self.only_unix || !self.certificates;
+        let never =
+            self.mode == KtlsMode::Off || self.only_quic || self.only_unix || !self.certificates;
         let (kernel, user): (Vec<_>, Vec<_>) = self
             .offered
             .iter()
@@ -440,6 +459,7 @@ mod tests {
             min_body_bytes: 64 << 10,
             switched_off_by: "ssl_ktls off",
             certificates: true,
+            only_quic: false,
             only_unix: false,
             sendfile: Sendfile::On,
             passes_sessions_on: false,
@@ -485,6 +505,12 @@ mod tests {
                 Box::new(|facts| facts.certificates = false),
                 Use::Off,
                 "rejects",
+                None,
+            ),
+            (
+                Box::new(|facts| facts.only_quic = true),
+                Use::No,
+                "QUIC has encryption of its own",
                 None,
             ),
             (
@@ -617,6 +643,28 @@ mod tests {
         );
         assert_eq!(of(1), (list(&[]), "on", list(&["127.0.0.1:110"])));
         assert_eq!(of(2), (list(&[]), "off", list(&[])));
+    }
+
+    #[test]
+    fn addresses_with_quic_are_beside_those_of_tcp() {
+        let text = "events { } http { ssl_certificate a.pem; ssl_certificate_key a.key;
+             server { listen 127.0.0.1:443 ssl; listen 127.0.0.1:443 quic; }
+             server { listen 127.0.0.1:444 quic; }
+             server { listen 127.0.0.1:80; } }";
+        let mut loader = MemoryLoader::new().with("/nginx.conf", text);
+        let config = sealane_conf::parse(&Options::new("/nginx.conf", "/"), &mut loader);
+        let http = config.expect("a good one").http.expect("it has servers");
+        let of = |at: usize| {
+            let (with_tls, _) = tls_addresses(&http, at);
+            let texts = |all: Vec<&ListenAddress>| -> Vec<String> {
+                all.into_iter().map(ToString::to_string).collect()
+            };
+            [texts(with_tls), texts(quic_addresses(&http, at))]
+        };
+        let [first, second] = ["127.0.0.1:443", "127.0.0.1:444"].map(|text| vec![text.to_owned()]);
+        assert_eq!(of(0), [first.clone(), first]);
+        assert_eq!(of(1), [Vec::new(), second]);
+        assert!(of(2).iter().all(Vec::is_empty));
     }
 
     #[test]

@@ -27,6 +27,7 @@ fn server(name: &str, kernel_tls: Use, detail: &str) -> Server {
         listen: vec!["0.0.0.0:443".to_owned(), "[::]:443".to_owned()],
         starttls: "off",
         starttls_listen: Vec::new(),
+        quic_listen: Vec::new(),
         place: "/etc/nginx/nginx.conf:7".to_owned(),
         ssl_ktls: "on",
         kernel_tls,
@@ -165,6 +166,11 @@ fn report() -> Report {
                     starttls_listen: vec!["0.0.0.0:143".to_owned()],
                     ..server("mail.example", Use::Off, "ssl_ktls off")
                 },
+                Server {
+                    listen: Vec::new(),
+                    quic_listen: vec!["0.0.0.0:8443".to_owned()],
+                    ..server("quic.example", Use::No, "the kernel supports TCP only")
+                },
                 server("evil\x1b[2J.example", Use::Off, "ssl_ktls off"),
             ],
         }),
@@ -217,6 +223,7 @@ fn everything_found_is_shown_aligned() {
         "  batch             no   because of processor",
         "  (no name) on 0.0.0.0:443, [::]:443",
         "  mail.example on 0.0.0.0:993, 0.0.0.0:143 (starttls only)",
+        "  quic.example on 0.0.0.0:8443 (quic)",
         "    no kernel TLS: sendfile is off",
     ] {
         assert!(
