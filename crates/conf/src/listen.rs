@@ -99,6 +99,7 @@ pub(crate) fn listen(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         (_, true) => for_datagrams(c, &line, "quic", addresses)?,
         (false, false) => addresses,
     };
+    b.met.listens_quic |= line.options.quic;
     let server = b.server_index();
     if b.kind() == ServerKind::Mail {
         note_protocol(b, &addresses);

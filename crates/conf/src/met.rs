@@ -14,6 +14,8 @@ pub struct Met {
     pub working: usize,
     /// Directives that were accepted and change nothing, in the order they were met first.
     pub idle: Vec<Idle>,
+    /// Some `listen` line has `quic`.
+    pub listens_quic: bool,
     index: HashMap<&'static str, usize>,
     names: HashSet<&'static str>,
 }

@@ -17,8 +17,19 @@ pub(crate) struct Differs {
     with: &'static [&'static str],
     /// ... and none of these ...
     without: &'static [&'static str],
-    /// ... and only in `http`.
-    of_http: bool,
+    /// ... and only there.
+    place: Place,
+}
+
+/// Which configurations a default is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// All of them.
+    Anywhere,
+    /// Those with `http`.
+    Http,
+    /// Those with `listen ... quic`.
+    Quic,
 }
 
 const DIFFERING: &[Differs] = &[
@@ -29,7 +40,7 @@ const DIFFERING: &[Differs] = &[
         note: "scripts that use the file need this line",
         with: &["events"],
         without: &["pid"],
-        of_http: false,
+        place: Place::Anywhere,
     },
     Differs {
         name: "ssl_protocols",
@@ -38,7 +49,7 @@ const DIFFERING: &[Differs] = &[
         note: "clients from before 2014 cannot connect; list the versions to enable them",
         with: &["ssl_certificate"],
         without: &["ssl_protocols"],
-        of_http: false,
+        place: Place::Anywhere,
     },
     Differs {
         name: "ssl_ktls",
@@ -48,7 +59,7 @@ const DIFFERING: &[Differs] = &[
                off` disables it",
         with: &["ssl_certificate"],
         without: &["ssl_ktls"],
-        of_http: false,
+        place: Place::Anywhere,
     },
     Differs {
         name: "ssl_async",
@@ -58,7 +69,7 @@ const DIFFERING: &[Differs] = &[
                off` disables it",
         with: &["ssl_certificate"],
         without: &["ssl_async"],
-        of_http: false,
+        place: Place::Anywhere,
     },
     Differs {
         name: "proxy_http_version",
@@ -68,7 +79,7 @@ const DIFFERING: &[Differs] = &[
                1.0` restores the old default",
         with: &["proxy_pass"],
         without: &["proxy_http_version"],
-        of_http: true,
+        place: Place::Http,
     },
     Differs {
         name: "keepalive",
@@ -77,7 +88,27 @@ const DIFFERING: &[Differs] = &[
         note: "connections to upstream servers are reused; `keepalive 0` restores the old default",
         with: &["upstream"],
         without: &["keepalive"],
-        of_http: true,
+        place: Place::Http,
+    },
+    Differs {
+        name: "quic_retry",
+        here: "256",
+        nginx: "off",
+        note: "clients must prove their addresses while a worker thread has that many handshakes \
+               with others; `quic_retry off` restores nginx's default",
+        with: &["listen"],
+        without: &["quic_retry"],
+        place: Place::Quic,
+    },
+    Differs {
+        name: "quic_gso",
+        here: "on",
+        nginx: "off",
+        note: "the kernel gets many datagrams at once to send, where it can; `quic_gso off` \
+               disables it",
+        with: &["listen"],
+        without: &["quic_gso"],
+        place: Place::Quic,
     },
 ];
 
@@ -85,7 +116,12 @@ const DIFFERING: &[Differs] = &[
 pub(crate) fn differing(met: &Met) -> Vec<&'static Differs> {
     let without_http = met.has("stream") && !met.has("http");
     let matters = |differs: &&Differs| {
-        !(differs.of_http && without_http)
+        let is_there = match differs.place {
+            Place::Anywhere => true,
+            Place::Http => !without_http,
+            Place::Quic => met.listens_quic,
+        };
+        is_there
             && differs.with.iter().any(|name| met.has(name))
             && !differs.without.iter().any(|name| met.has(name))
     };
@@ -136,5 +172,14 @@ mod tests {
             ),
             ["ssl_protocols", "ssl_ktls", "ssl_async"]
         );
+        let with_quic = |line: &str| {
+            of(&format!(
+                "pid x; events {{}} http {{ ssl_certificate a; ssl_certificate_key a; ssl_ktls on;
+                 ssl_async on; ssl_protocols TLSv1.3; server {{ listen 443 quic; {line} }} }}"
+            ))
+        };
+        assert_eq!(with_quic(""), ["quic_retry", "quic_gso"]);
+        assert_eq!(with_quic("quic_gso off;"), ["quic_retry"]);
+        assert_eq!(with_quic("quic_gso on; quic_retry on;"), [""; 0]);
     }
 }

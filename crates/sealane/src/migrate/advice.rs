@@ -2,6 +2,7 @@
 //! each of one or two lines.
 
 use super::report::Advice;
+use crate::temp_paths;
 use sealane_conf::Config;
 use sealane_conf::met::Met;
 use sealane_conf::model::{
@@ -57,6 +58,7 @@ pub(super) fn of(config: &Config, met: &Met) -> Vec<Advice> {
     }
     files(&facts, met, &mut list);
     handshakes(&facts, met, &mut list);
+    http3(config, http, met, &mut list);
     sessions(&facts, met, &mut list);
     if !http.servers.iter().any(|server| is_of_http(server)) {
         let of_block = list.iter_mut().filter(|advice| advice.into == "http");
@@ -139,6 +141,28 @@ fn handshakes(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
             .instead_of("ssl_async off;"),
         );
     }
+}
+
+/// Browsers come over TCP first, and have to be told.
+fn http3(config: &Config, http: &Http, met: &Met, list: &mut Vec<Advice>) {
+    let mut listeners = http.listeners.iter();
+    let Some(listener) = listeners.find(|listener| listener.options.quic) else {
+        return;
+    };
+    let mut headers = temp_paths::locations(config).flat_map(|conf| &conf.add_headers[..]);
+    let is_told = headers.any(|header| header.name.eq_ignore_ascii_case("Alt-Svc"));
+    if is_told || met.has("more_set_headers") {
+        return;
+    }
+    let port = listener.address.inet().map_or(443, |inet| inet.port());
+    list.push(Advice::new(
+        "alt_svc",
+        "Browsers use HTTP/3 once a response over TCP has told them of it. Where a server or \
+         location has an `add_header` of its own, this line is needed there too.",
+        &[&format!(
+            "add_header Alt-Svc 'h3=\":{port}\"; ma=86400' always;"
+        )],
+    ));
 }
 
 fn sessions(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
@@ -286,4 +310,36 @@ fn note_files(conf: &LocationConf, files: &mut bool, without_sendfile: &mut bool
     let serves = conf.pass.is_none() && !conf.stub_status && conf.script.is_none();
     *files |= serves;
     *without_sendfile |= serves && !conf.sendfile;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealane_conf::{MemoryLoader, Options};
+
+    #[test]
+    fn browsers_are_told_of_http3() {
+        let advice = |inside: &str| -> Vec<String> {
+            let text = format!(
+                "events {{}} http {{ ssl_certificate c; ssl_certificate_key k; {inside} }}"
+            );
+            let mut files = MemoryLoader::new().with("/c", text);
+            let config = sealane_conf::parse(&Options::new("/c", "/p"), &mut files);
+            let config = config.expect("it is right");
+            let list = of(&config, &config.met).into_iter();
+            let told = list.filter(|advice| advice.id == "alt_svc");
+            told.flat_map(|advice| advice.add).collect()
+        };
+        assert_eq!(
+            advice("server { listen 443 ssl; listen 8443 quic; }"),
+            ["add_header Alt-Svc 'h3=\":8443\"; ma=86400' always;"]
+        );
+        for inside in [
+            "server { listen 443 ssl; }",
+            "server { listen 443 quic; location /a { add_header alt-svc 'h3=\":443\"'; } }",
+            "add_header Alt-Svc 'h3=\":443\"'; server { listen 443 quic; }",
+        ] {
+            assert_eq!(advice(inside), [""; 0], "{inside}");
+        }
+    }
 }
