@@ -13,25 +13,36 @@ pub(crate) const LINE: &str = concat!("sealane version: sealane/", env!("CARGO_P
 /// The compiler.
 pub(crate) const COMPILER: &str = env!("SEALANE_RUSTC_VERSION");
 
-/// Modules of nginx that its `configure` has to be asked for, each with a directive of its own.
+/// Options of nginx's `configure` that it has to be asked for, each with a directive that is there
+/// with it.
 const MODULES: &[(&str, &str)] = &[
-    ("http_addition", "add_before_body"),
-    ("http_auth_request", "auth_request"),
-    ("http_dav", "dav_methods"),
-    ("http_flv", "flv"),
-    ("http_gunzip", "gunzip"),
-    ("http_gzip_static", "gzip_static"),
-    ("http_mp4", "mp4"),
-    ("http_random_index", "random_index"),
-    ("http_realip", "real_ip_header"),
-    ("http_secure_link", "secure_link"),
-    ("http_slice", "slice"),
-    ("http_ssl", "ssl_certificate"),
-    ("http_stub_status", "stub_status"),
-    ("http_sub", "sub_filter"),
-    ("http_v2", "http2"),
-    ("http_v3", "http3"),
+    ("--with-http_addition_module", "add_before_body"),
+    ("--with-http_auth_request_module", "auth_request"),
+    ("--with-http_dav_module", "dav_methods"),
+    ("--with-http_flv_module", "flv"),
+    ("--with-http_gunzip_module", "gunzip"),
+    ("--with-http_gzip_static_module", "gzip_static"),
+    ("--with-http_mp4_module", "mp4"),
+    ("--with-http_random_index_module", "random_index"),
+    ("--with-http_realip_module", "real_ip_header"),
+    ("--with-http_secure_link_module", "secure_link"),
+    ("--with-http_slice_module", "slice"),
+    ("--with-http_ssl_module", "ssl_certificate"),
+    ("--with-http_stub_status_module", "stub_status"),
+    ("--with-http_sub_module", "sub_filter"),
+    ("--with-http_v2_module", "http2"),
+    ("--with-http_v3_module", "http3"),
+    ("--with-mail", "mail"),
+    ("--with-mail_ssl_module", "starttls"),
+    ("--with-stream", "stream"),
+    ("--with-stream_realip_module", "set_real_ip_from"),
+    ("--with-stream_ssl_module", "proxy_ssl"),
+    ("--with-stream_ssl_preread_module", "ssl_preread"),
 ];
+
+/// What `thread_pool` and `aio threads` need there; here reads that could block always run in
+/// threads.
+const THREADS: &str = "--with-threads";
 
 /// Those whose directives work here, in the notation of nginx's `configure`, for scripts that
 /// look for them.
@@ -39,7 +50,7 @@ fn modules() -> String {
     let here = MODULES
         .iter()
         .filter(|(_, directive)| sealane_conf::directives::works(directive));
-    let options = here.map(|(module, _)| format!("--with-{module}_module"));
+    let options = here.map(|(option, _)| *option).chain([THREADS]);
     options.collect::<Vec<_>>().join(" ")
 }
 
@@ -137,4 +148,29 @@ configure arguments: {paths} {}\n",
         sealane_tls::library_version(),
         modules()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_find_every_part_of_nginx_in_the_arguments() {
+        let options = modules();
+        let options: Vec<&str> = options.split(' ').collect();
+        for option in [
+            "--with-http_ssl_module",
+            "--with-http_v3_module",
+            "--with-mail",
+            "--with-mail_ssl_module",
+            "--with-stream",
+            "--with-stream_realip_module",
+            "--with-stream_ssl_module",
+            "--with-stream_ssl_preread_module",
+            "--with-threads",
+        ] {
+            assert!(options.contains(&option), "{option}");
+        }
+        assert_eq!(options.len(), MODULES.len() + 1, "all of them are here");
+    }
 }
