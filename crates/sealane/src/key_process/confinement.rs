@@ -77,7 +77,8 @@ fn leave_standard() -> io::Result<()> {
     Ok(())
 }
 
-/// Keys are not written to swap space, if the limits allow it: root may lock what it likes.
+/// Keys are not written to swap space, if the limits allow it, or CAP_SYS_RESOURCE may raise
+/// them, which root in a container often lacks.
 fn stay_in_memory(journal: &Journal) {
     let unlimited = Limit {
         soft: u64::MAX,
@@ -91,8 +92,9 @@ fn stay_in_memory(journal: &Journal) {
         note!(
             journal,
             Info,
-            "the key process may be written to swap space: mlockall() failed ({}); set \
-             \"LimitMEMLOCK=infinity\" in the service's unit, or start it as root",
+            "the key process may be written to swap space: it cannot lock memory ({}); set \
+             \"LimitMEMLOCK=infinity\" in the service's unit, \"--ulimit memlock=-1\" for a \
+             container, or grant CAP_SYS_RESOURCE",
             OsError(&error)
         );
     }
