@@ -438,7 +438,8 @@ const WATCHED: &[Watched] = &[
         least: 1.0,
         level: Level::Warn,
         what: ("log line was lost", "log lines were lost"),
-        advice: "the disk is full or slow, or a syslog server is away",
+        advice: "the disk is full or slow, a log or a file of quic_qlog cannot be written, or a syslog \
+                 server does not respond; the error log says which",
     },
     Watched {
         metric: "trace_spans_dropped",
