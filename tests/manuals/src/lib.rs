@@ -73,7 +73,9 @@ fn roff(command: &Command, page: &Page) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     whole.render_title(&mut text)?;
     whole.render_name_section(&mut text)?;
-    whole.render_synopsis_section(&mut text)?;
+    let mut synopsis = Vec::new();
+    whole.render_synopsis_section(&mut synopsis)?;
+    text.extend_from_slice(with_values(command, synopsis)?.as_bytes());
     text.extend_from_slice(b".SH DESCRIPTION\n");
     text.extend_from_slice(page.description.as_bytes());
     whole.render_options_section(&mut text)?;
@@ -84,6 +86,7 @@ fn roff(command: &Command, page: &Page) -> io::Result<Vec<u8>> {
         let one = man(subcommand);
         let mut about = Vec::new();
         one.render_synopsis_section(&mut about)?;
+        let mut about = with_values(subcommand, about)?.into_bytes();
         one.render_options_section(&mut about)?;
         let about = String::from_utf8(about).map_err(io::Error::other)?;
         // Parts of this section instead of sections.
@@ -99,6 +102,28 @@ fn roff(command: &Command, page: &Page) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// A synopsis in which options with a letter only have their values; what makes it leaves them out.
+fn with_values(command: &Command, synopsis: Vec<u8>) -> io::Result<String> {
+    let mut synopsis = String::from_utf8(synopsis).map_err(io::Error::other)?;
+    for arg in command.get_arguments() {
+        let Some(letter) = arg.get_short().filter(|_| arg.get_long().is_none()) else {
+            continue;
+        };
+        let values = match arg.get_action().takes_values() {
+            false => None,
+            true => Some(arg.get_value_names().unwrap_or_default()),
+        };
+        let values = values.map(|names| {
+            let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+            format!(" \\fI{}\\fR", names.join(" "))
+        });
+        let written = format!("\\fB\\-{letter} \\fR");
+        let better = format!("\\fB\\-{letter}\\fR{}", values.unwrap_or_default());
+        synopsis = synopsis.replace(&written, &better);
+    }
+    Ok(synopsis)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,7 +135,8 @@ mod tests {
             .about("Makes it shine")
             .arg(Arg::new("wax").long("wax"));
         let command = Command::new("buffer")
-            .arg(Arg::new("x").short('x'))
+            .arg(Arg::new("x").short('x').value_name("file"))
+            .arg(Arg::new("y").short('y').action(clap::ArgAction::SetTrue))
             .subcommand(sub);
         let page = Page {
             section: "1",
@@ -121,8 +147,11 @@ mod tests {
         assert_eq!(files.len(), 4);
         for (name, text) in files {
             let text = String::from_utf8(text).expect("text").replace('\\', "");
-            for word in ["buffer", "polish", "wax", "x"] {
+            for word in ["buffer", "polish", "wax", "x", "y"] {
                 assert!(text.contains(word), "{word} in {}:\n{text}", name.display());
+            }
+            if name.starts_with("man") {
+                assert!(text.contains("[fB-xfR fIfilefR] [fB-yfR]"), "{text}");
             }
         }
     }
