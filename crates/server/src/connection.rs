@@ -73,7 +73,7 @@ pub(crate) async fn serve(
                 return connection.end_session();
             }
             ServerKind::Stream => match Box::pin(stream::serve(&mut connection)).await {
-                Some(listener) => connection.pass_to(listener),
+                Some(to) => connection.pass_to(to),
                 None => return connection.end_session(),
             },
         }

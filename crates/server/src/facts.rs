@@ -88,8 +88,8 @@ impl fmt::Display for PeerAddress {
 /// Addresses that hold since `pass` has given a connection to another listener.
 #[derive(Debug, Clone, Copy, Default)]
 struct Passed {
-    /// The listener's, which counts as the local one.
-    local: Option<SocketAddr>,
+    /// The local one: that which was asked for, or none for a Unix socket.
+    local: Option<Option<SocketAddr>>,
     /// The client's, according to a trusted proxy.
     client: Option<PeerAddress>,
 }
@@ -241,7 +241,7 @@ impl ConnectionFacts {
     /// The local address; `None` for a Unix socket, or when the connection is gone.
     pub fn local(&self) -> Option<SocketAddr> {
         if let Some(local) = self.passed().local {
-            return Some(local);
+            return local;
         }
         *self.local.get_or_init(|| {
             let socket = self.socket.as_ref()?;
@@ -251,8 +251,8 @@ impl ConnectionFacts {
         })
     }
 
-    /// From now on this is the local address (`pass`).
-    pub(crate) fn set_local(&self, address: SocketAddr) {
+    /// From now on this is the local address; `None` for a Unix socket (`pass`).
+    pub(crate) fn set_local(&self, address: Option<SocketAddr>) {
         self.change_passed(|passed| passed.local = Some(address));
     }
 

@@ -161,3 +161,49 @@ fn what_a_connection_holds_of_limits() {
         wait_for("its end", || ask(port).1.then_some(()));
     });
 }
+
+#[test]
+fn the_address_that_was_asked_for() {
+    let site = Site::new();
+    let socket = site.path("socket").display().to_string();
+    let configuration = both(
+        &format!(
+            "server {{ listen 127.0.0.1:%a%; pass 127.0.0.9:%any%; }}
+             server {{ listen 127.0.0.1:%exact%; pass 127.0.0.2:%any%; }}
+             map $server_port $at {{ default 127.0.0.8:%any%; }}
+             server {{ listen 127.0.0.1:%evaluated%; pass $at; }}
+             server {{ listen 127.0.0.1:%unix%; pass unix:{socket}; }}
+             server {{ listen 127.0.0.1:%web%; pass 127.0.0.7:%http%; }}
+             server {{ listen %any%; return \"any $server_addr:$server_port\"; }}
+             server {{ listen 127.0.0.2:%any%; return \"one $server_addr:$server_port\"; }}
+             server {{ listen unix:{socket}; return \"$server_addr:$server_port\"; }}"
+        ),
+        "server { listen %http%; return 200 $server_addr:$server_port; }",
+    );
+    with_each(&site, &configuration, |server| {
+        let answer = |name: &str| rest(&mut connect(server.port(name)));
+        let (any, http) = (server.port("any"), server.port("http"));
+        assert_eq!(answer("a"), format!("any 127.0.0.9:{any}"));
+        assert_eq!(answer("exact"), format!("one 127.0.0.2:{any}"));
+        assert_eq!(answer("evaluated"), format!("any 127.0.0.8:{any}"));
+        assert_eq!(answer("unix"), format!("unix:{socket}:"));
+        let found = body(server.port("web"), "", "/");
+        assert_eq!(found, format!("200 127.0.0.7:{http}"));
+    });
+}
+
+#[test]
+fn a_port_alone_asks_for_no_address() {
+    // nginx finds no address in it.
+    let site = Site::new();
+    let server = serve(
+        &site,
+        "server { listen 127.0.0.1:%a%; pass %any%; }
+         server { listen %any%; return $server_addr:$server_port; }",
+    );
+    let any = server.port("any");
+    assert_eq!(
+        rest(&mut connect(server.port("a"))),
+        format!("0.0.0.0:{any}")
+    );
+}

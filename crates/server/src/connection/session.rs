@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::limits::Permits;
-use crate::snapshot::ListenerId;
+use crate::stream::PassedTo;
 use crate::transport::TransportError;
 use sealane_conf::model::{ListenAddress, ServerKind};
 use sealane_io::OutboundMessage;
@@ -43,14 +43,15 @@ impl Connection {
     }
 
     /// Goes on as if another listener had accepted it (`pass`).
-    pub(super) fn pass_to(&mut self, listener: ListenerId) {
+    pub(super) fn pass_to(&mut self, to: PassedTo) {
         let client = &mut self.client;
-        client.listener = listener;
-        let listener = client.snapshot.listener(listener);
+        client.listener = to.listener;
+        let listener = client.snapshot.listener(to.listener);
         client.server = listener.names.default_server();
-        if let ListenAddress::Inet(address) = &listener.address {
-            client.facts.set_local(*address);
-        }
+        client.facts.set_local(match to.address {
+            ListenAddress::Inet(address) => Some(address),
+            ListenAddress::Unix(_) | ListenAddress::Udp(_) => None,
+        });
     }
 
     /// It cannot move to another process: that would not be told what it takes along from the

@@ -37,7 +37,7 @@ use crate::request_log::{Text, log_plainly, log_request};
 use crate::snapshot::ListenerId;
 use crate::variables::assign;
 use crate::{access, access_log, client_certificates, limits, real_ip, status, template};
-use sealane_conf::model::{LogLevel, StreamHandler, StreamServer};
+use sealane_conf::model::{ListenAddress, LogLevel, StreamHandler, StreamServer};
 use sealane_http::StatusCode;
 use sealane_io::OutboundMessage;
 use sealane_io::chain::OutputChain;
@@ -48,7 +48,14 @@ enum Ended {
     /// With this status.
     Status(StatusCode),
     /// Its connection goes on elsewhere (`pass`).
-    Passed(ListenerId),
+    Passed(PassedTo),
+}
+
+/// Where a connection goes on (`pass`).
+pub(crate) struct PassedTo {
+    pub(crate) listener: ListenerId,
+    /// The address that was asked for: the listener's, or one that its wildcard accepts for.
+    pub(crate) address: ListenAddress,
 }
 
 /// The end of a session.
@@ -61,16 +68,16 @@ fn refuse(status: StatusCode) -> Verdict {
 
 /// Serves a connection from its beginning to the end of its session. Returns the listener that has
 /// the connection from now on, if one does.
-pub(crate) async fn serve(connection: &mut Connection) -> Option<ListenerId> {
+pub(crate) async fn serve(connection: &mut Connection) -> Option<PassedTo> {
     let mut exchange = session::of_connection(connection);
     announce(&mut exchange);
     match run(connection, &mut exchange).await {
         Ok(()) => {}
         Err(Ended::Status(status)) => exchange.response.status = status,
         // As in nginx, what comes of it is logged there.
-        Err(Ended::Passed(listener)) => {
+        Err(Ended::Passed(to)) => {
             pass::take_along(connection, &mut exchange);
-            return Some(listener);
+            return Some(to);
         }
     }
     conclude(&mut exchange);

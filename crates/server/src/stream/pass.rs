@@ -1,7 +1,7 @@
 //! `pass`: the connection goes to another listening socket of the configuration, as if it had been
 //! accepted there.
 
-use super::{Ended, Verdict, refuse, shown};
+use super::{Ended, PassedTo, Verdict, refuse, shown};
 use crate::client_certificates;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
@@ -49,14 +49,15 @@ pub(super) fn find(
             }
         }
     };
-    match addresses
-        .iter()
-        .find_map(|address| listener(exchange, address))
-    {
-        Some(listener) => Err(Ended::Passed(listener)),
+    let first = addresses.first().map(ListenAddress::to_string);
+    let found = addresses.into_iter().find_map(|address| {
+        let listener = listener(exchange, &address)?;
+        Some(PassedTo { listener, address })
+    });
+    match found {
+        Some(to) => Err(Ended::Passed(to)),
         None => {
-            let address = addresses.first().map(ListenAddress::to_string);
-            let address = address.unwrap_or_default();
+            let address = first.unwrap_or_default();
             log_request!(exchange, Error, "port not found for \"{address}\"");
             Err(Ended::Status(StatusCode::OK))
         }
