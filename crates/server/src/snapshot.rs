@@ -71,7 +71,7 @@ pub struct Snapshot {
     pub(crate) spans: Arc<SpanQueue>,
     /// What the keys of address tokens and stateless resets are made from (`quic_host_key`); that
     /// of the process without one.
-    pub(crate) quic_host_secret: Option<[u8; 32]>,
+    pub(crate) quic_host_secret: Option<crate::quic::HostSecret>,
     /// `quic_node_id`.
     pub(crate) quic_node_id: Option<u16>,
     /// Where they are exported to.
@@ -260,7 +260,7 @@ impl Snapshot {
 
     /// What the keys of `quic_host_key` are made from.
     pub fn quic_host_secret(&self) -> Option<&[u8; 32]> {
-        self.quic_host_secret.as_ref()
+        self.quic_host_secret.as_ref().map(|secret| &secret.bytes)
     }
 
     /// What becomes of TLS sessions.

@@ -76,6 +76,12 @@ impl IdFormat {
     }
 }
 
+/// The node that an id names, if ids name nodes (`quic_node_id`).
+pub(super) fn node_of(id: &[u8]) -> Option<u16> {
+    let bytes = id.get(NODE_AT..NODE_AT + 2)?;
+    Some(u16::from_be_bytes(bytes.try_into().ok()?))
+}
+
 /// What an id names.
 #[derive(Clone, Copy)]
 pub(super) struct IdPlace {

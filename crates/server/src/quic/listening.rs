@@ -505,8 +505,12 @@ impl QuicAcceptor {
         });
     }
 
-    /// Says that a connection is not known (RFC 9000 section 10.3).
+    /// Says that a connection is not known (RFC 9000 section 10.3). It may be known to the node that
+    /// its id names.
     fn reset(&mut self, id: &ConnectionId, datagram: Forwarded<&[u8]>) {
+        if self.routes.is_of_other_node(id) {
+            return self.counters().count_dropped(QuicDrop::Unknown);
+        }
         if !self.may_answer() {
             return;
         }
@@ -541,7 +545,7 @@ impl QuicAcceptor {
         }
         let arrival = token_arrival(first.version, datagram.peer, &first.destination);
         let keys = self.routes.keys();
-        let verdict = match validate(
+        let shown = match validate(
             first.token,
             &keys.tokens,
             &arrival,
@@ -553,11 +557,18 @@ impl QuicAcceptor {
                 return self.refuse(first, datagram, error.code, "the token is not valid");
             }
         };
+        if shown != Verdict::Unproven && !first.is_authentic(datagram.bytes) {
+            return self.counters().count_dropped(QuicDrop::NotAuthentic);
+        }
+        let verdict = match shown {
+            Verdict::NewToken { nonce } if !self.shared.spend_token(&nonce) => Verdict::Unproven,
+            shown => shown,
+        };
         let retry = self.conf().quic.retry;
         if verdict == Verdict::Unproven && retry.is_due(self.unproved.get()) {
             return self.ask_for_token(first, datagram, &arrival);
         }
-        if !first.is_authentic(datagram.bytes) {
+        if shown == Verdict::Unproven && !first.is_authentic(datagram.bytes) {
             return self.counters().count_dropped(QuicDrop::NotAuthentic);
         }
         let snapshot = &self.listener.snapshot;

@@ -1,6 +1,6 @@
 //! Which connection of a thread a packet belongs to.
 
-use super::ids::{ID_BYTES, IdPlace, Random};
+use super::ids::{ID_BYTES, IdPlace, Random, node_of};
 use super::shared::{KeyRing, QuicShared};
 use sealane_io::forwarding::ForwardQueue;
 use sealane_quic::{ConnectionId, ResetToken};
@@ -69,6 +69,12 @@ impl Routes {
         };
         self.shared.format.name(&mut bytes, place);
         ConnectionId::new(&bytes).expect("ids have at most 20 bytes")
+    }
+
+    /// Whether an id was made by another node (`quic_node_id`).
+    pub(super) fn is_of_other_node(&self, id: &ConnectionId) -> bool {
+        let node = self.keys.borrow().node;
+        node.is_some_and(|node| node_of(id).is_some_and(|named| named != node))
     }
 
     pub(super) fn reset_token(&self, id: &ConnectionId) -> ResetToken {

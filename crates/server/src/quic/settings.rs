@@ -136,16 +136,26 @@ fn codec_settings(server: &Server, head: h1::Limits) -> Arc<h3::Settings> {
     })
 }
 
+/// What keys are made from that nodes share.
+#[derive(Clone, Copy)]
+pub(crate) struct HostSecret {
+    pub(crate) bytes: [u8; 32],
+    /// The keys of stateless resets are made from it as well. A node that gets packets for a
+    /// connection of another one would end it (RFC 9000 section 21.11), so who shares these has to
+    /// see to it that packets reach their node.
+    pub(crate) is_for_resets: bool,
+}
+
 /// What keys are made from: `quic_host_key` of the first address for QUIC. It is one for all of
 /// them, as connection ids do not tell the address. Without one, nodes that share sessions
-/// (`ssl_session_store ... key=`) share these keys as well.
+/// (`ssl_session_store ... key=`) share the keys of address tokens as well.
 ///
 /// # Errors
 /// When the file is empty.
 pub(crate) fn host_secret(
     config: &Config,
     materials: &Materials,
-) -> Result<Option<[u8; 32]>, Diagnostic> {
+) -> Result<Option<HostSecret>, Diagnostic> {
     let Some(http) = &config.http else {
         return Ok(None);
     };
@@ -173,7 +183,10 @@ pub(crate) fn host_secret(
         return Err(emerg(format!("\"{}\" zero key size", path.display())));
     }
     let digest = Sha256::new().chain_update(label).chain_update(bytes);
-    Ok(Some(digest.finalize().into()))
+    Ok(Some(HostSecret {
+        bytes: digest.finalize().into(),
+        is_for_resets: label == HOST_KEY_LABEL,
+    }))
 }
 
 /// HTTP/0.9 over QUIC, as ALPN calls it.

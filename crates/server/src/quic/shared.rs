@@ -7,7 +7,7 @@ use crate::snapshot::Snapshot;
 use sealane_io::forwarding::ForwardQueue;
 use sealane_quic::{AddressTokenKey, ResetKey};
 use sealane_sys::socket::CidFormat;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,20 +61,52 @@ pub(crate) struct KeyRing {
     pub(super) resets: ResetKey,
     pub(super) node: Option<u16>,
     secrets: Vec<[u8; 32]>,
+    reset_secret: [u8; 32],
 }
 
 impl KeyRing {
-    /// The keys of `first` and of those that were used before.
-    fn new(first: &[u8; 32], node: Option<u16>, former: &[[u8; 32]]) -> KeyRing {
+    /// The keys of `first` and of those that were used before; resets have a secret of their own.
+    fn new(
+        first: &[u8; 32],
+        reset_secret: &[u8; 32],
+        node: Option<u16>,
+        former: &[[u8; 32]],
+    ) -> KeyRing {
         let mut secrets = vec![*first];
         secrets.extend(former.iter().filter(|secret| *secret != first));
         secrets.truncate(MAX_TOKEN_SECRETS);
         KeyRing {
             tokens: secrets.iter().filter_map(AddressTokenKey::new).collect(),
-            resets: ResetKey::new(first),
+            resets: ResetKey::new(reset_secret),
             node,
             secrets,
+            reset_secret: *reset_secret,
         }
+    }
+}
+
+/// Tokens that are remembered in each of two generations.
+const SPENT_TOKENS: usize = 65_536;
+
+/// Tokens that clients have shown: one who has learnt a token, or has had an address that is
+/// somebody else's now, could show it for ever (RFC 9000 section 8.1.4). Of more than
+/// [`SPENT_TOKENS`], the oldest are forgotten.
+#[derive(Default)]
+struct SpentTokens {
+    newer: HashSet<[u8; 12]>,
+    older: HashSet<[u8; 12]>,
+}
+
+impl SpentTokens {
+    /// Returns whether it was not there.
+    fn add(&mut self, nonce: [u8; 12]) -> bool {
+        if self.older.contains(&nonce) || !self.newer.insert(nonce) {
+            return false;
+        }
+        if self.newer.len() >= SPENT_TOKENS {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        true
     }
 }
 
@@ -93,6 +125,7 @@ pub(crate) struct QuicShared {
     pub(super) process: u8,
     secret: [u8; 32],
     keys: Mutex<Arc<KeyRing>>,
+    spent: Mutex<SpentTokens>,
     queues: Mutex<HashMap<(u8, Port), Arc<ForwardQueue>>>,
     pub(super) lines: ProcessLines,
 }
@@ -110,7 +143,8 @@ impl QuicShared {
             clock: QuicClock::new(),
             format: IdFormat::new(&secret),
             process,
-            keys: Mutex::new(Arc::new(KeyRing::new(&secret, None, &former))),
+            keys: Mutex::new(Arc::new(KeyRing::new(&secret, &secret, None, &former))),
+            spent: Mutex::default(),
             secret,
             queues: Mutex::default(),
             lines: ProcessLines::new(lines),
@@ -119,11 +153,24 @@ impl QuicShared {
 
     /// Uses the keys of a configuration from now on. Those before still open tokens.
     pub(crate) fn follow(&self, snapshot: &Snapshot) {
-        let first = snapshot.quic_host_secret.as_ref().unwrap_or(&self.secret);
+        let shared = snapshot.quic_host_secret.as_ref();
+        let first = shared.map_or(&self.secret, |secret| &secret.bytes);
+        let for_resets = shared.filter(|secret| secret.is_for_resets);
+        let reset_secret = for_resets.map_or(&self.secret, |secret| &secret.bytes);
+        let node = snapshot.quic_node_id;
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if keys.secrets.first() != Some(first) || keys.node != snapshot.quic_node_id {
-            *keys = Arc::new(KeyRing::new(first, snapshot.quic_node_id, &keys.secrets));
+        if keys.secrets.first() != Some(first)
+            || keys.reset_secret != *reset_secret
+            || keys.node != node
+        {
+            *keys = Arc::new(KeyRing::new(first, reset_secret, node, &keys.secrets));
         }
+    }
+
+    /// A client has shown the token of this nonce. Returns whether it is the first.
+    pub(super) fn spend_token(&self, nonce: &[u8; 12]) -> bool {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.add(*nonce)
     }
 
     /// The keys that are current.
@@ -168,5 +215,26 @@ impl QuicShared {
 impl Default for QuicShared {
     fn default() -> QuicShared {
         QuicShared::new(QuicPlace::alone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_good_once() {
+        let mut spent = SpentTokens::default();
+        let nonce = |number: usize| {
+            let mut nonce = [0; 12];
+            nonce[..8].copy_from_slice(&number.to_be_bytes());
+            nonce
+        };
+        for number in 0..2 * SPENT_TOKENS {
+            assert!(spent.add(nonce(number)));
+            assert!(!spent.add(nonce(number)));
+            assert!(!spent.add(nonce(number.saturating_sub(1000))));
+        }
+        assert!(spent.newer.len() + spent.older.len() <= 2 * SPENT_TOKENS);
     }
 }
