@@ -62,7 +62,11 @@ pub(crate) fn read(
     let servers = http.iter().flat_map(|http| &http.servers);
     for path in servers.filter_map(|server| server.quic.host_key.as_ref()) {
         add(&mut materials, path, |error| {
-            format!("open() \"{}\" failed ({error})", path.display())
+            format!(
+                "cannot load the key of \"quic_host_key\" \"{}\": {error}; \
+                 make one with: openssl rand -out FILE 32",
+                path.display()
+            )
         })?;
     }
     let servers = http.iter().flat_map(|http| &http.servers);
