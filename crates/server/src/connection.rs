@@ -220,8 +220,9 @@ impl Connection {
         self.remember_task().await;
         let listener = self.snapshot.listener(self.listener);
         let has_proxy_header = listener.options.proxy_protocol;
-        let is_plain = listener.acceptor.is_none();
-        let timeout = match is_plain {
+        // TLS may have begun at a listener that has passed the connection on.
+        let has_no_handshake = listener.acceptor.is_none() || self.transport.tls().is_some();
+        let timeout = match has_no_handshake {
             true => self.server().conf.client_header_timeout,
             false => self.handshake_timeout(),
         };
@@ -229,7 +230,7 @@ impl Connection {
         if has_proxy_header && proxy_protocol::read(self).await != HeaderRead::Done {
             return false;
         }
-        if is_plain {
+        if has_no_handshake {
             return true;
         }
         let begun = match self.buffer.is_empty() {

@@ -207,3 +207,45 @@ fn a_port_alone_asks_for_no_address() {
         format!("0.0.0.0:{any}")
     );
 }
+
+#[test]
+fn tls_that_has_ended_goes_to_listeners_with_it() {
+    let site = Site::new();
+    for name in ["a", "client"] {
+        site.certificate(&Certificate::localhost(name, CertificateKey::P256));
+    }
+    let asking = "ssl_verify_client on; ssl_client_certificate certificates/authority.pem;";
+    let configuration = both(
+        &format!(
+            "{A} server {{ listen 127.0.0.1:%a% ssl; pass 127.0.0.1:%web%; }}
+             server {{ listen 127.0.0.1:%bare% ssl; pass 127.0.0.1:%asking%; }}
+             server {{ listen 127.0.0.1:%asked% ssl; {asking} pass 127.0.0.1:%asking%; }}
+             server {{ listen 127.0.0.1:%stream% ssl; {asking} pass 127.0.0.1:%inner%; }}
+             server {{ listen 127.0.0.1:%inner% ssl; {asking} return \"$ssl_client_verify\n\"; }}
+             server {{ listen 127.0.0.1:%closed% ssl; pass 127.0.0.1:%inner%; }}"
+        ),
+        &format!(
+            "{A} server {{ listen 127.0.0.1:%web% ssl; return 200 \"$https $ssl_server_name\n\"; }}
+             server {{ listen 127.0.0.1:%asking% ssl; {asking} return 200 \"$ssl_client_verify\n\"; }}"
+        ),
+    );
+    let pem = site.path("certificates/client.pem").display().to_string();
+    let key = site.path("certificates/client.key").display().to_string();
+    let known = format!("-cert {pem} -key {key}");
+    with_each(&site, &configuration, |server| {
+        let mut kept = KeptTls::open(server.port("a"), "-servername a.example");
+        for _ in 0..2 {
+            assert_eq!(kept.get("/"), "on a.example\n");
+        }
+        let mut kept = KeptTls::open(server.port("asked"), &known);
+        assert_eq!(kept.get("/"), "SUCCESS\n");
+        // Who was not asked for a certificate has sent none.
+        let mut kept = KeptTls::open(server.port("bare"), "");
+        let refused = kept.says_back("GET / HTTP/1.0\r\n\r\n");
+        assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
+        let mut kept = KeptTls::open(server.port("stream"), &known);
+        assert_eq!(kept.line(), "SUCCESS\n");
+        let mut kept = KeptTls::open(server.port("closed"), "");
+        assert_eq!(kept.line(), "");
+    });
+}

@@ -187,13 +187,9 @@ async fn handshake(connection: &mut Connection, exchange: &mut Exchange) -> Verd
     if listener.acceptor.is_none() {
         return Ok(());
     }
+    // Done by a server that has passed the connection on; as in nginx its name chooses no server here.
     if connection.transport.tls().is_some() {
-        log_request!(
-            exchange,
-            Error,
-            "a connection whose TLS has ended here was passed to a listener with \"ssl\""
-        );
-        return refuse(StatusCode::INTERNAL_SERVER_ERROR);
+        return check_certificates(exchange).await;
     }
     let timeout = connection.handshake_timeout();
     connection.set_deadline(timeout);
@@ -222,6 +218,11 @@ async fn handshake(connection: &mut Connection, exchange: &mut Exchange) -> Verd
         exchange.request.host = host;
     }
     session::choose_server(exchange, server);
+    check_certificates(exchange).await
+}
+
+/// Whether the client's certificates are accepted.
+async fn check_certificates(exchange: &Exchange) -> Verdict {
     match client_certificates::check(exchange).await {
         Ok(()) => Ok(()),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR),
