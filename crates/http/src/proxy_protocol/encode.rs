@@ -81,8 +81,8 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     !sum
 }
 
-/// Appends a header of version 2 for a connection, with these TLVs. Without addresses it is the LOCAL command: the
-/// next server uses the connection's own addresses.
+/// Appends a header of version 2 for a connection, with these TLVs. Without addresses it is the
+/// LOCAL command: the next server uses the connection's own addresses.
 ///
 /// # Errors
 /// [`TlvTooLong`]; `out` is as it was.

@@ -187,7 +187,7 @@ async fn handshake(connection: &mut Connection, exchange: &mut Exchange) -> Verd
     if listener.acceptor.is_none() {
         return Ok(());
     }
-    // Done by a server that has passed the connection on; as in nginx its name chooses no server here.
+    // It was done where the connection comes from. As in nginx, the name in it chooses no server.
     if connection.transport.tls().is_some() {
         return check_certificates(exchange).await;
     }
