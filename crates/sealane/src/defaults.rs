@@ -18,12 +18,12 @@ pub(crate) struct Differs {
     /// ... and none of these ...
     without: &'static [&'static str],
     /// ... and only there.
-    place: Place,
+    scope: Scope,
 }
 
 /// Which configurations a default is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Scope {
     /// All of them.
     Anywhere,
     /// Those with `http`.
@@ -40,7 +40,7 @@ const DIFFERING: &[Differs] = &[
         note: "scripts that use the file need this line",
         with: &["events"],
         without: &["pid"],
-        place: Place::Anywhere,
+        scope: Scope::Anywhere,
     },
     Differs {
         name: "ssl_protocols",
@@ -49,7 +49,7 @@ const DIFFERING: &[Differs] = &[
         note: "clients from before 2014 cannot connect; list the versions to enable them",
         with: &["ssl_certificate"],
         without: &["ssl_protocols"],
-        place: Place::Anywhere,
+        scope: Scope::Anywhere,
     },
     Differs {
         name: "ssl_ktls",
@@ -59,7 +59,7 @@ const DIFFERING: &[Differs] = &[
                off` disables it",
         with: &["ssl_certificate"],
         without: &["ssl_ktls"],
-        place: Place::Anywhere,
+        scope: Scope::Anywhere,
     },
     Differs {
         name: "ssl_async",
@@ -69,7 +69,7 @@ const DIFFERING: &[Differs] = &[
                off` disables it",
         with: &["ssl_certificate"],
         without: &["ssl_async"],
-        place: Place::Anywhere,
+        scope: Scope::Anywhere,
     },
     Differs {
         name: "proxy_http_version",
@@ -79,7 +79,7 @@ const DIFFERING: &[Differs] = &[
                1.0` restores the old default",
         with: &["proxy_pass"],
         without: &["proxy_http_version"],
-        place: Place::Http,
+        scope: Scope::Http,
     },
     Differs {
         name: "keepalive",
@@ -88,7 +88,7 @@ const DIFFERING: &[Differs] = &[
         note: "connections to upstream servers are reused; `keepalive 0` restores the old default",
         with: &["upstream"],
         without: &["keepalive"],
-        place: Place::Http,
+        scope: Scope::Http,
     },
     Differs {
         name: "quic_retry",
@@ -98,7 +98,7 @@ const DIFFERING: &[Differs] = &[
                with others; `quic_retry off` restores nginx's default",
         with: &["listen"],
         without: &["quic_retry"],
-        place: Place::Quic,
+        scope: Scope::Quic,
     },
     Differs {
         name: "quic_gso",
@@ -108,7 +108,7 @@ const DIFFERING: &[Differs] = &[
                disables it",
         with: &["listen"],
         without: &["quic_gso"],
-        place: Place::Quic,
+        scope: Scope::Quic,
     },
 ];
 
@@ -116,10 +116,10 @@ const DIFFERING: &[Differs] = &[
 pub(crate) fn differing(met: &Met) -> Vec<&'static Differs> {
     let without_http = met.has("stream") && !met.has("http");
     let matters = |differs: &&Differs| {
-        let is_there = match differs.place {
-            Place::Anywhere => true,
-            Place::Http => !without_http,
-            Place::Quic => met.listens_quic,
+        let is_there = match differs.scope {
+            Scope::Anywhere => true,
+            Scope::Http => !without_http,
+            Scope::Quic => met.listens_quic,
         };
         is_there
             && differs.with.iter().any(|name| met.has(name))

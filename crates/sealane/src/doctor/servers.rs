@@ -344,10 +344,7 @@ impl Facts {
             return plain(Use::Off, self.switched_off_by.to_owned());
         }
         if self.only_quic {
-            return plain(
-                Use::No,
-                "QUIC has encryption of its own: the kernel supports TCP only".to_owned(),
-            );
+            return plain(Use::No, "QUIC has encryption of its own".to_owned());
         }
         if self.only_unix {
             return plain(
