@@ -162,6 +162,81 @@ fn an_upgrade_that_is_taken_back_loses_no_request() {
     });
 }
 
+/// Further addresses with the same port.
+const MORE_ADDRESSES: &str =
+    "listen 127.0.0.2:%tls% quic; listen 127.0.0.3:%tls% quic; listen [::1]:%tls% quic;";
+
+fn address(site: &Site, ip: &str) -> SocketAddr {
+    SocketAddr::new(ip.parse().expect("an address"), site.port("tls"))
+}
+
+/// Has clients at these addresses ask once before `change` and once behind it, each on one
+/// connection. What they say of connections that did not last.
+fn lost_by(site: &Site, ips: &[&str], change: impl FnOnce()) -> Vec<String> {
+    let log = || std::fs::read_to_string(site.path("logs/access.log")).unwrap_or_default();
+    let asked = |log: String| log.matches("/a.txt").count();
+    let before = asked(log());
+    let client = QuicClient::Quinn.built();
+    let expected = sealane_tests::sha256(b"alpha");
+    thread::scope(|scope| {
+        let clients: Vec<_> = ips
+            .iter()
+            .map(|ip| {
+                let script = QuicScript::new(address(site, ip), &site.authority());
+                let script = script.get("/a.txt").wait(5000).get("/a.txt");
+                scope.spawn(move || client.run(&script))
+            })
+            .collect();
+        wait_for("the first requests", || {
+            (asked(log()) == before + ips.len()).then_some(())
+        });
+        change();
+        let mut lost = Vec::new();
+        for (ip, client) in ips.iter().zip(clients) {
+            let connection = client
+                .join()
+                .expect("the client ends")
+                .connections
+                .remove(0);
+            let is_good = |one: &sealane_tests::quic::QuicResponse| one.sha256 == expected;
+            if !connection.responses.iter().all(is_good) {
+                lost.push(format!("{ip}: {connection:?}"));
+            }
+        }
+        lost
+    })
+}
+
+/// Each socket has its own queue of packets from others, and all of a thread know its connections.
+#[test]
+fn addresses_with_the_same_port_do_not_disturb_each_other() {
+    let site = site();
+    let log = "access_log logs/access.log;";
+    let both = configuration(2, &format!("{log} {MORE_ADDRESSES}"));
+    let daemon = Daemon::start(&site, Program::Sealane, &both);
+    let ips = ["127.0.0.1", "127.0.0.2", "127.0.0.3"].repeat(3);
+    let upgraded = |ips: &[&str]| {
+        let mut new = 0;
+        let lost = lost_by(&site, ips, || new = daemon.begin_upgrade());
+        assert_eq!(lost, [""; 0]);
+        new
+    };
+    let take_back = |new| {
+        signal(new, "QUIT");
+        daemon.wait_for_end(new);
+        daemon.pid()
+    };
+    // An upgrade that is taken back leaves none of them deaf.
+    take_back(upgraded(&ips));
+    assert_eq!(lost_by(&site, &ips, || ()), [""; 0]);
+    // One that goes takes nothing along of another.
+    daemon.configure(&configuration(2, log));
+    signal(daemon.pid(), "HUP");
+    daemon.wait_for_log("reconfiguring");
+    thread::sleep(Duration::from_secs(1));
+    take_back(upgraded(&["127.0.0.1"; 4]));
+}
+
 /// A connection whose worker is killed while it is idle, and which then asks again.
 #[track_caller]
 fn ends_by_reset(directives: &str) {

@@ -220,8 +220,8 @@ impl Connection {
         owner: &mut impl Owner,
     ) -> Option<Open> {
         let space = packet.space;
-        // Frames about a path that is not validated are few, and what it carries is not known before
-        // they are answered.
+        // Frames about a path that is not validated are few, and what it carries is not known
+        // before they are answered.
         let may_send_about_path = may_send || !self.paths.current.path.is_validated();
         let has_path_frame = space == Space::Data
             && !packet.is_early

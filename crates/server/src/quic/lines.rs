@@ -10,8 +10,9 @@
 //! One of them receives from the sockets: the newest one that has said that it serves. It hands on
 //! what belongs to another one. Who leaves says so, and another one receives again.
 
-use super::shared::{QuicShared, port_of};
+use super::shared::QuicShared;
 use sealane_io::forwarding::{ForwardLineReceiver, ForwardLineSender, Forwarded};
+use sealane_quic::is_long;
 use sealane_sys::socket::Ecn;
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
@@ -216,10 +217,23 @@ impl QuicShared {
                 }
             }
             _ => {
-                let port = port_of(datagram.local);
-                let queue = self.find_queue(thread, port);
-                if let Some(queue) = queue.or_else(|| self.any_queue(port)) {
-                    queue.push(datagram);
+                let queue = self.find_queue(thread, datagram.local);
+                let queue = queue.or_else(|| self.any_queue(datagram.local));
+                let is_long = is_long(datagram.bytes);
+                // A connection may be known where nothing listens at this address any more.
+                let queue = queue.or_else(|| match is_long {
+                    true => None,
+                    false => self.queue_of_thread(thread),
+                });
+                match queue {
+                    Some(queue) => {
+                        queue.push(datagram);
+                    }
+                    // A new client of a socket that only the other process has.
+                    None if is_long => {
+                        self.lines.leave_to_serving(thread, datagram);
+                    }
+                    None => {}
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::ids::ConnectionIds;
 use super::routes::Routes;
-use super::shared::{QuicShared, port_of};
+use super::shared::{QuicShared, is_at};
 use super::tokens::token_arrival;
 use super::{QuicRuntime, ecn};
 use crate::acceptor::{ListenerRef, TELL_EVERY, take_slot};
@@ -256,7 +256,8 @@ impl Drop for CountedWhileOpen {
 }
 
 impl QuicAcceptor {
-    /// What receives at this address in the newest snapshot, and what controls it.
+    /// What receives at this address in the newest snapshot, and what controls it. `routes` are
+    /// those of the thread.
     ///
     /// # Errors
     /// When there is no such listener, or the event loop does not take the socket.
@@ -264,11 +265,12 @@ impl QuicAcceptor {
         worker: Arc<Worker>,
         address: ListenAddress,
         sockets: Vec<OwnedFd>,
+        routes: Rc<Routes>,
     ) -> io::Result<(QuicAcceptor, Rc<QuicControl>)> {
         let listener = ListenerRef::new(&worker, &address).ok_or(io::ErrorKind::NotFound)?;
         let local = address.inet().ok_or(io::ErrorKind::InvalidInput)?;
         let shared = worker.process.quic.clone();
-        let thread = (worker.index % 256) as u8;
+        let thread = thread_number(&worker);
         let sockets = sockets.into_iter();
         let sockets = sockets.map(|socket| DatagramSocket::bound_for_quic(socket, local));
         let mut more_sockets = sockets.collect::<io::Result<Vec<_>>>()?;
@@ -289,8 +291,8 @@ impl QuicAcceptor {
                 flush_due: Notify::new(),
             }),
             more_sockets,
-            routes: Rc::new(Routes::new(shared.clone(), thread)),
-            forwarded: shared.queue(thread, port_of(local)),
+            routes,
+            forwarded: shared.queue(thread, local),
             thread,
             control: control.clone(),
             handshakes: Rc::default(),
@@ -431,6 +433,12 @@ impl QuicAcceptor {
             return;
         }
         match initial(bytes) {
+            // It is for a socket that is gone: nothing here begins in its place.
+            _ if is_forwarded && is_long(bytes) && !is_at(self.local, datagram.local) => {
+                if !self.shared.lines.leave_to_serving(self.thread, datagram) {
+                    self.counters().count_dropped(QuicDrop::Unknown);
+                }
+            }
             Unrouted::Initial(first) => {
                 if !self.shared.lines.leave_to_serving(self.thread, datagram) {
                     self.begin(&first, datagram);
@@ -454,9 +462,8 @@ impl QuicAcceptor {
                     return true;
                 }
             } else if thread != self.thread
-                && let Some(queue) = self.shared.find_queue(thread, port_of(self.local))
+                && let Some(queue) = self.queue_of(thread, datagram)
             {
-                // A new connection's first id may name any thread: it is as good as this one.
                 if !queue.push(datagram) {
                     self.counters().count_dropped(QuicDrop::ThreadFull);
                 }
@@ -464,6 +471,16 @@ impl QuicAcceptor {
             }
         }
         is_long(datagram.bytes) && lines.ask_before(self.thread, datagram)
+    }
+
+    /// The queue of another thread for a packet. A new connection's first id may name any thread:
+    /// one with a socket like this one is as good as this one.
+    fn queue_of(&self, thread: u8, datagram: Forwarded<&[u8]>) -> Option<Arc<ForwardQueue>> {
+        let queue = self.shared.find_queue(thread, datagram.local);
+        queue.or_else(|| match is_long(datagram.bytes) {
+            true => None,
+            false => self.shared.queue_of_thread(thread),
+        })
     }
 
     fn settings(&self) -> &QuicRuntime {
@@ -505,8 +522,8 @@ impl QuicAcceptor {
         });
     }
 
-    /// Says that a connection is not known (RFC 9000 section 10.3). It may be known to the node that
-    /// its id names.
+    /// Says that a connection is not known (RFC 9000 section 10.3). It may be known to the node
+    /// that its id names.
     fn reset(&mut self, id: &ConnectionId, datagram: Forwarded<&[u8]>) {
         if self.routes.is_of_other_node(id) {
             return self.counters().count_dropped(QuicDrop::Unknown);
@@ -742,9 +759,14 @@ impl QuicAcceptor {
     }
 }
 
+/// The number of a thread in connection ids.
+pub(crate) fn thread_number(worker: &Worker) -> u8 {
+    (worker.index % 256) as u8
+}
+
 impl Drop for QuicAcceptor {
     fn drop(&mut self) {
-        self.shared.forget_queue(self.thread, port_of(self.local));
+        self.shared.forget_queue(self.thread, self.local);
     }
 }
 

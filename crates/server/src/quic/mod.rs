@@ -33,8 +33,11 @@ mod tokens;
 
 pub(crate) use ids::ConnectionIds;
 pub(crate) use lines::{ProcessLine, receive as receive_from_line};
-pub(crate) use listening::{Handshake, OpenConnection, QuicAcceptor, QuicControl, QuicSocket};
+pub(crate) use listening::{
+    Handshake, OpenConnection, QuicAcceptor, QuicControl, QuicSocket, thread_number,
+};
 pub(crate) use qlog::Recorder;
+pub(crate) use routes::Routes;
 pub(crate) use settings::{HQ_PROTOCOL, HostSecret, QuicRuntime, host_secret, tls_protocols};
 pub(crate) use shared::QuicShared;
 pub use shared::{MAX_TOKEN_SECRETS, QuicPlace, random_quic_secret, thread_of_quic_ids};

@@ -110,12 +110,23 @@ impl SpentTokens {
     }
 }
 
-/// A port, and whether it is one of IPv6, for which there are other sockets.
-pub(super) type Port = (u16, bool);
+/// How well the socket at `listening` suits a datagram that was sent to `local`; `None` if it would
+/// not have received that one.
+fn suits(listening: SocketAddr, local: SocketAddr) -> Option<u8> {
+    let is_wildcard = listening.ip().is_unspecified();
+    match (listening == local, listening.is_ipv6() == local.is_ipv6()) {
+        _ if listening.port() != local.port() => None,
+        (true, _) => Some(2),
+        (false, true) if is_wildcard => Some(1),
+        // `[::]` may receive what is sent to addresses of IPv4.
+        (false, false) if is_wildcard && listening.is_ipv6() => Some(0),
+        _ => None,
+    }
+}
 
-/// The port of an address.
-pub(super) fn port_of(local: SocketAddr) -> Port {
-    (local.port(), local.is_ipv6())
+/// Whether the socket at `listening` may have received a datagram that was sent to `local`.
+pub(super) fn is_at(listening: SocketAddr, local: SocketAddr) -> bool {
+    suits(listening, local).is_some()
 }
 
 /// Keys, the clock, and the queues of datagrams that came to the wrong thread.
@@ -126,7 +137,8 @@ pub(crate) struct QuicShared {
     secret: [u8; 32],
     keys: Mutex<Arc<KeyRing>>,
     spent: Mutex<SpentTokens>,
-    queues: Mutex<HashMap<(u8, Port), Arc<ForwardQueue>>>,
+    /// By thread and the address that it listens at.
+    queues: Mutex<HashMap<(u8, SocketAddr), Arc<ForwardQueue>>>,
     pub(super) lines: ProcessLines,
 }
 
@@ -179,36 +191,54 @@ impl QuicShared {
         keys.clone()
     }
 
-    /// The queue of a thread for packets to this port, made when it is first asked for.
-    pub(super) fn queue(&self, thread: u8, port: Port) -> Arc<ForwardQueue> {
+    /// The queue of a thread for packets to its socket at this address, made when it is first asked
+    /// for.
+    pub(super) fn queue(&self, thread: u8, listening: SocketAddr) -> Arc<ForwardQueue> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.entry((thread, port)).or_default().clone()
+        queues.entry((thread, listening)).or_default().clone()
     }
 
-    /// The same, if that thread has a socket there.
-    pub(super) fn find_queue(&self, thread: u8, port: Port) -> Option<Arc<ForwardQueue>> {
+    /// The same for a packet that was sent to `local`, if that thread has such a socket.
+    pub(super) fn find_queue(&self, thread: u8, local: SocketAddr) -> Option<Arc<ForwardQueue>> {
+        self.best_queue(local, |known| known == thread)
+    }
+
+    /// Any thread's.
+    pub(super) fn any_queue(&self, local: SocketAddr) -> Option<Arc<ForwardQueue>> {
+        self.best_queue(local, |_| true)
+    }
+
+    fn best_queue(
+        &self,
+        local: SocketAddr,
+        may_be: impl Fn(u8) -> bool,
+    ) -> Option<Arc<ForwardQueue>> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.get(&(thread, port)).cloned()
+        let of_threads = queues.iter().filter(|((thread, _), _)| may_be(*thread));
+        let suited = of_threads
+            .filter_map(|((_, listening), queue)| Some((suits(*listening, local)?, queue)));
+        suited
+            .max_by_key(|(rank, _)| *rank)
+            .map(|(_, queue)| queue.clone())
+    }
+
+    /// A queue of a thread, whatever it listens at: all of its sockets know its connections.
+    pub(super) fn queue_of_thread(&self, thread: u8) -> Option<Arc<ForwardQueue>> {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_thread = queues.iter().filter(|((known, _), _)| *known == thread);
+        of_thread.next().map(|(_, queue)| queue.clone())
     }
 
     /// The thread receives no more: others answer what comes for it.
-    pub(super) fn forget_queue(&self, thread: u8, port: Port) {
+    pub(super) fn forget_queue(&self, thread: u8, listening: SocketAddr) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.remove(&(thread, port));
+        queues.remove(&(thread, listening));
     }
 
     /// All of them.
     pub(super) fn all_queues(&self) -> Vec<Arc<ForwardQueue>> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.values().cloned().collect()
-    }
-
-    /// Any thread's queue for packets to this port, if possible of this kind of addresses.
-    pub(super) fn any_queue(&self, port: Port) -> Option<Arc<ForwardQueue>> {
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut own = queues.iter().filter(|((_, known), _)| known.0 == port.0);
-        let found = own.clone().find(|((_, known), _)| *known == port);
-        found.or(own.next()).map(|(_, queue)| queue.clone())
     }
 }
 
@@ -236,5 +266,38 @@ mod tests {
             assert!(!spent.add(nonce(number.saturating_sub(1000))));
         }
         assert!(spent.newer.len() + spent.older.len() <= 2 * SPENT_TOKENS);
+    }
+
+    #[test]
+    fn packets_go_to_the_socket_that_would_have_received_them() {
+        let shared = QuicShared::default();
+        let at = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+        let queues = ["0.0.0.0:1", "[::]:1", "127.0.0.1:1", "[::]:2"].map(|listening| {
+            let queue = shared.queue(0, at(listening));
+            (at(listening), queue)
+        });
+        for (local, expected) in [
+            ("127.0.0.1:1", Some("127.0.0.1:1")),
+            ("127.0.0.2:1", Some("0.0.0.0:1")),
+            ("[::1]:1", Some("[::]:1")),
+            ("127.0.0.1:2", Some("[::]:2")),
+            ("127.0.0.1:3", None),
+        ] {
+            let found = shared.find_queue(0, at(local));
+            let found = found.and_then(|found| {
+                let mut known = queues.iter();
+                known.find(|(_, queue)| Arc::ptr_eq(queue, &found))
+            });
+            assert_eq!(
+                found.map(|(listening, _)| *listening),
+                expected.map(at),
+                "{local}"
+            );
+        }
+        assert!(shared.find_queue(1, at("127.0.0.1:1")).is_none());
+        // A socket that goes takes nothing along of others.
+        shared.forget_queue(0, at("127.0.0.1:1"));
+        let found = shared.any_queue(at("127.0.0.1:1")).expect("the wildcard");
+        assert!(Arc::ptr_eq(&found, &queues[0].1));
     }
 }

@@ -6,7 +6,9 @@ use crate::connection;
 use crate::handover::channel::{self, Adopter, Channel, OutboundEvents};
 use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
 use crate::key_channel;
-use crate::quic::{ProcessLine, QuicAcceptor, QuicControl, receive_from_line};
+use crate::quic::{
+    ProcessLine, QuicAcceptor, QuicControl, Routes, receive_from_line, thread_number,
+};
 use crate::snapshot::Snapshot;
 use crate::stream::{DatagramAcceptor, DatagramControl};
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
@@ -414,6 +416,8 @@ struct Accepting {
     datagrams: Vec<ReceivingSocket>,
     /// For QUIC, likewise.
     quic: Vec<QuicListening>,
+    /// The connections of all of them, once there is one.
+    quic_routes: Option<Rc<Routes>>,
 }
 
 /// A socket for QUIC.
@@ -521,8 +525,14 @@ impl Accepting {
         }
         let sockets = own.iter().map(|own| own.socket.try_clone());
         let sockets = sockets.collect::<io::Result<_>>();
-        let acceptor =
-            sockets.and_then(|sockets| QuicAcceptor::new(worker.clone(), address.clone(), sockets));
+        let new_routes = || {
+            let shared = worker.process.quic.clone();
+            Rc::new(Routes::new(shared, thread_number(worker)))
+        };
+        let routes = self.quic_routes.get_or_insert_with(new_routes).clone();
+        let acceptor = sockets.and_then(|sockets| {
+            QuicAcceptor::new(worker.clone(), address.clone(), sockets, routes)
+        });
         match acceptor {
             Ok((acceptor, control)) => {
                 // It ends by itself, once it takes no connections and serves none.

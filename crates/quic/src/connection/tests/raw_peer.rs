@@ -229,7 +229,7 @@ fn a_path_that_answered_a_short_challenge_is_asked_again() {
     answer(&mut peer);
     assert!(peer.server.paths.current.path.is_validated());
     let sent = peer.pass(Duration::ZERO);
-    assert!(sent.iter().any(|sent| *sent == (77, 1200)), "{sent:?}");
+    assert!(sent.contains(&(77, 1200)), "{sent:?}");
     answer(&mut peer);
     assert!(peer.server.paths.current.asked().is_none());
 }

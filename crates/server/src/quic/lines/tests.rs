@@ -5,7 +5,7 @@ use sealane_io::runtime::{self, Runtime};
 use sealane_sys::socket;
 use std::task::Poll;
 
-const PORT: (u16, bool) = (443, false);
+const PORT: u16 = 443;
 
 fn place(process: u8, lines: Vec<(u8, OwnedFd)>) -> Arc<QuicShared> {
     Arc::new(QuicShared::new(QuicPlace {
@@ -28,12 +28,17 @@ fn processes() -> [Arc<QuicShared>; 2] {
     [before, after]
 }
 
+/// Where the threads receive.
+fn listening() -> SocketAddr {
+    SocketAddr::from(([0, 0, 0, 0], PORT))
+}
+
 fn datagram(bytes: &[u8]) -> Forwarded<&[u8]> {
     let of = |ip: [u8; 4], port| SocketAddr::from((ip, port));
     Forwarded {
         bytes,
         peer: of([192, 0, 2, 1], 5000),
-        local: of([192, 0, 2, 2], PORT.0),
+        local: of([192, 0, 2, 2], PORT),
         ecn: Ecn::Ect0,
     }
 }
@@ -51,7 +56,7 @@ async fn waiting(of: &QuicShared, thread: u8) -> Vec<Vec<u8>> {
 
 /// What waits for a thread, once that is woken.
 async fn taken(of: &QuicShared, thread: u8) -> Vec<Vec<u8>> {
-    let queue = of.queue(thread, PORT);
+    let queue = of.queue(thread, listening());
     let mut batch = ForwardedBatch::default();
     poll_fn(|cx| queue.poll_take(cx, &mut batch)).await;
     let all = batch.datagrams_mut().map(|found| found.bytes.to_vec());
@@ -73,7 +78,7 @@ async fn until(is_so: impl Fn() -> bool) {
 fn packets_go_to_the_process_and_the_thread_that_they_name() {
     Runtime::new().expect("descriptors").block_on(async {
         let [before, after] = processes();
-        let _ = (before.queue(0, PORT), before.queue(2, PORT));
+        let _ = (before.queue(0, listening()), before.queue(2, listening()));
         assert!(
             after
                 .lines
@@ -82,7 +87,7 @@ fn packets_go_to_the_process_and_the_thread_that_they_name() {
         assert_eq!(waiting(&before, 2).await, [b"for the second thread"]);
         assert!(!after.lines.hand_on(7, 2, datagram(b"for nobody")));
         assert!(before.lines.hand_on(1, 0, datagram(b"back")));
-        let _ = after.queue(5, PORT);
+        let _ = after.queue(5, listening());
         // There is no thread 0 there: any one answers.
         assert_eq!(waiting(&after, 5).await, [b"back"]);
     });
@@ -92,7 +97,7 @@ fn packets_go_to_the_process_and_the_thread_that_they_name() {
 fn the_newest_that_serves_receives_until_it_leaves() {
     Runtime::new().expect("descriptors").block_on(async {
         let [before, after] = processes();
-        let _ = (before.queue(0, PORT), after.queue(0, PORT));
+        let _ = (before.queue(0, listening()), after.queue(0, listening()));
         assert!(!before.lines.leave_to_serving(0, datagram(b"new client")));
         after.say_serving();
         until(|| before.lines.are_handed_over()).await;
@@ -113,7 +118,7 @@ fn the_newest_that_serves_receives_until_it_leaves() {
 fn two_that_leave_do_not_send_packets_to_and_fro() {
     Runtime::new().expect("descriptors").block_on(async {
         let [before, after] = processes();
-        let _ = (before.queue(0, PORT), after.queue(0, PORT));
+        let _ = (before.queue(0, listening()), after.queue(0, listening()));
         after.say_serving();
         until(|| before.lines.are_handed_over()).await;
         before.say_leaving();
@@ -130,7 +135,7 @@ fn two_that_leave_do_not_send_packets_to_and_fro() {
 fn who_serves_first_asks_the_one_before_about_clients() {
     Runtime::new().expect("descriptors").block_on(async {
         let [before, after] = processes();
-        let _ = (before.queue(0, PORT), after.queue(0, PORT));
+        let _ = (before.queue(0, listening()), after.queue(0, listening()));
         after.say_serving();
         assert!(after.lines.ask_before(0, datagram(b"half a ClientHello")));
         until(|| before.lines.are_handed_over()).await;
@@ -143,7 +148,7 @@ fn the_end_of_a_process_returns_its_sockets() {
     Runtime::new().expect("descriptors").block_on(async {
         let (one, other) = socket::seqpacket_pair().expect("descriptors");
         let before = place(0, Vec::new());
-        let _ = before.queue(0, PORT);
+        let _ = before.queue(0, listening());
         let line = before.add_line(1, one);
         // Two threads receive.
         runtime::spawn(receive(before.clone(), line.clone()));
@@ -156,7 +161,7 @@ fn the_end_of_a_process_returns_its_sockets() {
         until(|| !before.lines.are_handed_over()).await;
         assert!(!before.lines.hand_on(1, 0, datagram(b"to nobody")));
         let mut batch = ForwardedBatch::default();
-        let queue = before.queue(0, PORT);
+        let queue = before.queue(0, listening());
         let woken = poll_fn(|cx| Poll::Ready(queue.poll_take(cx, &mut batch).is_ready())).await;
         assert!(woken, "the thread receives again");
     });
