@@ -327,6 +327,7 @@ fn nginx_is_started_again_when_sealane_dies_while_it_ends() {
     wait_for("Sealane", || (server_of(&site) == "sealane").then_some(()));
     let workers = children(sealane);
     server.expect_alert("is gone; this worker finishes");
+    server.expect_alert("session ticket keys are not saved");
     for pid in [&[sealane], &workers[..]].concat() {
         signal(pid, "KILL");
     }

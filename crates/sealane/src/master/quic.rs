@@ -10,6 +10,7 @@ use sealane_conf::Config;
 use sealane_log::OsError;
 use sealane_server::{MAX_QUIC_SECRETS, QuicPlace, Snapshot, random_quic_secret};
 use sealane_sys::socket;
+use std::io;
 use std::os::fd::AsFd;
 
 /// Whose worker it is, in the number of a worker: of two masters, one has it.
@@ -81,6 +82,8 @@ impl Master {
             });
             match told {
                 Ok(line) => lines.push((worker.quic, line)),
+                // It has just ended, and has no connections.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 Err(error) => note!(
                     self.server.journal,
                     Alert,

@@ -39,13 +39,13 @@ pub(crate) struct ProcessLine {
     /// It receives from the sockets in our place.
     is_serving: AtomicBool,
     has_ended: AtomicBool,
-    /// Threads that receive from it.
+    /// Threads that receive from it, or are to.
     receivers: AtomicUsize,
 }
 
-/// A thread that receives from a line. Without any, the other process has to know: what it sends
-/// would be lost for as long as this process takes to end.
-struct LineReading(Arc<ProcessLine>);
+/// A line that a thread receives from, or is to receive from. Without any, the other process has to
+/// know: what it sends would be lost for as long as this process takes to end.
+pub(crate) struct LineReading(Arc<ProcessLine>);
 
 impl Drop for LineReading {
     fn drop(&mut self) {
@@ -140,6 +140,13 @@ impl ProcessLines {
 }
 
 impl ProcessLine {
+    /// For a thread that is to receive from it. It counts from now on, not from when the thread gets
+    /// to it: another one that ends meanwhile must not be taken for the last.
+    pub(crate) fn reading(self: &Arc<ProcessLine>) -> LineReading {
+        self.receivers.fetch_add(1, Ordering::AcqRel);
+        LineReading(self.clone())
+    }
+
     fn new(process: u8, fd: OwnedFd) -> Arc<ProcessLine> {
         Arc::new(ProcessLine {
             process,
@@ -261,9 +268,8 @@ impl QuicShared {
 
 /// Receives from a line until the other process has ended. All threads do: each may end before the
 /// others.
-pub(crate) async fn receive(shared: Arc<QuicShared>, line: Arc<ProcessLine>) {
-    line.receivers.fetch_add(1, Ordering::AcqRel);
-    let _receiving = LineReading(line.clone());
+pub(crate) async fn receive(shared: Arc<QuicShared>, reading: LineReading) {
+    let line = reading.0.clone();
     let Ok(fd) = line.sender.as_fd().try_clone_to_owned() else {
         return;
     };

@@ -32,7 +32,7 @@ mod shared;
 mod tokens;
 
 pub(crate) use ids::ConnectionIds;
-pub(crate) use lines::{ProcessLine, receive as receive_from_line};
+pub(crate) use lines::{LineReading, ProcessLine, receive as receive_from_line};
 pub(crate) use listening::{
     Handshake, OpenConnection, QuicAcceptor, QuicControl, QuicSocket, thread_number,
 };

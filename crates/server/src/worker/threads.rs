@@ -7,7 +7,7 @@ use crate::handover::channel::{self, Adopter, Channel, OutboundEvents};
 use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
 use crate::key_channel;
 use crate::quic::{
-    ProcessLine, QuicAcceptor, QuicControl, Routes, receive_from_line, thread_number,
+    LineReading, ProcessLine, QuicAcceptor, QuicControl, Routes, receive_from_line, thread_number,
 };
 use crate::snapshot::Snapshot;
 use crate::stream::{DatagramAcceptor, DatagramControl};
@@ -52,7 +52,7 @@ enum ThreadCommand {
     /// Adopt a connection of another process.
     Adopt(Box<MovedConnection>),
     /// Receive packets of QUIC from another process.
-    Receive(Arc<ProcessLine>),
+    Receive(LineReading),
 }
 
 /// Another configuration for one thread.
@@ -221,9 +221,11 @@ impl Threads {
 
     /// Receives packets of QUIC from another process.
     pub(crate) fn receive(&self, line: &Arc<ProcessLine>) {
-        for (_, order) in &self.orders {
+        // All at once: one thread may end before the next one is told.
+        let readings: Vec<_> = self.orders.iter().map(|_| line.reading()).collect();
+        for ((_, order), reading) in self.orders.iter().zip(readings) {
             // A thread that has ended needs none.
-            let _ = order.send(ThreadCommand::Receive(line.clone()));
+            let _ = order.send(ThreadCommand::Receive(reading));
         }
     }
 
@@ -305,7 +307,10 @@ async fn serve(
     accepting.add(&worker, sockets);
     runtime::spawn(sweep(worker.clone()));
     for line in worker.process.quic.first_lines() {
-        runtime::spawn(receive_from_line(worker.process.quic.clone(), line));
+        runtime::spawn(receive_from_line(
+            worker.process.quic.clone(),
+            line.reading(),
+        ));
     }
     if let Some(keys) = worker.process.keys.get() {
         runtime::spawn(key_channel::read_all(keys.clone(), worker.index));

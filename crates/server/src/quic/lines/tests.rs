@@ -20,10 +20,10 @@ fn processes() -> [Arc<QuicShared>; 2] {
     let (one, other) = socket::seqpacket_pair().expect("descriptors");
     let before = place(0, Vec::new());
     let line = before.add_line(1, one);
-    runtime::spawn(receive(before.clone(), line));
+    runtime::spawn(receive(before.clone(), line.reading()));
     let after = place(1, vec![(0, other)]);
     for line in after.first_lines() {
-        runtime::spawn(receive(after.clone(), line));
+        runtime::spawn(receive(after.clone(), line.reading()));
     }
     [before, after]
 }
@@ -151,8 +151,8 @@ fn the_end_of_a_process_returns_its_sockets() {
         let _ = before.queue(0, listening());
         let line = before.add_line(1, one);
         // Two threads receive.
-        runtime::spawn(receive(before.clone(), line.clone()));
-        runtime::spawn(receive(before.clone(), line));
+        runtime::spawn(receive(before.clone(), line.reading()));
+        runtime::spawn(receive(before.clone(), line.reading()));
         let after = place(1, vec![(0, other)]);
         after.say_serving();
         until(|| before.lines.are_handed_over()).await;
@@ -164,5 +164,23 @@ fn the_end_of_a_process_returns_its_sockets() {
         let queue = before.queue(0, listening());
         let woken = poll_fn(|cx| Poll::Ready(queue.poll_take(cx, &mut batch).is_ready())).await;
         assert!(woken, "the thread receives again");
+    });
+}
+
+/// A thread that has not got to a line yet is one that receives from it.
+#[test]
+fn a_thread_that_ends_early_does_not_end_a_line() {
+    Runtime::new().expect("descriptors").block_on(async {
+        let (one, other) = socket::seqpacket_pair().expect("descriptors");
+        let before = place(0, Vec::new());
+        let line = before.add_line(1, one);
+        let [first, second] = [line.reading(), line.reading()];
+        let after = place(1, vec![(0, other)]);
+        runtime::spawn(receive(after.clone(), after.first_lines()[0].reading()));
+        drop(first);
+        runtime::sleep(Duration::from_millis(50)).await;
+        assert!(after.lines.hand_on(0, 0, datagram(b"there")));
+        drop(second);
+        until(|| !after.lines.hand_on(0, 0, datagram(b"gone"))).await;
     });
 }
