@@ -12,7 +12,8 @@ use sealane_quic::StreamId;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long new requests are accepted after the end of the connection was announced.
+/// How long new requests are accepted after the end of the connection was announced, and how long
+/// clients have to read what they got last.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The time between two looks at all streams: long enough for a deadline without a timer.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -75,9 +76,15 @@ impl Http3Serving {
             // A client of HTTP/0.9 was told nothing that it could heed meanwhile.
             let is_over =
                 time.left_ms(at_ms, ms(FAREWELL)).is_none() || self.exchanges.wire.codec.is_hq();
-            if is_over || self.client.asked() == Asked::Finish && self.is_idle() {
+            // What has arrived may not have been read yet: with the end of the connection, clients
+            // throw it away.
+            let timeouts = &self.timeouts;
+            let has_rested =
+                timeouts.is_resting && time.left_ms(timeouts.resting_ms, ms(FAREWELL)).is_none();
+            if is_over || self.client.asked() == Asked::Finish && has_rested {
                 self.exchanges.wire.codec.drain();
-                if self.is_idle() && !self.exchanges.wire.codec.awaits_requests() {
+                let awaits_requests = self.exchanges.wire.codec.awaits_requests();
+                if has_rested && self.is_idle() && !awaits_requests {
                     return self.close(Code::H3_NO_ERROR);
                 }
             }

@@ -140,8 +140,8 @@ impl ProcessLines {
 }
 
 impl ProcessLine {
-    /// For a thread that is to receive from it. It counts from now on, not from when the thread gets
-    /// to it: another one that ends meanwhile must not be taken for the last.
+    /// For a thread that is to receive from it. It counts from now on, not from when the thread
+    /// gets to it: another one that ends meanwhile must not be taken for the last.
     pub(crate) fn reading(self: &Arc<ProcessLine>) -> LineReading {
         self.receivers.fetch_add(1, Ordering::AcqRel);
         LineReading(self.clone())
