@@ -37,9 +37,9 @@ const ROWS: &[Row] = &[
         "",
         "File of any bytes, at best 32 random ones, that the keys of address tokens and of \
          stateless resets are made of. Machines behind one address that have the same file accept \
-         each other's tokens, and end each other's lost connections. Without the directive, `key=` \
-         of `ssl_session_store` takes its place: machines that share sessions share this, too. \
-         Without either, the key is random, and what it is for ends with the server.",
+         each other's tokens, and end each other's lost connections. Without the directive, tokens \
+         are made of `key=` of `ssl_session_store`: machines that share sessions share them, too. \
+         What is made of neither has a random key, and ends with the server.",
         |b, c| {
             let path = b.options.beside_conf(c.path(1));
             let slot = &mut b.server().quic.host_key;
