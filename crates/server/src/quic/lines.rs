@@ -224,20 +224,13 @@ impl QuicShared {
                 }
             }
             _ => {
-                let queue = self.find_queue(thread, datagram.local);
-                let queue = queue.or_else(|| self.any_queue(datagram.local));
-                let is_long = is_long(datagram.bytes);
-                // A connection may be known where nothing listens at this address any more.
-                let queue = queue.or_else(|| match is_long {
-                    true => None,
-                    false => self.queue_of_thread(thread),
-                });
-                match queue {
+                let queue = self.queue_for(thread, datagram);
+                match queue.or_else(|| self.any_queue(datagram.local)) {
                     Some(queue) => {
                         queue.push(datagram);
                     }
                     // A new client of a socket that only the other process has.
-                    None if is_long => {
+                    None if is_long(datagram.bytes) => {
                         self.lines.leave_to_serving(thread, datagram);
                     }
                     None => {}

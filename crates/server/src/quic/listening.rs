@@ -462,8 +462,9 @@ impl QuicAcceptor {
                     return true;
                 }
             } else if thread != self.thread
-                && let Some(queue) = self.queue_of(thread, datagram)
+                && let Some(queue) = self.shared.queue_for(thread, datagram)
             {
+                // A new connection's first id may name any thread: it is as good as this one.
                 if !queue.push(datagram) {
                     self.counters().count_dropped(QuicDrop::ThreadFull);
                 }
@@ -471,16 +472,6 @@ impl QuicAcceptor {
             }
         }
         is_long(datagram.bytes) && lines.ask_before(self.thread, datagram)
-    }
-
-    /// The queue of another thread for a packet. A new connection's first id may name any thread:
-    /// one with a socket like this one is as good as this one.
-    fn queue_of(&self, thread: u8, datagram: Forwarded<&[u8]>) -> Option<Arc<ForwardQueue>> {
-        let queue = self.shared.find_queue(thread, datagram.local);
-        queue.or_else(|| match is_long(datagram.bytes) {
-            true => None,
-            false => self.shared.queue_of_thread(thread),
-        })
     }
 
     fn settings(&self) -> &QuicRuntime {

@@ -4,8 +4,8 @@ use super::QuicClock;
 use super::ids::IdFormat;
 use super::lines::ProcessLines;
 use crate::snapshot::Snapshot;
-use sealane_io::forwarding::ForwardQueue;
-use sealane_quic::{AddressTokenKey, ResetKey};
+use sealane_io::forwarding::{ForwardQueue, Forwarded};
+use sealane_quic::{AddressTokenKey, ResetKey, is_long};
 use sealane_sys::socket::CidFormat;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -199,7 +199,7 @@ impl QuicShared {
     }
 
     /// The same for a packet that was sent to `local`, if that thread has such a socket.
-    pub(super) fn find_queue(&self, thread: u8, local: SocketAddr) -> Option<Arc<ForwardQueue>> {
+    fn find_queue(&self, thread: u8, local: SocketAddr) -> Option<Arc<ForwardQueue>> {
         self.best_queue(local, |known| known == thread)
     }
 
@@ -222,8 +222,22 @@ impl QuicShared {
             .map(|(_, queue)| queue.clone())
     }
 
-    /// A queue of a thread, whatever it listens at: all of its sockets know its connections.
-    pub(super) fn queue_of_thread(&self, thread: u8) -> Option<Arc<ForwardQueue>> {
+    /// The queue of a thread for a packet with its number. What may begin a connection goes to a
+    /// socket that would have received it; all sockets of a thread know its connections.
+    pub(super) fn queue_for(
+        &self,
+        thread: u8,
+        datagram: Forwarded<&[u8]>,
+    ) -> Option<Arc<ForwardQueue>> {
+        let queue = self.find_queue(thread, datagram.local);
+        queue.or_else(|| match is_long(datagram.bytes) {
+            true => None,
+            false => self.queue_of_thread(thread),
+        })
+    }
+
+    /// A queue of a thread, whatever it listens at.
+    fn queue_of_thread(&self, thread: u8) -> Option<Arc<ForwardQueue>> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut of_thread = queues.iter().filter(|((known, _), _)| *known == thread);
         of_thread.next().map(|(_, queue)| queue.clone())
