@@ -202,12 +202,12 @@ fn certificates_are_renewed_before_they_end() {
         "secure\n"
     );
     assert_eq!(pebble.accounts(), 1);
-    // Each order replaces the certificate before (RFC 9773).
-    assert!(
-        pebble.log().contains("is a replacement of"),
-        "{}",
-        pebble.log()
-    );
+    // Each order replaces the certificate before (RFC 9773). Pebble does not find the order of one
+    // whose serial number begins with a zero in DER, which are those with a first byte above 0x7f
+    // here. One certificate in 256 is such, and the one after it is replaced then.
+    wait_for("an order that replaces a certificate", || {
+        pebble.log().contains("is a replacement of").then_some(())
+    });
 }
 
 #[test]
