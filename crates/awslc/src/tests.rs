@@ -534,3 +534,23 @@ fn an_ocsp_response_comes_to_clients_that_ask() {
     assert_eq!(received(false, Some(b"a response")), 0);
     assert_eq!(received(true, None), 0);
 }
+
+#[test]
+fn serial_numbers_are_those_of_der() {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("supported");
+    // The first is the example of RFC 9773 section 4.1.
+    for (number, der) in [
+        (
+            &[0x87, 0x65, 0x43, 0x21][..],
+            &[0, 0x87, 0x65, 0x43, 0x21][..],
+        ),
+        (&[0x7f, 0xff], &[0x7f, 0xff]),
+        (&[1], &[1]),
+    ] {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).expect("valid names");
+        params.serial_number = Some(rcgen::SerialNumber::from_slice(number));
+        let certificate = params.self_signed(&key).expect("the key signs");
+        let chain = CertificateChain::from_pem(certificate.pem().as_bytes()).expect("just made");
+        assert_eq!(chain.leaf().serial_der(), der);
+    }
+}
