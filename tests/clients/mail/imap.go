@@ -5,6 +5,7 @@ import (
 	"io"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/emersion/go-imap"
@@ -19,7 +20,49 @@ const (
 	overTLS
 )
 
+// transcript is what was said on a connection, to be shown if nothing more is said.
+type transcript struct {
+	mutex sync.Mutex
+	text  strings.Builder
+}
+
+func (t *transcript) Write(bytes []byte) (int, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.text.Write(bytes)
+}
+
+var (
+	allTranscripts      []*transcript
+	allTranscriptsMutex sync.Mutex
+)
+
+// transcripts shows those of all connections that have not been closed by LOGOUT.
+func transcripts() string {
+	allTranscriptsMutex.Lock()
+	defer allTranscriptsMutex.Unlock()
+	var shown strings.Builder
+	for _, one := range allTranscripts {
+		one.mutex.Lock()
+		if text := one.text.String(); !strings.Contains(text, " LOGOUT") {
+			fmt.Fprintf(&shown, "----\n%s\n", text)
+		}
+		one.mutex.Unlock()
+	}
+	return shown.String()
+}
+
 func (s *site) imap(way int) *client.Client {
+	connected := s.connectIMAP(way)
+	said := new(transcript)
+	allTranscriptsMutex.Lock()
+	allTranscripts = append(allTranscripts, said)
+	allTranscriptsMutex.Unlock()
+	connected.SetDebug(said)
+	return connected
+}
+
+func (s *site) connectIMAP(way int) *client.Client {
 	if way == overTLS {
 		connected, err := client.DialTLS(s.address("imaps"), s.tls)
 		check(err)
@@ -49,13 +92,22 @@ func found(connected *client.Client) map[string]string {
 	numbers := new(imap.SeqSet)
 	numbers.AddRange(1, box.Messages)
 	text := &imap.BodySectionName{BodyPartName: imap.BodyPartName{Specifier: imap.TextSpecifier}, Peek: true}
-	messages := make(chan *imap.Message, box.Messages)
-	check(connected.Fetch(numbers, []imap.FetchItem{imap.FetchEnvelope, text.FetchItem()}, messages))
+	// Who reads by POP3 marks letters as seen meanwhile, so there may be more messages than letters:
+	// they are taken while they come.
+	messages := make(chan *imap.Message)
+	fetched := make(chan error, 1)
+	go func() {
+		fetched <- connected.Fetch(numbers, []imap.FetchItem{imap.FetchEnvelope, text.FetchItem()}, messages)
+	}()
 	for message := range messages {
+		if message.Envelope == nil {
+			continue
+		}
 		content, err := io.ReadAll(message.GetBody(text))
 		check(err)
 		texts[message.Envelope.Subject] = string(content)
 	}
+	check(<-fetched)
 	return texts
 }
 

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/textproto"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -55,7 +56,9 @@ func main() {
 		name, port, _ := strings.Cut(pair, "=")
 		all.ports[name] = port
 	}
-	time.AfterFunc(limit, func() { fail("this takes too long") })
+	// Who waits, and for what.
+	debug.SetTraceback("all")
+	time.AfterFunc(limit, func() { fail("this takes too long: %s", transcripts()) })
 	switch os.Args[1] {
 	case "letters":
 		all.letters()
