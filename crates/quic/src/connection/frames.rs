@@ -175,7 +175,11 @@ impl Connection {
             false => Direction::Unidirectional,
         };
         match frame {
-            Frame::Padding(_) | Frame::Ping | Frame::DataBlocked(_) => Ok(()),
+            Frame::Padding(_) | Frame::Ping => Ok(()),
+            Frame::DataBlocked(max) => {
+                self.streams.on_data_blocked(max);
+                Ok(())
+            }
             Frame::Ack(ack) => self.receive_ack(now, packet_type.space(), &ack),
             Frame::Stream {
                 id: stream,

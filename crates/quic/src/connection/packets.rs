@@ -221,8 +221,9 @@ impl Connection {
     ) -> Option<Open> {
         let space = packet.space;
         // Frames about a path that is not validated are few, and what it carries is not known
-        // before they are answered.
-        let may_send_about_path = may_send || !self.paths.current.path.is_validated();
+        // before they are answered. Nor are there many challenges of one that is.
+        let may_send_about_path =
+            may_send || !self.paths.current.path.is_validated() || self.has_challenge_due(now);
         let has_path_frame = space == Space::Data
             && !packet.is_early
             && may_send_about_path

@@ -385,6 +385,12 @@ impl Connection {
         self.paths.current.has_frame(now)
     }
 
+    /// Whether the current path is to be asked now.
+    pub(super) fn has_challenge_due(&self, now: Time) -> bool {
+        let challenge = self.paths.current.challenge.as_deref();
+        challenge.is_some_and(|challenge| challenge.is_due(now))
+    }
+
     /// What is to be sent on another path than the current one.
     pub(super) fn take_off_path(&mut self, now: Time, owner: &mut impl Owner) -> Option<OffPath> {
         let pto = self.pto();
@@ -463,6 +469,11 @@ impl Challenge {
         }
     }
 
+    /// Whether another one is to be sent.
+    fn is_due(&self, now: Time) -> bool {
+        self.sent < MAX_CHALLENGES && self.next <= now
+    }
+
     /// Which of those that were sent this answers.
     fn place(&self, data: [u8; 8]) -> Option<usize> {
         let sent = &self.data[..usize::from(self.sent)];
@@ -481,8 +492,7 @@ impl Route {
 
     fn has_frame(&self, now: Time) -> bool {
         let challenge = self.challenge.as_ref();
-        self.response.is_some()
-            || challenge.is_some_and(|c| c.sent < MAX_CHALLENGES && c.next <= now)
+        self.response.is_some() || challenge.is_some_and(|challenge| challenge.is_due(now))
     }
 
     fn take_frame(
@@ -495,7 +505,7 @@ impl Route {
             return Some(PathFrame::Response(data));
         }
         let challenge = self.challenge.as_mut()?;
-        if challenge.sent >= MAX_CHALLENGES || challenge.next > now {
+        if !challenge.is_due(now) {
             return None;
         }
         let data = owner.random().to_be_bytes();

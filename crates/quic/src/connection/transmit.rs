@@ -33,10 +33,6 @@ pub struct Datagrams {
     pub is_mtu_probe: bool,
 }
 
-/// Least credit for a datagram to an address that is not validated: a packet with a challenge and
-/// an acknowledgement.
-const MIN_DATAGRAM: u16 = 80;
-
 /// What may be sent now.
 #[derive(Debug, Clone, Copy)]
 struct Room {
@@ -124,11 +120,8 @@ impl Connection {
     /// Whether nothing may be sent before the peer has sent more: its address is not validated
     /// (RFC 9000 section 8.1).
     pub(super) fn is_held_back(&self) -> bool {
-        let least = match self.is_in_handshake() {
-            true => BASE_DATAGRAM,
-            false => MIN_DATAGRAM,
-        };
-        self.paths.current.path.amplification_credit() < least.into()
+        let is_in_handshake = self.is_in_handshake();
+        self.paths.current.path.is_held_back(is_in_handshake)
     }
 
     /// What may be sent. `None` if the peer's address has to be validated first.

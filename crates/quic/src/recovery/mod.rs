@@ -176,7 +176,9 @@ impl Recovery {
     /// Whether the peer acknowledges nothing, however much it is asked to: what is remembered of
     /// packets would grow as long as it sends something.
     pub(crate) fn is_ignored(&self) -> bool {
-        self.data.is_ignored()
+        Space::ALL
+            .into_iter()
+            .any(|space| self.space(space).is_some_and(|sent| sent.is_ignored(space)))
     }
 
     /// The keys of a space are gone: nothing of it is acknowledged or lost any more, RFC 9002
@@ -218,6 +220,7 @@ impl Recovery {
             .map(|sent| sent.in_flight(tag))
             .sum();
         path.set_bytes_in_flight(in_flight);
+        path.mtu.forget_probe();
         self.thresholds = Thresholds::default();
         self.pto.reset_backoff();
     }

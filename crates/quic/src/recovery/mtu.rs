@@ -119,6 +119,23 @@ impl Mtu {
         }
     }
 
+    /// What becomes of the probe that was sent is not told: its path was left meanwhile. It is sent
+    /// again.
+    pub(super) fn forget_probe(&mut self) {
+        if let Search::Waiting {
+            size,
+            too_large,
+            tries,
+        } = self.search
+        {
+            self.search = Search::Due {
+                size,
+                too_large,
+                tries: tries - 1,
+            };
+        }
+    }
+
     /// A probe of this size arrived.
     pub(super) fn on_probe_acked(&mut self, size: u16, now: Time) {
         let Search::Waiting {

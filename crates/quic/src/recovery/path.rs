@@ -6,7 +6,7 @@ use crate::trace::{Metrics, RttMetrics};
 use super::congestion::{Acked, Controller, Snapshot};
 use super::ecn::Ecn;
 use super::loss::Found;
-use super::mtu::Mtu;
+use super::mtu::{BASE_DATAGRAM, Mtu};
 use super::pacing::{self, Pacer};
 use super::sent::{Entry, Lost};
 use super::{Allowance, Packet, Rtt, Settings};
@@ -14,6 +14,10 @@ use super::{Allowance, Packet, Rtt, Settings};
 /// Before the peer's address is validated, so many times what it sent may be sent to it, RFC 9000
 /// section 8.1.
 const AMPLIFICATION_FACTOR: u64 = 3;
+
+/// Least credit for a datagram to an address that is not validated: a packet with a challenge and
+/// an acknowledgement.
+const MIN_DATAGRAM: u16 = 80;
 
 /// A batch is at most this part of the window: so much of it is in use at least.
 const BATCHES_IN_WINDOW: u64 = 8;
@@ -172,6 +176,16 @@ impl Path {
         self.credit
     }
 
+    /// Whether nothing may be sent before the peer has sent more. In a handshake, datagrams have
+    /// their full size.
+    pub(crate) fn is_held_back(&self, is_in_handshake: bool) -> bool {
+        let least = match is_in_handshake {
+            true => BASE_DATAGRAM,
+            false => MIN_DATAGRAM,
+        };
+        self.credit < least.into()
+    }
+
     pub(super) fn allowance(&mut self, now: Time) -> Allowance {
         let mtu = self.mtu.current();
         let window = self.window();
@@ -278,9 +292,9 @@ impl Path {
     pub(super) fn on_congestion_experienced(&mut self, packets: u64, sent: Time, now: Time) {
         if self.congestion.starts_event(sent) {
             self.start_event(now);
-            // Marks do not turn out to be wrong.
-            self.event_lost = u32::MAX;
         }
+        // Marks do not turn out to be wrong.
+        self.event_lost = u32::MAX;
         self.congestion.on_congestion_experienced(packets);
     }
 

@@ -217,8 +217,10 @@ impl Recovery {
 
     /// When probes are due, and where: RFC 9002 appendix A.8.
     fn pto_time(&self, path: &Path) -> Option<(Time, Space)> {
-        if path.amplification_credit() == 0 {
-            // Nothing could be sent. What the peer sends next starts the timer.
+        let is_in_handshake = self.initial.is_some() || self.handshake.is_some();
+        if path.is_held_back(is_in_handshake) {
+            // RFC 9002 section 6.2.2.1: nothing could be sent. What the peer sends next starts the
+            // timer.
             return None;
         }
         let earliest = Space::ALL

@@ -6,7 +6,7 @@ use crate::Time;
 use crate::trace::TracedLoss;
 
 use super::congestion::Snapshot;
-use super::{EcnCounts, Fate, Item};
+use super::{EcnCounts, Fate, Item, Space};
 
 /// Most packets of a space that are remembered: a window of 157 MB in full datagrams, and a bound
 /// for those of a peer that acknowledges nothing.
@@ -23,6 +23,9 @@ const PING_AFTER: u8 = 32;
 /// [`PING_AFTER`]th of them asked for one, and every one after so many more. A peer that lets so
 /// many pass does not acknowledge at all, RFC 9000 section 13.2.1.
 const MAX_UNANSWERED: u32 = 16_384;
+
+/// The same in a handshake, which few packets make, and which anybody may begin.
+const MAX_UNANSWERED_IN_HANDSHAKE: u32 = 1024;
 
 /// Most lost packets that are remembered in case they arrive after all.
 const MAX_LOST_REMEMBERED: usize = 256;
@@ -263,8 +266,12 @@ impl SentPackets {
     }
 
     /// Whether the peer acknowledges nothing, however much it is asked to.
-    pub(super) fn is_ignored(&self) -> bool {
-        self.unanswered >= MAX_UNANSWERED
+    pub(super) fn is_ignored(&self, space: Space) -> bool {
+        self.unanswered
+            >= match space {
+                Space::Data => MAX_UNANSWERED,
+                Space::Initial | Space::Handshake => MAX_UNANSWERED_IN_HANDSHAKE,
+            }
     }
 
     /// Whether no packet should be sent before some are acknowledged or lost.

@@ -258,11 +258,16 @@ impl Streams {
     }
 
     /// Lets the peer open as many streams as it has finished. It is told when these are half of
-    /// what it may have open, or at once if it waits.
+    /// what it may have open, or more than it has left: others may stay open for long. At once if
+    /// it `waits`, though it need not say so (RFC 9000 section 4.6).
     fn grant_streams(&mut self, direction: Direction, waits: bool) {
         let theirs = &mut self.theirs[direction.index()];
         let max = (theirs.opened - theirs.live + theirs.cap).min(MAX_STREAMS);
-        let due = if waits { 1 } else { theirs.cap.div_ceil(2) };
+        let left = theirs.max.saturating_sub(theirs.opened);
+        let due = match waits {
+            true => 1,
+            false => theirs.cap.div_ceil(2).min(left.max(1)),
+        };
         if max > theirs.max && max - theirs.max >= due {
             theirs.max = max;
             let bit = Pending::MAX_STREAMS[direction.index()];
@@ -364,7 +369,9 @@ impl Streams {
 
     /// Credit for bytes that nobody will read.
     fn release(&mut self, bytes: u64) {
-        if bytes > 0 && self.window.consume(bytes, self.received) {
+        if bytes > 0
+            && (self.window.consume(bytes, self.received) || self.window.open_early(self.received))
+        {
             self.pending.set(Pending::MAX_DATA);
         }
     }

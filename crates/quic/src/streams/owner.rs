@@ -130,6 +130,7 @@ impl Streams {
         if self
             .window
             .consume_and_grow(bytes, self.received, ceiling, pace)
+            || self.window.open_early(self.received)
         {
             self.pending.set(Pending::MAX_DATA);
         }

@@ -9,20 +9,29 @@ use crate::{Time, varint};
 pub(super) struct Window {
     /// Up to which offset (or sum) the peer may send.
     pub(super) max: u64,
+    /// The same without what was given early.
+    regular: u64,
     consumed: u64,
     size: u64,
     /// When it was last moved on.
     moved: Time,
+    /// The peer says that it waits.
+    is_awaited: bool,
 }
+
+/// What is given early is at least this part of the window, unless the peer says that it waits.
+const EARLY_PART: u64 = 64;
 
 impl Window {
     pub(super) fn new(size: u64) -> Self {
         let size = size.min(varint::MAX);
         Self {
             max: size,
+            regular: size,
             consumed: 0,
             size,
             moved: Time::ZERO,
+            is_awaited: false,
         }
     }
 
@@ -30,12 +39,44 @@ impl Window {
     /// of a new maximum: half of the window is consumed by then, RFC 9000 section 4.2.
     pub(super) fn consume(&mut self, bytes: u64, received: u64) -> bool {
         self.consumed = self.consumed.saturating_add(bytes).min(received);
-        let max = self.consumed.saturating_add(self.size).min(varint::MAX);
-        let due = max > self.max && max - self.max >= self.size.div_ceil(2);
+        let max = self.consumed_and_size();
+        let due = max > self.regular && max - self.regular >= self.size.div_ceil(2);
         if due {
-            self.max = max;
+            self.open_to(max);
         }
         due
+    }
+
+    /// Returns whether the peer has to be told of a new maximum before half is consumed: it has
+    /// little left, and what keeps the rest of the window may keep it for long.
+    pub(super) fn open_early(&mut self, received: u64) -> bool {
+        let max = self.consumed_and_size();
+        let freed = max.saturating_sub(self.max);
+        let left = self.max.saturating_sub(received);
+        let is_due = match self.is_awaited {
+            true => freed > 0,
+            false => left < self.size / 4 && freed >= left.max(self.size / EARLY_PART).max(1),
+        };
+        if is_due {
+            self.max = max;
+            self.is_awaited = false;
+        }
+        is_due
+    }
+
+    /// DATA_BLOCKED: the peer waits at this maximum.
+    pub(super) fn note_awaited(&mut self, max: u64) {
+        self.is_awaited |= max >= self.max;
+    }
+
+    fn consumed_and_size(&self) -> u64 {
+        self.consumed.saturating_add(self.size).min(varint::MAX)
+    }
+
+    fn open_to(&mut self, max: u64) {
+        self.regular = max;
+        self.max = self.max.max(max);
+        self.is_awaited = false;
     }
 
     /// The same, and the window grows up to `ceiling` while half of it is consumed within two round
@@ -52,8 +93,8 @@ impl Window {
         }
         if self.moved != Time::ZERO && now.since(self.moved) < rtt.saturating_mul(2) {
             let grown = self.size.saturating_mul(2).min(ceiling).max(self.size);
-            self.max = (self.max + (grown - self.size)).min(varint::MAX);
             self.size = grown;
+            self.open_to(self.consumed_and_size());
         }
         self.moved = now;
         true

@@ -148,6 +148,30 @@ fn a_peer_that_acknowledges_nothing_is_left() {
     }
 }
 
+/// A challenge waits for nothing: its timer must not be due for as long as the window is full.
+#[test]
+fn a_challenge_that_is_due_does_not_wait_for_the_congestion_window() {
+    let mut peer = RawPeer::new();
+    peer.send(0, 1, PING);
+    // A stream that the server may write on.
+    peer.send(0, 1, &[0x0a, 0, 1, b'x']);
+    peer.pass(Duration::ZERO);
+    peer.send(0, 77, PING);
+    peer.pass(Duration::ZERO);
+    let data = peer.server.paths.current.asked().expect("a challenge");
+    peer.send(0, 77, &[&[0x1b][..], &data].concat());
+    assert!(peer.server.paths.current.path.is_validated());
+    let written = peer
+        .server
+        .write_up_to(StreamId::from_wire(0), 100_000, false);
+    assert!(written);
+    for round in 0..4 {
+        peer.pass(peer.server.pto());
+        let next = peer.server.timeout();
+        assert!(next.is_none_or(|at| at > peer.now), "{round}: {next:?}");
+    }
+}
+
 /// A window is a window: answers to challenges are 1,200 bytes each.
 #[test]
 fn answers_to_challenges_heed_the_congestion_window() {

@@ -170,8 +170,10 @@ impl Controller {
         }
     }
 
-    /// The last congestion event was none: all of its packets have arrived.
+    /// The last congestion event was none: all of its packets have arrived. What else was sent
+    /// before may still be lost, which is an event then.
     pub(super) fn undo_event(&mut self) {
+        self.event_start = None;
         match &mut self.variant {
             Variant::NewReno(newreno) => newreno.undo(),
             Variant::Cubic(cubic) => cubic.undo(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::sender::{Sender, ms, plain};
-use crate::recovery::{Algorithm, Fate, Item};
+use crate::recovery::{Algorithm, Fate, Item, Packet};
 use crate::{Code, Space};
 
 fn sender() -> Sender {
@@ -259,4 +259,24 @@ fn a_restart_tells_everything_as_lost_and_is_no_congestion() {
     assert_eq!(sender.path.window(), window);
     assert_eq!(sender.timeout(), None);
     assert_eq!(sender.send(Space::Data), 5, "numbers are not used again");
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_of_a_handshake_is_known_soon() {
+    let mut sender = Sender::in_handshake(&plain(Algorithm::NewReno), false);
+    sender.path.set_validated();
+    sender.send(Space::Handshake);
+    let mut packets = 0;
+    while !sender.recovery.is_ignored() {
+        let elicits_ack = sender.recovery.wants_ping(Space::Handshake);
+        let packet = Packet {
+            ack_eliciting: elicits_ack,
+            in_flight: elicits_ack,
+            ..sender.packet(Space::Handshake)
+        };
+        sender.send_packet(Space::Handshake, &packet);
+        packets += 1;
+        assert!(packets < 2000, "it is not known");
+    }
+    assert!(packets > 1000, "{packets}");
 }

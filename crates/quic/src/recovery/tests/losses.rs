@@ -174,6 +174,23 @@ fn a_reduction_is_undone_when_all_lost_packets_arrive_rfc_9438_4_9() {
 }
 
 #[test]
+fn what_is_lost_after_an_event_that_was_none_is_an_event() {
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        let mut sender = Sender::new(&plain(algorithm));
+        sender.round_trip(ms(100));
+        let window = sender.path.window();
+        let first = sender.send_many(10)[0];
+        sender.wait(ms(90));
+        sender.ack(&[first + 4..=first + 4]);
+        sender.ack(&[first + 4..=first + 4, first..=first + 1]);
+        assert_eq!(sender.path.window(), window);
+        sender.ack(&[first + 9..=first + 9]);
+        assert_eq!(sender.numbers(Fate::Lost)[2..], [first + 2, first + 3]);
+        assert!(sender.path.window() < window);
+    }
+}
+
+#[test]
 fn thresholds_grow_when_packets_come_late_6_1_1() {
     let mut sender = sender();
     let first = sender.send_many(10)[0];

@@ -99,6 +99,57 @@ fn ecn_is_used_when_its_counts_are_right_rfc_9000_13_4_2() {
 }
 
 #[test]
+fn a_mark_stays_a_sign_of_congestion_when_losses_turn_out_to_be_none_rfc_9002_7_1() {
+    let settings = Settings {
+        ecn: true,
+        ..plain(Algorithm::NewReno)
+    };
+    for ce in [0, 1] {
+        let mut sender = Sender::new(&settings);
+        let window = sender.path.window();
+        sender.send_many(10);
+        sender.wait(ms(20));
+        let mut ack = |ranges: &[std::ops::RangeInclusive<u64>], counts| {
+            sender
+                .try_ack(Space::Data, ranges, Duration::ZERO, counts)
+                .expect("they were sent");
+            sender.path.window()
+        };
+        assert!(ack(&[4..=4], marked(1, 0, 0)) < window, "0 and 1 are lost");
+        // A packet that was sent before that has a mark.
+        ack(&[2..=8], marked(7 - ce, 0, ce));
+        let last = ack(&[0..=8], marked(9 - ce, 0, ce));
+        assert_eq!(last < window, ce > 0, "{last}");
+    }
+}
+
+#[test]
+fn a_probe_of_a_path_that_was_left_is_sent_again() {
+    let settings = Settings {
+        mtu_discovery: true,
+        ..plain(Algorithm::NewReno)
+    };
+    let mut sender = Sender::new(&settings);
+    sender.path.set_mtu_ceiling(1452);
+    assert_eq!(sender.path.mtu_probe(sender.now), Some(1452));
+    let packet = Packet {
+        size: 1452,
+        mtu_probe: true,
+        ..sender.packet(Space::Data)
+    };
+    let probe = sender.send_packet(Space::Data, &packet);
+    assert_eq!(sender.path.mtu_probe(sender.now), None);
+    let mut other = Path::new(1, &settings, true, sender.now);
+    sender.recovery.switch_path(&mut other);
+    let mut first = std::mem::replace(&mut sender.path, other);
+    // It arrives, which tells nothing of the path that is used now.
+    sender.ack(&[probe..=probe]);
+    assert_eq!(sender.path.datagram_size(), 1200);
+    sender.recovery.switch_path(&mut first);
+    assert_eq!(first.mtu_probe(sender.now), Some(1452));
+}
+
+#[test]
 fn counts_that_fall_end_ecn_rfc_9000_13_4_2_1() {
     let settings = Settings {
         ecn: true,

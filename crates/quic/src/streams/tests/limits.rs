@@ -139,16 +139,67 @@ fn more_streams_are_allowed_as_they_are_finished_rfc_9000_section_4_6() {
     };
     assert_eq!(frames(&mut streams, 100), [max]);
     arrives(&mut streams, request(14), 0..0, false).unwrap();
-    // A peer that waits is told at once.
-    events(&mut streams);
-    finish(&mut streams, 5);
-    streams.on_streams_blocked(BIDI, 15).unwrap();
-    let max = Outgoing::MaxStreams {
-        direction: BIDI,
-        value: 16,
-    };
-    assert_eq!(frames(&mut streams, 100), [max]);
     streams.on_lost(max.sent());
+    assert_eq!(frames(&mut streams, 100), [max]);
+}
+
+#[test]
+fn a_peer_that_has_no_streams_left_is_told_of_the_first_that_is_finished() {
+    for (says_so, opened) in [(true, 10), (false, 10), (true, 9)] {
+        let mut streams = server();
+        for index in 0..opened {
+            arrives(&mut streams, request(index), 0..0, false).unwrap();
+        }
+        events(&mut streams);
+        if says_so {
+            streams.on_streams_blocked(BIDI, 10).unwrap();
+        }
+        assert_eq!(frames(&mut streams, 100), [], "all are open");
+        streams.on_reset_stream(request(0), 0, 0).unwrap();
+        streams.reset(request(0), 0);
+        let sent = streams.next_frame(100).unwrap().sent();
+        streams.on_acked(sent);
+        events(&mut streams);
+        let max = Outgoing::MaxStreams {
+            direction: BIDI,
+            value: 11,
+        };
+        assert_eq!(frames(&mut streams, 100), [max], "{says_so} {opened}");
+    }
+}
+
+#[test]
+fn streams_that_are_not_read_leave_the_window_of_the_connection_to_others() {
+    let mut streams = server();
+    let take = |streams: &mut Streams, index, range| {
+        arrives(streams, request(index), range, false).unwrap();
+        let (got, _) = read(streams, request(index));
+        consume(streams, request(index), got.len() as u64);
+    };
+    for index in 0..3 {
+        arrives(&mut streams, request(index), 0..2_000, false).unwrap();
+    }
+    take(&mut streams, 3, 0..900);
+    assert_eq!(frames(&mut streams, 100), [], "3,100 are left");
+    take(&mut streams, 4, 0..900);
+    assert_eq!(frames(&mut streams, 100), [], "2,200 are left");
+    take(&mut streams, 5, 0..500);
+    let max = Outgoing::MaxData { value: 12_300 };
+    assert_eq!(frames(&mut streams, 100), [max], "1,700 are left");
+    // Little at a time, unless the peer waits for it.
+    arrives(&mut streams, request(6), 0..2_000, false).unwrap();
+    arrives(&mut streams, request(7), 0..2_000, false).unwrap();
+    consume(&mut streams, request(7), 5);
+    assert_eq!(frames(&mut streams, 100), []);
+    streams.on_data_blocked(12_299);
+    assert_eq!(frames(&mut streams, 100), []);
+    streams.on_data_blocked(12_300);
+    let max = Outgoing::MaxData { value: 12_305 };
+    assert_eq!(frames(&mut streams, 100), [max]);
+    streams.on_data_blocked(12_305);
+    assert_eq!(frames(&mut streams, 100), []);
+    consume(&mut streams, request(7), 1);
+    let max = Outgoing::MaxData { value: 12_306 };
     assert_eq!(frames(&mut streams, 100), [max]);
 }
 
