@@ -50,5 +50,6 @@ impl Connection {
         let is_open = !self.is_ending();
         assert_eq!(self.close_reason().is_none(), is_open);
         assert!(is_open || !self.wants_handshake());
+        self.streams.check_sums();
     }
 }

@@ -33,6 +33,13 @@ pub struct Datagrams {
     pub is_mtu_probe: bool,
 }
 
+/// Of what was sent on streams, so many congestion windows are kept until all before it is
+/// acknowledged. A window is in flight; while what was lost of it is sent again, another one is.
+const KEPT_WINDOWS: u64 = 4;
+
+/// So much is kept in any case: windows may be smaller than what was sent before.
+const MIN_KEPT: u64 = 64 << 10;
+
 /// What may be sent now.
 #[derive(Debug, Clone, Copy)]
 struct Room {
@@ -130,6 +137,8 @@ impl Connection {
             return None;
         }
         let path = &mut self.paths.current.path;
+        let max_kept = path.window().saturating_mul(KEPT_WINDOWS).max(MIN_KEPT);
+        self.streams.set_max_kept(max_kept);
         let size = u64::from(path.datagram_size()).min(path.amplification_credit());
         let (allowed, not_before) = match self.recovery.allowance(path, now) {
             Allowance::Bytes(bytes) => (bytes, None),

@@ -138,6 +138,11 @@ pub(crate) struct Streams {
     max_data: u64,
     /// DATA_BLOCKED was sent for one less than this.
     data_blocked: u64,
+    /// What the owner has to keep of it: on each stream, from the first byte that is not
+    /// acknowledged.
+    kept: u64,
+    /// Nothing new is sent while so much is kept.
+    max_kept: u64,
     peer: PeerLimits,
     /// Where `peer` is from.
     limits: Limits,
@@ -171,6 +176,8 @@ impl Streams {
             sent: 0,
             max_data: 0,
             data_blocked: 0,
+            kept: 0,
+            max_kept: u64::MAX,
             peer: PeerLimits::default(),
             limits: Limits::Unknown,
             settings: settings.clone(),
@@ -220,6 +227,7 @@ impl Streams {
     pub(crate) fn restart_sending(&mut self) {
         self.limits = Limits::Unknown;
         self.sent = 0;
+        self.kept = 0;
         self.max_data = 0;
         self.data_blocked = 0;
         self.schedule.clear();
@@ -374,6 +382,13 @@ impl Streams {
         {
             self.pending.set(Pending::MAX_DATA);
         }
+    }
+
+    /// For the fuzzer: sums are those of the streams.
+    pub(crate) fn check_sums(&self) {
+        let sending = self.table.iter().filter_map(|entry| entry.send.as_ref());
+        let kept: u64 = sending.map(|send| send.kept()).sum();
+        assert_eq!(kept, self.kept);
     }
 
     #[cfg(test)]

@@ -147,7 +147,16 @@ impl Streams {
         self.pending.has(Pending::FRAMES)
             || !self.urgent.is_empty()
             || (!self.schedule.is_empty()
-                && (self.sent < self.max_data || self.data_blocked != self.max_data + 1))
+                && match self.sent < self.max_data {
+                    true => self.kept < self.max_kept,
+                    false => self.data_blocked != self.max_data + 1,
+                })
+    }
+
+    /// Nothing new is sent from now on while the owner has to keep so much of what was sent: a peer
+    /// may acknowledge all but the first bytes. What is lost is sent again all the same.
+    pub(crate) fn set_max_kept(&mut self, bytes: u64) {
+        self.max_kept = bytes;
     }
 
     /// The next frame, of at most `room` bytes with its type and all its fields, which the caller
@@ -269,11 +278,16 @@ impl Streams {
             self.data_blocked = value + 1;
             return Some(frame);
         }
+        let credit = credit.min(self.max_kept.saturating_sub(self.kept));
+        if credit == 0 {
+            return None;
+        }
         let id = self.schedule.next(&self.table)?;
         let entry = self.table.get_mut(id)?;
         let send = entry.send.as_mut()?;
         let frame = send.new_frame(id, credit, room)?;
         self.sent += u64::from(frame.len);
+        self.kept += u64::from(frame.len);
         let more = send.new_bytes() > 0;
         self.schedule.sent(id, send, more);
         if !more {
@@ -296,7 +310,10 @@ impl Streams {
             offset, len, fin, ..
         } = sent
         {
-            send.on_acked(offset, len, fin)
+            let kept = send.kept();
+            let news = send.on_acked(offset, len, fin);
+            self.kept -= kept - send.kept();
+            news
         } else {
             send.reset_acked();
             send.is_done()

@@ -67,8 +67,10 @@ impl Streams {
         let Some(send) = send else {
             return false;
         };
+        let kept = send.kept();
         let reset = send.reset(code.min(varint::MAX));
         if reset {
+            self.kept -= kept;
             self.schedule.withdraw(send);
             self.note_frame(id, Notes::SEND_RESET);
         }

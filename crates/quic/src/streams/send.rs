@@ -104,6 +104,14 @@ impl SendPart {
         (!self.is_reset()).then_some(self.acked)
     }
 
+    /// What the owner has to keep of what was sent.
+    pub(super) fn kept(&self) -> u64 {
+        match self.is_reset() {
+            true => 0,
+            false => self.sent - self.acked,
+        }
+    }
+
     /// Returns whether the owner may write.
     pub(super) fn write_up_to(&mut self, up_to: u64, fin: bool) -> bool {
         if self.end != End::Open {

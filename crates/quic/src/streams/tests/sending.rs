@@ -418,3 +418,44 @@ fn a_flood_of_priorities_and_resets_leaves_nothing_behind() {
     assert_eq!(sent.len(), 100);
     assert!(!streams.has_pending());
 }
+
+#[test]
+fn nothing_new_is_sent_while_too_much_is_kept() {
+    let mut streams = unlimited(2);
+    streams.set_max_kept(1_000);
+    for index in 0..2 {
+        streams.write_up_to(request(index), 800, false);
+    }
+    let sent = frames(&mut streams, 300);
+    assert!(!streams.has_pending());
+    let len = |frame: &Outgoing| u64::from(data(*frame).2);
+    assert_eq!(sent.iter().map(len).sum::<u64>(), 1_000);
+    // Everything but the first frame arrives: the owner keeps as much as before.
+    for frame in &sent[1..] {
+        if data(*frame).0 == 0 {
+            streams.on_acked(frame.sent());
+        }
+    }
+    assert_eq!(frames(&mut streams, 300), []);
+    streams.check_sums();
+    // What is lost is sent again.
+    streams.on_lost(sent[0].sent());
+    assert!(streams.has_pending());
+    assert_eq!(frames(&mut streams, 300).len(), 1);
+    assert_eq!(frames(&mut streams, 300), []);
+    streams.on_acked(sent[0].sent());
+    streams.check_sums();
+    assert!(streams.has_pending());
+    let more: u64 = frames(&mut streams, 300).iter().map(len).sum();
+    assert_eq!(more, 600, "all that is left");
+    // Of a stream that was reset, nothing is kept.
+    streams.write_up_to(request(1), 5_000, false);
+    assert!(!frames(&mut streams, 300).is_empty());
+    assert_eq!(frames(&mut streams, 300), []);
+    streams.reset(request(1), 0);
+    streams.check_sums();
+    streams.write_up_to(request(0), 1_300, false);
+    let after = frames(&mut streams, 300);
+    assert!(matches!(after[0], Outgoing::ResetStream { .. }));
+    assert!(after.len() > 1, "{after:?}");
+}
