@@ -139,6 +139,23 @@ fn unread_answers_take_little_memory() {
     });
 }
 
+/// What was sent is kept until all before it is acknowledged: not as much as a client likes.
+#[test]
+fn first_bytes_that_are_not_acknowledged_take_little_memory() {
+    let (site, origin) = (quic_site(), Origin::answering(|_| Answer::Silence));
+    let server = serve(&site, &origin, "");
+    let huge = std::fs::File::create(site.path("html/huge.bin")).expect("the site is writable");
+    huge.set_len(8 << 30).expect("a sparse file");
+    let run = || flood(address(&server), &site.authority(), "withheld");
+    let flooded = beside_a_bystander(&site, &server, "withheld", run);
+    assert_ne!(
+        flooded.closed.as_deref(),
+        Some("INTERNAL_ERROR"),
+        "{flooded:?}"
+    );
+    assert!(flooded.received_bytes > 1 << 20, "{flooded:?}");
+}
+
 /// Datagrams that are no packets, and packets of connections that nobody knows.
 #[test]
 fn noise_is_ignored() {

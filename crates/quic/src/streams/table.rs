@@ -143,7 +143,6 @@ impl Table {
         self.entries.iter().map(|entry| entry.id).collect()
     }
 
-    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }

@@ -3,8 +3,8 @@
     floods.py ADDRESS:PORT AUTHORITY NAME
 
 One line of JSON: the name of the error with which the server closed the connection (or null), what
-was sent, and how many responses came. The server must have a large file big.bin, and read the body of
-a POST of /read without answering it.
+was sent, and how many responses came. The server must have large files big.bin and huge.bin, and read
+the body of a POST of /read without answering it.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from aioquic.buffer import encode_uint_var
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, StreamDataReceived
+from aioquic.quic.rangeset import RangeSet
 
 from faults_case import APPLICATION, ERRORS
 
@@ -35,6 +36,17 @@ class Connection(QuicConnection):
     """A connection that says how the server ended it, and can send any frames."""
 
     closed_by_server = False
+    # A packet with the first bytes of a stream is being taken in.
+    has_first_bytes = False
+
+    def _handle_stream_frame(self, context, frame_type, buf):
+        at = buf.tell()
+        is_response = buf.pull_uint_var() % 4 == 0
+        offset = buf.pull_uint_var() if frame_type & 4 else 0
+        if is_response and offset == 0:
+            self.has_first_bytes = True
+        buf.seek(at)
+        super()._handle_stream_frame(context, frame_type, buf)
 
     def _handle_connection_close_frame(self, context, frame_type, buf):
         self.closed_by_server = True
@@ -50,6 +62,25 @@ class Connection(QuicConnection):
         self._packet_number += 1
         head = bytes([0x43 | pair.key_phase << 2]) + self._peer_cid.cid
         return pair.encrypt_packet(head + number.to_bytes(4, "big"), payload, number)
+
+
+class LateRanges(RangeSet):
+    """Packets to be acknowledged: one with the first bytes of a stream when the next one comes that
+    has them too, so when it is lost for the server."""
+
+    def __init__(self, connection, ranges):
+        self.connection = connection
+        self.withheld = None
+        super().__init__(ranges)
+
+    def add(self, start, stop=None):
+        if self.connection.has_first_bytes:
+            self.connection.has_first_bytes = False
+            if self.withheld is not None:
+                super().add(*self.withheld)
+            self.withheld = start, stop
+            return
+        super().add(start, stop)
 
 
 class Client(QuicConnectionProtocol):
@@ -240,6 +271,19 @@ class Flood:
             yield
 
 
+    def withheld(self):
+        """A long answer of which all but the first bytes is acknowledged; and those so late that
+        they are on their way once more."""
+        from aioquic.tls import Epoch
+
+        space = self.quic._spaces[Epoch.ONE_RTT]
+        space.ack_queue = LateRanges(self.quic, list(space.ack_queue))
+        self.quic.send_stream_data(self.stream(), head("/huge.bin"), True)
+        while True:
+            self.sent = self.client.received >> 20
+            yield
+
+
 def encode_prefixed(value, bits):
     """What follows a prefix that is full (RFC 9204 section 4.1.1)."""
     value -= (1 << bits) - 1
@@ -260,7 +304,7 @@ def name_of(client):
 async def main(address, authority, name):
     host, port = address.rsplit(":", 1)
     server = (host, int(port))
-    window = 20_000 if name == "unread" else 1 << 24
+    window = {"unread": 20_000, "withheld": 1 << 40}.get(name, 1 << 24)
     configuration = QuicConfiguration(
         alpn_protocols=["h3"],
         server_name="localhost",
