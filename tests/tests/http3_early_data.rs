@@ -186,6 +186,33 @@ fn what_has_an_effect_waits_for_the_handshake() {
     }
 }
 
+/// To its handler an extended CONNECT (RFC 9220) is a GET: to a replay it is not.
+#[test]
+fn web_sockets_wait_for_the_handshake() {
+    for (directive, executed, status) in [
+        ("", 0, 425),
+        // The origin knows no WebSocket.
+        ("ssl_early_data_methods GET CONNECT;", 1, 502),
+    ] {
+        let (site, origin) = (quic_site(), origin());
+        let server = serve(
+            &site,
+            "",
+            &format!(
+                "{directive} location /socket {{ proxy_pass http://127.0.0.1:{}; proxy_http_version 1.1;
+                   proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }}",
+                origin.port()
+            ),
+        );
+        let request = QuicRequest::new("CONNECT", "/socket").header(":protocol", "websocket");
+        let flight = fly(&site, &server, request);
+        let response = &flight.connection.responses[0];
+        assert_eq!(response.status, status, "{directive} {response:?}");
+        assert!(server.stop("QUIT").success());
+        assert_eq!(origin.asked().len(), executed, "{directive}");
+    }
+}
+
 /// `$ssl_*` are the same in early data as behind the handshake, and as over TCP.
 #[test]
 fn requests_in_early_data_know_of_tls() {

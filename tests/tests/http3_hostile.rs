@@ -93,6 +93,27 @@ fn floods_of_http_end_the_connection() {
     }
 }
 
+/// Requests that are given up before their heads have come never reach anybody, and others can be
+/// sent afterwards.
+#[test]
+fn what_is_given_up_before_its_head_is_no_request() {
+    let (site, origin) = (quic_site(), Origin::answering(|_| Answer::Silence));
+    let server = serve(&site, &origin, "");
+    let run = || flood(address(&server), &site.authority(), "stopped_first");
+    let flooded = beside_a_bystander(&site, &server, "stopped_first", run);
+    assert_eq!(
+        flooded.closed.as_deref(),
+        Some("H3_EXCESSIVE_LOAD"),
+        "{flooded:?}"
+    );
+    assert!(flooded.sent > 300, "{flooded:?}");
+    assert_eq!(origin.asked().len(), 0);
+    let run = || flood(address(&server), &site.authority(), "half_heads");
+    let flooded = beside_a_bystander(&site, &server, "half_heads", run);
+    assert_eq!((flooded.sent, flooded.responses), (200, 1), "{flooded:?}");
+    assert_eq!(flooded.closed, None);
+}
+
 /// Floods of the transport: each ends with an error, or the server puts up with it.
 #[test]
 fn floods_of_the_transport_cost_little() {

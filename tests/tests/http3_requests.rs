@@ -125,3 +125,25 @@ fn alternatives_are_announced() {
         "{run:?}"
     );
 }
+
+/// What `large_client_header_buffers` allows is received, more than once at a time.
+#[test]
+fn long_heads_are_received_as_far_as_they_are_allowed() {
+    let site = quic_site();
+    let server = site.serve(&quic_configuration(
+        "large_client_header_buffers 8 64k; location = /long { return 200 ok; }",
+    ));
+    let long = |fields: usize| {
+        let value = "x".repeat(60_000);
+        (0..fields).fold(QuicRequest::get("/long"), |request, number| {
+            request.header(&format!("x-{number}"), &value)
+        })
+    };
+    let script = QuicScript::to(&site, &server).requests([long(7), long(7), long(7)]);
+    let run = QuicClient::Aioquic.run_one(&script);
+    let statuses: Vec<_> = run.responses.iter().map(|one| one.status).collect();
+    assert_eq!(statuses, [200; 3], "{:?}", run.close);
+    // One buffer more than there are.
+    let run = QuicClient::Aioquic.run_one(&QuicScript::to(&site, &server).requests([long(9)]));
+    assert_eq!(run.responses[0].status, 400, "{:?}", run.close);
+}

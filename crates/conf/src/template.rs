@@ -228,6 +228,8 @@ fn changeable(name: &str, variable: &Variable) -> bool {
         Variable::Builtin(Builtin::TrimBytes | Builtin::TrimOriginalBytes) => true,
         Variable::Builtin(Builtin::ZstdBytesIn | Builtin::ZstdBytesOut) => true,
         Variable::Builtin(_) => name.starts_with("ssl_"),
+        // Those that `http` has as well are judged above.
+        Variable::Stream(_) => false,
         _ => !FIXED.contains(&name),
     }
 }

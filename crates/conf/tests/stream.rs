@@ -219,6 +219,15 @@ fn mistakes_are_told_in_nginx_words() {
             "\"location\" directive is not allowed here",
         ),
         (
+            "map $remote_addr $status { default 1; }",
+            "the duplicate \"status\" variable",
+        ),
+        (
+            "server { listen 1; set $ssl_preread_protocol a; }",
+            "the duplicate \"ssl_preread_protocol\" variable",
+        ),
+        ("geo $a { proxy 127.0.0.1; }", "invalid network \"proxy\""),
+        (
             "upstream u { ip_hash; server 192.0.2.1:1; }",
             "\"ip_hash\" directive is not allowed here",
         ),

@@ -200,7 +200,11 @@ fn is_too_early(exchange: &Exchange) -> bool {
         return true; // the name led to a server that takes no early data
     };
     let request = &exchange.request;
-    let method = request.head.method_name.of(&request.buffer);
+    // To its handler an extended CONNECT is a GET.
+    let method = match request.head.extended_connect {
+        true => b"CONNECT",
+        false => request.head.method_name.of(&request.buffer),
+    };
     let allowed = &tls.early_data;
     !(allowed.enabled
         && allowed

@@ -55,6 +55,9 @@ fn servers(origins: &Origins) -> String {
         server {{ listen 127.0.0.1:%text_header%; proxy_pass 127.0.0.1:{reporting}; proxy_protocol on; }}
         server {{ listen 127.0.0.1:%binary_header%; proxy_pass 127.0.0.1:{reporting}; proxy_protocol v2; }}
         server {{ listen 127.0.0.1:%from%; proxy_pass 127.0.0.1:{echo}; proxy_bind 127.0.0.3; }}
+        server {{ listen 127.0.0.1:%unbound%; proxy_pass behind; proxy_bind 192.0.2.1; }}
+        server {{ listen 127.0.0.1:%family%; proxy_pass behind; proxy_bind ::1; }}
+        server {{ listen 127.0.0.1:%status%; set $before $status; return "$before $status\n"; }}
         server {{ listen 127.0.0.1:%text%; return "to $remote_addr by $protocol at $by_geo\n"; }}
         server {{ listen 127.0.0.1:%empty%; return ""; }}
         server {{ listen 127.0.0.1:%denied%; deny 127.0.0.1; return no; }}
@@ -87,7 +90,7 @@ fn servers(origins: &Origins) -> String {
 }
 
 /// What all clients come to.
-const PORTS: [&str; 34] = [
+const PORTS: [&str; 37] = [
     "echo",
     "greeting",
     "next",
@@ -103,6 +106,9 @@ const PORTS: [&str; 34] = [
     "text_header",
     "binary_header",
     "from",
+    "unbound",
+    "family",
+    "status",
     "text",
     "empty",
     "denied",

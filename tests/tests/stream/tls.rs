@@ -188,6 +188,59 @@ fn captures_of_a_name_are_variables() {
     }
 }
 
+/// The server that answers is the one whose settings the handshake had.
+#[test]
+fn names_are_looked_up_as_hosts_are() {
+    let site = site();
+    let server = serve(
+        &site,
+        &format!(
+            "log_format s '$ssl_server_name $ssl_protocol'; access_log logs/stream.log s; {A}
+             server {{ listen 127.0.0.1:%a% ssl; server_name a.example; ssl_protocols TLSv1.2; return \"a\\n\"; }}
+             server {{ listen 127.0.0.1:%a% ssl; server_name \"~^(?<name>d.*)$\"; return \"re $name\\n\"; }}
+             server {{ listen 127.0.0.1:%a% ssl default_server; return \"default\\n\"; }}"
+        ),
+    );
+    let port = server.port("a");
+    for (asked, answer) in [
+        ("a.example.", "a\n"),
+        ("A.example", "a\n"),
+        ("dfoo.", "re dfoo\n"),
+        ("d_x", "re d_x\n"),
+        ("other", "default\n"),
+    ] {
+        let mut kept = KeptTls::open(port, &format!("-servername {asked}"));
+        assert_eq!(kept.line(), answer, "{asked}");
+    }
+    wait_for_lines(&site, &["a.example. TLSv1.2", "dfoo. TLSv1.3"]);
+}
+
+#[test]
+fn a_socket_that_cannot_be_bound_is_nobodys_fault() {
+    let (site, origin) = (site(), Origin::echo());
+    let server = serve(
+        &site,
+        &format!(
+            "log_format s '$status $upstream_addr'; access_log logs/stream.log s;
+             upstream u {{ server 127.0.0.1:{0}; server 127.0.0.2:{0}; }}
+             server {{ listen 127.0.0.1:%a%; proxy_bind 192.0.2.1; proxy_pass u; }}
+             server {{ listen 127.0.0.1:%b%; proxy_bind ::1; proxy_pass u; }}
+             server {{ listen 127.0.0.1:%c%; proxy_pass u; }}",
+            origin.port
+        ),
+    );
+    server.expect_alert("bind(192.0.2.1) failed (99: ");
+    server.expect_alert("bind(::1) failed (97: ");
+    for name in ["a", "b", "a", "b"] {
+        assert_eq!(rest(&mut connect(server.port(name))), "");
+    }
+    says_back(&mut connect(server.port("c")), "hello");
+    let text = std::fs::read_to_string(site.path("logs/stream.log")).expect("a log");
+    // With those that have looked whether the server listens.
+    assert!(text.matches("500 127.0.0.").count() >= 4, "{text}");
+    assert!(!text.contains("502") && !text.contains(','), "{text}");
+}
+
 #[test]
 fn what_was_read_before_a_connection_is_passed_goes_along() {
     let site = site();

@@ -53,6 +53,8 @@ fn servers(origin: &Origin, second: &Origin, six: Option<&Origin>) -> String {
         server {{ listen 127.0.0.2:%turn% udp; proxy_pass in_turn; proxy_responses 1; }}
         server {{ listen 127.0.0.2:%by_name% udp; proxy_pass $by_name; }}
         server {{ listen 127.0.0.2:%from% udp; proxy_pass {a}; proxy_bind 127.0.0.5; }}
+        server {{ listen 127.0.0.2:%unbound% udp; proxy_pass {a}; proxy_bind 192.0.2.1; }}
+        server {{ listen 127.0.0.2:%status% udp; set $before $status; return "$before $status"; }}
         server {{ listen 127.0.0.2:%text_header% udp; proxy_pass {a}; proxy_protocol on; }}
         server {{ listen 127.0.0.2:%tls% udp; proxy_pass {a}; proxy_ssl on; }}
         server {{ listen 127.0.0.2:%preread% udp; proxy_pass {a}; ssl_preread on; }}
@@ -76,7 +78,7 @@ fn servers(origin: &Origin, second: &Origin, six: Option<&Origin>) -> String {
 }
 
 /// Servers where sessions have nothing to do with each other.
-const PORTS: [&str; 38] = [
+const PORTS: [&str; 40] = [
     "plain",
     "none",
     "one",
@@ -96,6 +98,8 @@ const PORTS: [&str; 38] = [
     "turn",
     "by_name",
     "from",
+    "unbound",
+    "status",
     "text_header",
     "tls",
     "preread",

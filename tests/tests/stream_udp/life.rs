@@ -2,6 +2,7 @@
 
 use super::*;
 use sealane_tests::metrics::samples;
+use sealane_tests::upgrade::signal;
 use std::collections::HashSet;
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
@@ -278,4 +279,80 @@ fn sessions_take_slots_of_the_worker() {
     server.wait_for_log("20 worker_connections are not enough; dropping datagrams");
     assert!(origin.wait_for(15).len() <= 20);
     clients[0].asks(here(&server, "a"), "hello", "1 hello");
+}
+
+/// What waits in the socket's buffer waits there until sessions have taken what came before.
+#[test]
+fn bursts_are_not_lost_while_the_socket_holds_them() {
+    let (site, origin) = (Site::new(), Origin::new());
+    let a = origin.address;
+    let server = site.serve_whole(&configuration(
+        1,
+        &format!(
+            "log_format s '$server_port $bytes_received'; access_log logs/stream.log s;
+             server {{ listen 127.0.0.2:%sessions% udp; udp_sessions 50; proxy_responses 0; proxy_pass {a}; }}
+             server {{ listen 127.0.0.2:%packets% udp; udp_session_queue 40 1m; proxy_timeout 300ms; proxy_pass {a}; }}
+             server {{ listen 127.0.0.2:%bytes% udp; udp_session_queue 1000 1k; proxy_timeout 300ms; proxy_pass {a}; }}"
+        ),
+    ));
+    let worker = server.worker_pid();
+    for name in ["sessions", "packets", "bytes"] {
+        let client = Client::new();
+        signal(worker, "STOP");
+        for _ in 0..200 {
+            client.send_as_it_is(here(&server, name), &[b'x'; 50]);
+        }
+        signal(worker, "CONT");
+        let of_it = format!("{} ", server.port(name));
+        wait_for(&format!("all of the burst in {name}"), || {
+            let log = std::fs::read_to_string(site.path("logs/stream.log")).ok()?;
+            let counts = log.lines().filter_map(|line| line.strip_prefix(&of_it));
+            let received: u64 = counts.filter_map(|count| count.parse::<u64>().ok()).sum();
+            (received == 200 * 50).then_some(())
+        });
+    }
+}
+
+/// There is one error for all that was sent shortly before: the session is over all the same.
+#[test]
+fn a_burst_to_a_dead_server_does_not_bind_its_client_to_it() {
+    let (site, origin) = (Site::new(), Origin::new());
+    let a = origin.address;
+    let server = site.serve_whole(&configuration(
+        1,
+        &format!(
+            "upstream u {{ server 127.0.0.3:%dead% fail_timeout=1h; server {a}; }}
+             server {{ listen 127.0.0.2:%a% udp; proxy_pass u; proxy_responses 1; proxy_timeout 1h; }}"
+        ),
+    ));
+    let (client, to) = (Client::new(), here(&server, "a"));
+    let worker = server.worker_pid();
+    signal(worker, "STOP");
+    for _ in 0..8 {
+        client.send(to, b"lost");
+    }
+    signal(worker, "CONT");
+    wait_for("the other server", || {
+        client.send(to, b"hello");
+        client.receive_within(QUIET).map(|(_, text)| {
+            assert!(text.ends_with(b" hello"), "{text:?}");
+        })
+    });
+}
+
+#[test]
+fn the_key_of_a_limit_may_be_a_variable_that_is_set() {
+    let (site, origin) = (Site::new(), Origin::new());
+    let a = origin.address;
+    let server = serve(
+        &site,
+        &format!(
+            "limit_conn_zone $key zone=keyed:1m;
+             server {{ listen 127.0.0.2:%a% udp; set $key $remote_addr; limit_conn keyed 1; proxy_pass {a}; }}"
+        ),
+    );
+    let to = here(&server, "a");
+    Client::new().asks(to, "hello", "1 hello");
+    Client::new().send(to, b"hello");
+    server.wait_for_log("limiting connections by zone \"keyed\"");
 }

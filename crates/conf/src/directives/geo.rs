@@ -7,8 +7,8 @@ use crate::call::{Call, Fault, shown};
 use crate::lexer::Word;
 use crate::lists::ListBlock;
 use crate::model::{
-    Geo, Getter, IpNetwork, List, Origin, PeerNetwork, RealIp, RealIpHeader, Share, Spans,
-    SplitClients, Template, Variable,
+    Geo, Getter, IpNetwork, List, Origin, PeerNetwork, RealIp, RealIpHeader, ServerKind, Share,
+    Spans, SplitClients, Template, Variable,
 };
 use crate::template;
 use std::collections::{BTreeMap, HashMap};
@@ -98,7 +98,7 @@ impl ListBlock for OpenGeo {
                 self.ranges.get_or_insert_default();
                 return Ok(());
             }
-            [word] if word.bytes == b"proxy_recursive" => {
+            [word] if word.bytes == b"proxy_recursive" && b.kind() == ServerKind::Http => {
                 self.proxy_recursive = true;
                 return Ok(());
             }
@@ -110,7 +110,7 @@ impl ListBlock for OpenGeo {
             _ => return Err(Fault::new("invalid number of the geo parameters")),
         };
         match key {
-            b"proxy" => {
+            b"proxy" if b.kind() == ServerKind::Http => {
                 self.proxies
                     .push(PeerNetwork::Network(parse_network(b, value)?));
                 Ok(())

@@ -113,7 +113,9 @@ const ROWS: &[Row] = &[
         "off",
         "Address and port that clients move to once the handshake is complete (RFC 9000 section \
          9.6), such as the machine's own behind a load balancer: `192.0.2.1:443`, \
-         `[2001:db8::1]:443`, or one of each; `off` cancels what is inherited.",
+         `[2001:db8::1]:443`, or one of each. The port has to be that of the `listen ... quic` line \
+         by which they have come; with another one they stay where they are. `off` cancels what is \
+         inherited.",
         preferred_address,
     )
     .own(),

@@ -83,7 +83,8 @@ const ROWS: &[Row] = &[
         Arity::Between(2, 2),
         "256 256k",
         "Datagrams, and bytes in them, that wait while the server of a session is chosen, or is \
-         slower than the client. More are dropped.",
+         slower than the client. More are dropped, but for those received in one system call with \
+         the last of them.",
         session_queue,
     )
     .own(),

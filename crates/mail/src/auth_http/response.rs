@@ -152,6 +152,7 @@ pub struct AuthResponse {
     line: Zeroizing<Vec<u8>>,
     bytes: usize,
     fields: Fields,
+    protocol: Protocol,
     /// Whether the client's own password can be used at a mail server, or none is needed.
     has_password: bool,
 }
@@ -165,6 +166,7 @@ impl AuthResponse {
             line: Zeroizing::new(Vec::with_capacity(AUTH_RESPONSE_BYTES)),
             bytes: 0,
             fields: Fields::default(),
+            protocol: attempt.protocol,
             has_password: has_password || attempt.protocol == Protocol::Smtp,
         }
     }
@@ -240,7 +242,7 @@ impl AuthResponse {
         }
         if line.is_empty() {
             return std::mem::take(&mut self.fields)
-                .decide(self.has_password)
+                .decide(self.protocol, self.has_password)
                 .map(Some);
         }
         let name_end = memchr::memchr(b':', line).unwrap_or(line.len());
@@ -295,8 +297,14 @@ impl Fields {
         }
     }
 
-    fn decide(self, has_password: bool) -> Result<Decision, AuthHttpError> {
+    fn decide(self, protocol: Protocol, has_password: bool) -> Result<Decision, AuthHttpError> {
+        let has_server = !self.address.is_empty() && !self.port.is_empty();
         if let Some(message) = self.message {
+            // The other protocols have words of their own in front of it. Here it would be a
+            // refusal for good that says nothing.
+            if message.is_empty() && protocol == Protocol::Smtp && !has_server {
+                return Err(AuthHttpError::NoServerOrPort);
+            }
             return Ok(Decision::Refused(Refusal {
                 message,
                 code: self.code,
@@ -309,7 +317,7 @@ impl Fields {
                 seconds: self.wait_seconds.max(1),
             });
         }
-        if self.address.is_empty() || self.port.is_empty() {
+        if !has_server {
             return Err(AuthHttpError::NoServerOrPort);
         }
         if self.password.is_none() && !has_password {

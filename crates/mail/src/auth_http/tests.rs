@@ -227,6 +227,9 @@ fn a_refusal_may_have_a_code_and_a_wait() {
             "{decision:?}"
         );
     }
+    // In SMTP it is no reason to tell a client that its password is wrong.
+    let decision = decide(Protocol::Smtp, Method::Plain, "Auth-Status:\r\n\r\n");
+    assert_eq!(decision, Err(AuthHttpError::NoServerOrPort));
 }
 
 #[test]

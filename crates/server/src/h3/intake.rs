@@ -112,7 +112,12 @@ impl Http3Intake<'_> {
                 }
             }
             Event::Trailers { id, trailers } => {
-                if let Some(name) = self.requests.find(StreamId::from_wire(id)) {
+                let id = StreamId::from_wire(id);
+                if id != of {
+                    // They have waited, and so has what is behind them.
+                    self.news.unblocked.push(id);
+                }
+                if let Some(name) = self.requests.find(id) {
                     self.streams.take_trailers(name, trailers.iter());
                 }
             }

@@ -23,6 +23,8 @@ impl WireName for StreamName {
 /// What a request has to send.
 #[derive(Default)]
 pub(super) struct RequestOutput {
+    /// Id of its stream.
+    wire: u64,
     pub(super) output: Output,
     /// Reads the files of its body.
     pub(super) reader: ChainReader,
@@ -72,7 +74,10 @@ impl RequestSlots {
             self.slots.push(None);
             (self.slots.len() - 1) as u32 // the transport limits streams to 65,536
         });
-        self.slots[slot as usize] = Some(Box::default());
+        self.slots[slot as usize] = Some(Box::new(RequestOutput {
+            wire,
+            ..RequestOutput::default()
+        }));
         self.by_id.insert(at, (wire, slot));
         StreamName { id, slot }
     }
@@ -85,15 +90,17 @@ impl RequestSlots {
         Some(StreamName { id, slot })
     }
 
-    /// What a request has to send.
+    /// What a request has to send. Its slot may be another one's by now.
     pub(super) fn sending(&mut self, name: StreamName) -> Option<&mut RequestOutput> {
-        self.slots.get_mut(name.slot())?.as_deref_mut()
+        let request = self.slots.get_mut(name.slot())?.as_deref_mut()?;
+        (request.wire == name.id.to_wire()).then_some(request)
     }
 
     /// Since when the client has not taken what a request has to send, if there is anything.
     pub(super) fn blocked_since_ms(&self, name: StreamName) -> Option<u64> {
         let request = self.slots.get(name.slot())?.as_deref()?;
-        (request.output.unsent() > 0).then_some(request.moved_ms)
+        let is_blocked = request.wire == name.id.to_wire() && request.output.unsent() > 0;
+        is_blocked.then_some(request.moved_ms)
     }
 
     /// A request on which nothing is written any more, and of which the client has taken nothing
@@ -160,6 +167,7 @@ mod tests {
         let next = requests.name(id(12));
         assert_eq!(next.slot(), first.slot());
         assert_ne!(next, first);
+        assert!(requests.sending(next).is_some() && requests.sending(first).is_none());
         for wire in [4, 8, 12] {
             requests.forget(id(wire));
             requests.forget(id(wire));

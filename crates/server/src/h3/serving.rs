@@ -15,7 +15,7 @@ use sealane_http::h3::{self, Code, ConnectionError};
 use sealane_io::forwarding::ForwardedBatch;
 use sealane_io::registry::Asked;
 use sealane_io::runtime::{self, Sleep};
-use sealane_quic::{Addresses, CloseReason, Connection, Event, Outbox, StreamId, Time};
+use sealane_quic::{Addresses, CloseReason, Connection, Direction, Event, Outbox, StreamId, Time};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -309,13 +309,17 @@ impl Http3Serving {
         self.with_transport(|transport, owner| transport.read(id, owner));
     }
 
-    /// The client has given up a stream: its exchange is told.
+    /// The client has given up a stream: its exchange is told. Without a head there is none yet, and
+    /// none comes.
     fn lose(&mut self, id: StreamId, told: Result<(), ConnectionError>) {
         if let Err(error) = told {
             self.news.error.get_or_insert(error);
         }
+        if id.direction() == Direction::Unidirectional {
+            return;
+        }
+        self.exchanges.wire.abort(id, Code::H3_REQUEST_CANCELLED);
         if let Some(name) = self.exchanges.wire.requests.find(id) {
-            self.exchanges.wire.abort(id, Code::H3_REQUEST_CANCELLED);
             self.exchanges.lose(name, BodyError::ClientClosed);
         }
     }

@@ -7,6 +7,7 @@ use sealane_http::StatusCode;
 use sealane_log::OsError;
 use sealane_tls::Fault;
 use sealane_tls::client::Error as TlsError;
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
@@ -15,6 +16,9 @@ use std::io;
 pub(crate) enum Failure {
     /// The connection to the peer failed. A Unix socket, where that is known at once, is named.
     Connect(io::Error, Option<Box<str>>),
+    /// There is no socket to connect with, or not from the address of `proxy_bind`: the call, and
+    /// what the system says. No peer is to blame for that.
+    Socket(Cow<'static, str>, io::Error),
     /// Nothing happened in time.
     TimedOut(Doing),
     /// The connection broke.
@@ -82,6 +86,8 @@ impl Failure {
         match self {
             Failure::Tls(error, _) if error.fault() == Fault::Local => LogLevel::Crit,
             Failure::Connect(error, _) if !is_passing(error) => LogLevel::Crit,
+            Failure::Socket(call, _) if call.starts_with("bind(") => LogLevel::Crit,
+            Failure::Socket(..) => LogLevel::Alert,
             Failure::TempFile(_) => LogLevel::Crit,
             Failure::Client(BodyError::ClientClosed | BodyError::TimedOut) => LogLevel::Info,
             _ => LogLevel::Error,
@@ -94,7 +100,9 @@ impl Failure {
             Failure::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT,
             Failure::Client(error) => error.status(),
             Failure::Refused(_) => StatusCode::FORBIDDEN,
-            Failure::TempFile(_) | Failure::TlsSetup(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Failure::TempFile(_) | Failure::TlsSetup(_) | Failure::Socket(..) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
             _ => StatusCode::BAD_GATEWAY,
         }
     }
@@ -102,7 +110,10 @@ impl Failure {
     /// What was being done.
     pub(crate) fn doing(&self) -> Doing {
         match self {
-            Failure::Connect(..) | Failure::TlsSetup(_) | Failure::Refused(_) => Doing::Connecting,
+            Failure::Connect(..)
+            | Failure::Socket(..)
+            | Failure::TlsSetup(_)
+            | Failure::Refused(_) => Doing::Connecting,
             Failure::TimedOut(doing)
             | Failure::Io(_, doing)
             | Failure::Tls(_, doing)
@@ -124,7 +135,11 @@ impl Failure {
     pub(crate) fn is_of_peer(&self) -> bool {
         !matches!(
             self,
-            Failure::Client(_) | Failure::TempFile(_) | Failure::TlsSetup(_) | Failure::Refused(_)
+            Failure::Client(_)
+                | Failure::TempFile(_)
+                | Failure::TlsSetup(_)
+                | Failure::Socket(..)
+                | Failure::Refused(_)
         )
     }
 }
@@ -168,6 +183,14 @@ impl fmt::Display for Failure {
                     write!(f, "to {name} ")?;
                 }
                 write!(f, "failed ({}) {}", OsError(error), Doing::Connecting)
+            }
+            Failure::Socket(call, error) => {
+                write!(
+                    f,
+                    "{call} failed ({}) {}",
+                    OsError(error),
+                    Doing::Connecting
+                )
             }
             Failure::TimedOut(doing) => {
                 write!(f, "upstream timed out (110: Connection timed out) {doing}")
@@ -220,6 +243,17 @@ mod tests {
             (
                 Failure::Connect(io(io::ErrorKind::NotFound), None),
                 LogLevel::Crit,
+            ),
+            (
+                Failure::Socket(
+                    "bind(192.0.2.1)".into(),
+                    io(io::ErrorKind::AddrNotAvailable),
+                ),
+                LogLevel::Crit,
+            ),
+            (
+                Failure::Socket("socket()".into(), io(io::ErrorKind::Other)),
+                LogLevel::Alert,
             ),
             (
                 Failure::Io(io(io::ErrorKind::ConnectionReset), Doing::ReadingBody),

@@ -25,7 +25,6 @@ use sealane_upstream::{Peer, PeerAddress};
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -346,7 +345,7 @@ pub(crate) async fn open(
     let socket = timeout_at(deadline, dial.connect())
         .await
         .map_err(|_| Failure::TimedOut(Doing::Connecting))?
-        .map_err(|error| Failure::Connect(error, dial.socket_name()))?;
+        .map_err(|error| error.into_failure(dial.socket_name()))?;
     let mut connection = PeerConnection::over(socket);
     if let Some(header) = preamble {
         // Before anything else, TLS included.
@@ -398,7 +397,28 @@ pub(super) async fn connect_plainly(address: &PeerAddress) -> io::Result<PeerCon
 /// # Errors
 /// What the system says.
 pub(crate) async fn connect_socket(address: &PeerAddress) -> io::Result<Socket> {
-    Dial::plain(address).connect().await
+    let connected = Dial::plain(address).connect().await;
+    connected.map_err(|error| match error {
+        DialError::Socket(_, error) | DialError::Connect(error) => error,
+    })
+}
+
+/// Why a connection cannot be opened.
+pub(super) enum DialError {
+    /// A call for the socket, before anything was to be sent, and what the system says.
+    Socket(Cow<'static, str>, io::Error),
+    /// What the system says of the way to the peer, or the peer itself.
+    Connect(io::Error),
+}
+
+impl DialError {
+    /// As the failure of an attempt to reach a peer; the name is that of a Unix socket.
+    pub(super) fn into_failure(self, name: Option<Box<str>>) -> Failure {
+        match self {
+            DialError::Socket(call, error) => Failure::Socket(call, error),
+            DialError::Connect(error) => Failure::Connect(error, name),
+        }
+    }
 }
 
 /// How a connection is opened.
@@ -417,12 +437,9 @@ impl Dial {
         settings: &UpstreamSettings,
         address: &PeerAddress,
     ) -> Dial {
-        let is_ip = matches!(address, PeerAddress::Ip(_));
         Dial {
             address: address.clone(),
-            local: is_ip
-                .then(|| identity::bind_address(exchange, settings))
-                .flatten(),
+            local: identity::bind_address(exchange, settings),
             keepalive: settings.socket_keepalive,
             rcvbuf_bytes: settings.socket_rcvbuf_bytes,
             sndbuf_bytes: settings.socket_sndbuf_bytes,
@@ -449,70 +466,81 @@ impl Dial {
     }
 
     /// Opens the connection.
-    pub(super) async fn connect(&self) -> io::Result<Socket> {
-        let address = match &self.address {
-            PeerAddress::Ip(address) => *address,
+    pub(super) async fn connect(&self) -> Result<Socket, DialError> {
+        let socket = self.socket(socket2::Type::STREAM)?;
+        let connected = match &self.address {
+            PeerAddress::Ip(address) => {
+                if self.keepalive {
+                    socket.set_keepalive(true).map_err(setting)?;
+                }
+                self.bind(&socket)?;
+                socket.set_tcp_nodelay(true).map_err(setting)?;
+                Socket::connect_tcp(socket, *address).await
+            }
             PeerAddress::Unix(path) => {
-                let socket = self.socket(socket2::Domain::UNIX, socket2::Type::STREAM)?;
-                return Socket::connect_unix(socket, Path::new(path)).await;
+                self.bind(&socket)?;
+                Socket::connect_unix(socket, Path::new(path)).await
             }
         };
-        let domain = socket2::Domain::for_address(address);
-        let socket = self.socket(domain, socket2::Type::STREAM)?;
-        if self.keepalive {
-            socket.set_keepalive(true)?;
-        }
-        self.bind(&socket, address)?;
-        socket.set_tcp_nodelay(true)?;
-        Socket::connect_tcp(socket, address).await
+        connected.map_err(DialError::Connect)
     }
 
     /// Opens a socket for datagrams. Whether anyone receives them is not known before they are
     /// sent.
-    pub(super) fn connect_datagrams(&self) -> io::Result<DatagramSocket> {
-        match &self.address {
-            PeerAddress::Ip(address) => {
-                let domain = socket2::Domain::for_address(*address);
-                let socket = self.socket(domain, socket2::Type::DGRAM)?;
-                self.bind(&socket, *address)?;
-                DatagramSocket::connect(socket, *address)
-            }
-            PeerAddress::Unix(path) => {
-                let socket = self.socket(socket2::Domain::UNIX, socket2::Type::DGRAM)?;
-                DatagramSocket::connect_unix(socket, Path::new(path))
-            }
-        }
+    pub(super) fn connect_datagrams(&self) -> Result<DatagramSocket, DialError> {
+        let socket = self.socket(socket2::Type::DGRAM)?;
+        self.bind(&socket)?;
+        let connected = match &self.address {
+            PeerAddress::Ip(address) => DatagramSocket::connect(socket, *address),
+            PeerAddress::Unix(path) => DatagramSocket::connect_unix(socket, Path::new(path)),
+        };
+        connected.map_err(DialError::Connect)
     }
 
-    /// `proxy_bind`, for a socket that is to be connected to this address.
-    fn bind(&self, socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
-        if let Some(local) = self.local
-            // As in nginx an address of the other family is not used.
-            && local.address.is_ipv4() == address.is_ipv4()
+    /// `proxy_bind`. As in nginx it fails for a peer of another family.
+    fn bind(&self, socket: &socket2::Socket) -> Result<(), DialError> {
+        let Some(local) = self.local else {
+            return Ok(());
+        };
+        if local.transparent
+            && let PeerAddress::Ip(peer) = &self.address
         {
-            if local.transparent {
-                set_transparent(socket.as_fd(), address.is_ipv4())?;
-            }
-            socket.bind(&local.address.into())?;
+            set_transparent(socket.as_fd(), peer.is_ipv4()).map_err(setting)?;
         }
-        Ok(())
+        socket.bind(&local.address.into()).map_err(|error| {
+            let address = match local.address.port() {
+                0 => local.address.ip().to_string(),
+                _ => local.address.to_string(),
+            };
+            DialError::Socket(format!("bind({address})").into(), error)
+        })
     }
 
     /// A socket with the configured buffers.
-    fn socket(&self, domain: socket2::Domain, kind: socket2::Type) -> io::Result<socket2::Socket> {
-        let socket = match kind {
-            socket2::Type::DGRAM => DatagramSocket::unconnected(domain)?,
-            _ => Socket::unconnected(domain)?,
+    fn socket(&self, kind: socket2::Type) -> Result<socket2::Socket, DialError> {
+        let domain = match &self.address {
+            PeerAddress::Ip(address) => socket2::Domain::for_address(*address),
+            PeerAddress::Unix(_) => socket2::Domain::UNIX,
         };
+        let socket = match kind {
+            socket2::Type::DGRAM => DatagramSocket::unconnected(domain),
+            _ => Socket::unconnected(domain),
+        };
+        let socket = socket.map_err(|error| DialError::Socket("socket()".into(), error))?;
         let size = |bytes: u64| bytes.min(i32::MAX as u64) as usize;
         if let Some(bytes) = self.rcvbuf_bytes {
-            socket.set_recv_buffer_size(size(bytes))?;
+            socket.set_recv_buffer_size(size(bytes)).map_err(setting)?;
         }
         if let Some(bytes) = self.sndbuf_bytes {
-            socket.set_send_buffer_size(size(bytes))?;
+            socket.set_send_buffer_size(size(bytes)).map_err(setting)?;
         }
         Ok(socket)
     }
+}
+
+/// An option of the socket cannot be set.
+fn setting(error: io::Error) -> DialError {
+    DialError::Socket("setsockopt()".into(), error)
 }
 
 /// Closes a connection that nobody uses any more, in good manners as far as that

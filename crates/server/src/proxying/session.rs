@@ -75,7 +75,7 @@ pub(crate) async fn connect_datagrams(
     let opening = async |exchange: &Exchange, _: Option<&Secured>, peer: &Peer| {
         let dial = Dial::new(exchange, pass.settings(), peer.address());
         let socket = dial.connect_datagrams();
-        socket.map_err(|error| Failure::Connect(error, Some(peer.name().as_ref().into())))
+        socket.map_err(|error| error.into_failure(Some(peer.name().as_ref().into())))
     };
     let header = identity::proxy_header(exchange).unwrap_or_default();
     let peer = connect_by(exchange, pass, header.len() as u64, opening).await?;

@@ -98,7 +98,12 @@ impl fmt::Display for UpstreamStates {
             return Ok(());
         };
         let peer = &attempt.peer;
-        let separator = if peer.starts_with("unix:") { ":" } else { "" };
+        // A session has neither scheme nor URI.
+        let has_uri = !self.scheme.is_empty() || !self.uri.is_empty();
+        let separator = match has_uri && peer.starts_with("unix:") {
+            true => ":",
+            false => "",
+        };
         write!(f, "{}{peer}{separator}{}", self.scheme, Text(&self.uri))
     }
 }

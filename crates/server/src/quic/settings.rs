@@ -100,6 +100,9 @@ impl QuicRuntime {
     }
 }
 
+/// So many heads of the largest size may be incomplete at a time on a connection.
+const HEADS_AT_A_TIME: usize = 4;
+
 /// The settings of HTTP/3 that a client remembers for its early data (RFC 9114 section 7.2.4.2).
 fn early_data_context(codec: &h3::Settings) -> Vec<u8> {
     format!(
@@ -116,12 +119,18 @@ fn codec_settings(server: &Server, head: h1::Limits) -> Arc<h3::Settings> {
         burst: allowance.burst,
         per_second: allowance.per_second,
     };
+    let default = h3::Settings::default();
+    let section_bytes = usize::try_from(limits.header_block_bytes).unwrap_or(usize::MAX);
     Arc::new(h3::Settings {
         max_concurrent_streams: http3.max_concurrent_streams as usize,
         decoder_table_bytes: http3.max_table_capacity_bytes,
         encoder_table_bytes: http3.max_table_capacity_bytes,
         blocked_streams: http3.max_blocked_streams as usize,
         extended_connect: http3.extended_connect && server.passes_upgrades(),
+        // Heads that are allowed can be received, several at a time.
+        held_bytes: (default.held_bytes)
+            .max(HEADS_AT_A_TIME * head.max_head_bytes())
+            .max(section_bytes),
         head,
         limits: h3::Limits {
             resets: allow(limits.resets),
@@ -129,10 +138,9 @@ fn codec_settings(server: &Server, head: h1::Limits) -> Arc<h3::Settings> {
             priority_frames: allow(limits.priority_frames),
             unidirectional_streams: allow(limits.unidirectional_streams),
             oversized_heads: allow(limits.oversized_heads),
-            section_bytes: usize::try_from(limits.header_block_bytes).unwrap_or(usize::MAX),
-            ..h3::Limits::default()
+            section_bytes,
+            ..default.limits
         },
-        ..h3::Settings::default()
     })
 }
 

@@ -72,7 +72,7 @@ pub(crate) async fn serve(connection: &mut Connection) -> Option<PassedTo> {
     let mut exchange = session::of_connection(connection);
     announce(&mut exchange);
     match run(connection, &mut exchange).await {
-        Ok(()) => {}
+        Ok(()) => exchange.response.status = StatusCode::OK,
         Err(Ended::Status(status)) => exchange.response.status = status,
         // As in nginx, what comes of it is logged there.
         Err(Ended::Passed(to)) => {
@@ -206,24 +206,23 @@ async fn handshake(connection: &mut Connection, exchange: &mut Exchange) -> Verd
     if !connection.handshake().await {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR);
     }
-    let mut server = connection.server;
+    session::choose_server(exchange, connection.server);
     let tls = connection.transport.tls();
     if let Some(tls) = tls.and_then(|tls| tls.connection().info()) {
-        // What is negotiated with the client is what it asks for.
-        let host = tls.server_name().to_ascii_lowercase().into_bytes();
-        if !listener.names.is_single() && !host.is_empty() {
-            // Once more for the captures of the name.
-            server = listener.names.find(&host, Some(&exchange.request.values));
-        }
-        exchange.request.host = host;
+        // Once more, for the captures of the name.
+        let name = tls.server_name().as_bytes();
+        preread::choose_server(exchange, name);
+        exchange.request.host = name.to_ascii_lowercase();
     }
-    session::choose_server(exchange, server);
     check_certificates(exchange).await
 }
 
 /// Whether the client's certificates are accepted.
-async fn check_certificates(exchange: &Exchange) -> Verdict {
-    match client_certificates::check(exchange).await {
+async fn check_certificates(exchange: &mut Exchange) -> Verdict {
+    exchange.features.request_log.doing = " while SSL handshaking";
+    let checked = client_certificates::check(exchange).await;
+    exchange.features.request_log.doing = "";
+    match checked {
         Ok(()) => Ok(()),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR),
     }

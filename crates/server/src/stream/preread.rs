@@ -20,7 +20,7 @@ pub(super) async fn read(connection: &mut Connection, exchange: &mut Exchange) -
         if !connection.buffer.is_empty() {
             match decoder.decode(&connection.buffer) {
                 PrereadStatus::Complete(hello) => {
-                    choose_server(exchange, &hello);
+                    choose_server(exchange, hello.server_name());
                     keep(exchange, Some(hello));
                     return Ok(());
                 }
@@ -68,14 +68,15 @@ fn keep(exchange: &mut Exchange, hello: Option<PrereadHello>) {
     }
 }
 
-/// The server of that name among those of the listener, if there is one.
-fn choose_server(exchange: &mut Exchange, hello: &PrereadHello) {
+/// The server of that name among those of the listener, if there is one; with the captures of its
+/// expression.
+pub(super) fn choose_server(exchange: &mut Exchange, name: &[u8]) {
     let snapshot = exchange.snapshot.clone();
     let names = &snapshot.listener(exchange.listener).names;
-    if names.is_single() || hello.server_name().is_empty() {
+    if names.is_single() || name.is_empty() {
         return;
     }
-    match host_of(hello.server_name()) {
+    match host_of(name) {
         Some(host) => {
             let server = names.find(&host, Some(&exchange.request.values));
             session::choose_server(exchange, server);
@@ -84,7 +85,7 @@ fn choose_server(exchange: &mut Exchange, hello: &PrereadHello) {
             exchange,
             Info,
             "client sent an invalid server name \"{}\" in its ClientHello",
-            shown(hello.server_name())
+            shown(name)
         ),
     }
 }

@@ -9,10 +9,14 @@ use crate::prologue::Arrival;
 use crate::snapshot::{ListenerId, ServerId, Snapshot};
 use crate::worker::Worker;
 use sealane_conf::model::ServerKind;
+use sealane_http::StatusCode;
 use sealane_http::h1::RequestHead;
 use sealane_tls::PrereadHello;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// `$status` of a session whose end is not known yet.
+const UNDECIDED: StatusCode = StatusCode(0);
 
 /// What a session keeps besides what requests do.
 #[derive(Default)]
@@ -54,6 +58,7 @@ pub(super) fn begin(
     };
     let mut exchange = arrival.begin();
     exchange.features.session = Some(Box::default());
+    exchange.response.status = UNDECIDED;
     exchange
 }
 

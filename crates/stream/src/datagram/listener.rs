@@ -13,9 +13,6 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
-/// Batches that are received before other tasks of the thread have their turn.
-const BATCHES_PER_POLL: usize = 8;
-
 /// The limits of a listening socket.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerSettings<'s> {
@@ -27,7 +24,7 @@ pub struct ListenerSettings<'s> {
     /// Sessions at a time. The first datagram of another one is dropped.
     pub max_sessions: usize,
     /// Datagrams that wait for a session: its server is still being chosen, or slower than they
-    /// come. Others are dropped.
+    /// come. Others are dropped, but for those of the batch that made them so many.
     pub session_packets: usize,
     /// Bytes of these datagrams.
     pub session_bytes: usize,
@@ -54,6 +51,8 @@ pub struct DatagramListener {
     table: Rc<Table>,
     /// Begun by the last batch.
     begun: VecDeque<Session>,
+    /// Others have not had their turn since the last batch.
+    has_received: bool,
     refuses: bool,
 }
 
@@ -67,6 +66,8 @@ pub(super) struct Table {
     sessions: Cell<usize>,
     waiting_bytes: Cell<usize>,
     dropped: Cell<u64>,
+    /// Batches that were received.
+    batches: Cell<u64>,
     /// Sessions that wait for room in the socket.
     pub(super) writers: Arc<Waiters>,
     /// The listener, once it waits for its last session.
@@ -92,10 +93,12 @@ impl DatagramListener {
                 sessions: Cell::new(0),
                 waiting_bytes: Cell::new(0),
                 dropped: Cell::new(0),
+                batches: Cell::new(0),
                 writers: Arc::default(),
                 last: RefCell::default(),
             }),
             begun: VecDeque::new(),
+            has_received: false,
             refuses: false,
         }
     }
@@ -110,9 +113,15 @@ impl DatagramListener {
         cx: &mut Context<'_>,
         settings: &ListenerSettings<'_>,
     ) -> Poll<Option<io::Result<Session>>> {
-        for _ in 0..BATCHES_PER_POLL {
+        loop {
             if let Some(session) = self.begun.pop_front() {
                 return Poll::Ready(Some(Ok(session)));
+            }
+            // Sessions have their turn before more is received: until then it is well kept in the
+            // socket's buffer, where it counts against nobody's limits.
+            if std::mem::take(&mut self.has_received) {
+                runtime::defer(cx.waker().clone());
+                return Poll::Pending;
             }
             if self.refuses {
                 if self.table.sessions.get() == 0 {
@@ -129,6 +138,7 @@ impl DatagramListener {
                 ..*settings
             };
             let distribute = |batch: &mut ReceivedBatch| {
+                table.batches.set(table.batches.get().wrapping_add(1));
                 for message in batch.messages() {
                     table.distribute(&message, &settings, begun);
                 }
@@ -136,9 +146,8 @@ impl DatagramListener {
             if let Err(error) = ready!(table.socket.poll_receive(cx, BATCH_MESSAGES, distribute)) {
                 return Poll::Ready(Some(Err(error)));
             }
+            self.has_received = true;
         }
-        runtime::defer(cx.waker().clone());
-        Poll::Pending
     }
 
     /// No session begins any more. Those that have begun are still returned, and all go on as long
@@ -230,10 +239,13 @@ impl Table {
 
     fn deliver(&self, settings: &ListenerSettings<'_>, key: Key, session: &Inner, datagram: &[u8]) {
         let mut waiting = session.waiting.borrow_mut();
-        let fits = waiting.count() < settings.session_packets
-            // One that is longer than the limit still passes alone.
-            && (waiting.is_empty()
-                || waiting.byte_count() + datagram.len() <= settings.session_bytes)
+        // What came in one batch the session could not have taken yet.
+        if session.last_batch.replace(self.batches.get()) != self.batches.get() {
+            let is_full = waiting.count() >= settings.session_packets
+                || waiting.byte_count() >= settings.session_bytes;
+            session.is_full.set(is_full);
+        }
+        let fits = !session.is_full.get()
             && self.waiting_bytes.get() + datagram.len() <= settings.waiting_bytes;
         if !fits {
             self.note_dropped();

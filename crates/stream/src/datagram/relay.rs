@@ -275,7 +275,10 @@ impl DatagramRelay {
                 Poll::Ready(Ok(Ok(()))) => {}
                 Poll::Ready(Ok(Err(error))) => return Err(sending(error)),
                 Poll::Ready(Err(error)) => {
-                    self.responses += 1;
+                    // There is one error for all that was sent shortly before.
+                    let expected = (self.settings.responses)
+                        .map_or(0, |each| each.saturating_mul(self.requests()));
+                    self.responses = expected.max(self.responses + 1);
                     return Err(DatagramError {
                         action: Action::Reading(Side::Server),
                         error,

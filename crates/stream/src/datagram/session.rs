@@ -24,6 +24,9 @@ pub(super) struct Inner {
     pub(super) max_requests: u64,
     pub(super) waiting: RefCell<Packets>,
     pub(super) received: Cell<Traffic>,
+    /// The last batch with something for it, and whether as much waited already as may.
+    pub(super) last_batch: Cell<u64>,
+    pub(super) is_full: Cell<bool>,
     reader: Cell<Option<Waker>>,
 }
 
@@ -35,6 +38,8 @@ impl Inner {
             max_requests,
             waiting: RefCell::default(),
             received: Cell::default(),
+            last_batch: Cell::default(),
+            is_full: Cell::default(),
             reader: Cell::default(),
         }
     }

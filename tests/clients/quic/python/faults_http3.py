@@ -70,6 +70,11 @@ REQUESTS = [
     on_request("RFC 9114 4.1", "DATA before HEADERS", UNEXPECTED, frame(DATA, b"x") + HEAD),
     on_request("RFC 9114 4.1", "HEADERS after trailers", UNEXPECTED, frame(HEADERS, block(*POST)) + 2 * frame(HEADERS, block(("a", "b")))),
     on_request("RFC 9114 4.1", "DATA after trailers", UNEXPECTED, frame(HEADERS, block(*POST)) + frame(HEADERS, block(("a", "b"))) + frame(DATA, b"x")),
+    Case("RFC 9114 4.1", "DATA after trailers that had to wait", [UNEXPECTED], streams=[
+        *FIRST,
+        (REQUEST, frame(HEADERS, block(*POST)) + frame(HEADERS, b"\x02\0\x80") + frame(DATA, b"x"), True),
+        (ENCODER, b"\x02\x3f\xe1\x1f\x41a\x01b", False),
+    ]),
     on_request("RFC 9114 4.1", "a request stream without a request", "H3_REQUEST_INCOMPLETE or status 400", b""),
     on_request("RFC 9114 7.1", "a frame that is cut off by the end of the stream", FRAME_ERROR, HEAD[:-2]),
     on_request("RFC 9114 7.2.3", "CANCEL_PUSH on a request stream", UNEXPECTED, frame(CANCEL_PUSH, b"\0") + HEAD),

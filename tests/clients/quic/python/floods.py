@@ -148,6 +148,38 @@ class Flood:
                 self.sent += 1
             yield
 
+    def stopped_first(self):
+        """Requests whose responses are not wanted before the requests have come."""
+        while True:
+            for _ in range(5):
+                if not self.may_open():
+                    break
+                stream, request = self.stream(), head("/read", "POST")
+                self.quic.send_stream_data(stream, request[:1])
+                self.client.transmit()
+                self.quic.stop_stream(stream, 0x10C)
+                self.client.transmit()
+                self.quic.send_stream_data(stream, request[1:] + frame(0, b"x"), True)
+                self.client.transmit()
+                self.sent += 1
+            yield
+
+    def half_heads(self):
+        """Streams that are reset in the middle of the head, and a request behind them."""
+        while self.sent < 200:
+            if self.may_open():
+                stream = self.stream()
+                self.quic.send_stream_data(stream, head("/a.txt")[:10])
+                self.client.transmit()
+                self.quic.reset_stream(stream, 0x10C)
+                self.sent += 1
+            yield
+        while not self.may_open():
+            yield
+        self.quic.send_stream_data(self.stream(), head("/a.txt"), True)
+        while self.client.responses == 0:
+            yield
+
     def empty_data(self):
         self.quic.send_stream_data(self.stream(), head("/read", "POST"))
         while True:

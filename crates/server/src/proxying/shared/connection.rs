@@ -7,6 +7,7 @@ use super::super::failure::{Doing, Failure};
 use sealane_http::dubbo::{HEADER_BYTES, HESSIAN2, Header, Kind};
 use sealane_io::chain::OutputChain;
 use sealane_io::{OutboundMessage, Received};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,6 +47,8 @@ enum Phase {
 pub(super) enum SharedEnd {
     /// It could not be opened. The socket's name, if it is a Unix socket.
     Connect(SystemError, Option<Box<str>>),
+    /// There was no socket for it: the call that failed.
+    Socket(Cow<'static, str>, SystemError),
     /// It could not be opened in time.
     ConnectTimedOut,
     /// The provider closed it, or nobody needed it any more.
@@ -439,6 +442,7 @@ impl SharedEnd {
     fn failure(&self, doing: Doing) -> Failure {
         match self {
             SharedEnd::Connect(fault, socket) => Failure::Connect(fault.into(), socket.clone()),
+            SharedEnd::Socket(call, fault) => Failure::Socket(call.clone(), fault.into()),
             SharedEnd::ConnectTimedOut => Failure::TimedOut(Doing::Connecting),
             SharedEnd::Closed => Failure::ClosedEarly(doing),
             SharedEnd::Broken(fault, doing) => Failure::Io(fault.into(), *doing),

@@ -2,7 +2,7 @@
 
 use super::super::failure::Doing;
 use super::super::pause::Pause;
-use super::super::peer_connection::{Dial, PeerConnection, PeerError};
+use super::super::peer_connection::{Dial, DialError, PeerConnection, PeerError};
 use super::connection::{SharedConnection, SharedEnd, Taker};
 use sealane_http::dubbo::{self, Event, FrameDecoder, HESSIAN2, Header, Kind, OK};
 use sealane_io::chain::OutputChain;
@@ -70,8 +70,12 @@ impl Driver {
         let connection = match timeout_at(deadline, dial.connect()).await {
             Ok(Ok(socket)) => PeerConnection::over(socket),
             Ok(Err(error)) => {
-                let socket = dial.socket_name();
-                return self.shared.end(SharedEnd::Connect(error.into(), socket));
+                return self.shared.end(match error {
+                    DialError::Socket(call, error) => SharedEnd::Socket(call, error.into()),
+                    DialError::Connect(error) => {
+                        SharedEnd::Connect(error.into(), dial.socket_name())
+                    }
+                });
             }
             Err(_) => return self.shared.end(SharedEnd::ConnectTimedOut),
         };

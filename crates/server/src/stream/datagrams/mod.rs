@@ -50,16 +50,17 @@ async fn serve(worker: Arc<Worker>, listener: ListenerRef, datagrams: Session) {
     client.remember_task().await;
     client.begin_response();
     announce(&mut exchange);
-    if let Err(Ended::Status(status)) = run(&mut client, datagrams, &mut exchange).await {
-        exchange.response.status = status;
-    }
+    exchange.response.status = match run(&mut client, datagrams, &mut exchange).await {
+        Err(Ended::Status(status)) => status,
+        _ => StatusCode::OK,
+    };
     conclude(&mut exchange);
 }
 
 /// The phases.
 async fn run(client: &mut Client, datagrams: Session, exchange: &mut Exchange) -> Verdict {
-    check_access(exchange).await?;
     set_variables(exchange);
+    check_access(exchange).await?;
     match &stream_of(exchange).handler {
         StreamHandler::Proxy => proxying::serve(client, datagrams, exchange).await,
         StreamHandler::Return(text) => {

@@ -30,7 +30,14 @@ async fn receive(
 #[test]
 fn a_session_that_takes_nothing_holds_so_many_and_no_more() {
     run(async {
-        for (packets, bytes, expected) in [(10, 1 << 20, 10), (1000, 5000, 5), (1000, 10, 1)] {
+        // What comes in one batch is kept as a whole.
+        let batch = BATCH_MESSAGES as u64;
+        for (packets, bytes, expected) in [
+            (10, 1 << 20, batch),
+            (20, 1 << 20, 2 * batch),
+            (1000, 20_000, 2 * batch),
+            (1000, 10, batch),
+        ] {
             let (socket, address) = bound("127.0.0.1");
             let settings = ListenerSettings {
                 session_packets: packets,
@@ -75,8 +82,8 @@ fn empty_datagrams_are_counted_as_well() {
             client.send(address, b"").await;
         }
         let sessions = receive(&mut listener, &settings, 20).await;
-        assert_eq!(sessions[0].received(), traffic(7, 0));
-        assert_eq!(listener.dropped(), 13);
+        assert_eq!(sessions[0].received(), traffic(16, 0));
+        assert_eq!(listener.dropped(), 4);
     });
 }
 
