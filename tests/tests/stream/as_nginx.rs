@@ -329,6 +329,9 @@ pub(super) fn crc(bytes: &[u8]) -> u32 {
 fn seen(program: Program, origins: &Origins, clients: &[Client]) -> BTreeMap<String, String> {
     let site = Site::new();
     let server = Server::start(&site, program, &configuration(&servers(origins)));
+    for refused in ["bind(192.0.2.1) failed (99: ", "bind(::1) failed (97: "] {
+        server.expect_alert(refused);
+    }
     let found = Mutex::new(Vec::new());
     let mut work: Vec<(&str, &Client)> = Vec::new();
     for port in PORTS {

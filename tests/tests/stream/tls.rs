@@ -237,7 +237,8 @@ fn a_socket_that_cannot_be_bound_is_nobodys_fault() {
     says_back(&mut connect(server.port("c")), "hello");
     let text = std::fs::read_to_string(site.path("logs/stream.log")).expect("a log");
     // With those that have looked whether the server listens.
-    assert!(text.matches("500 127.0.0.").count() >= 4, "{text}");
+    let refused = text.lines().filter(|line| *line == "500 ").count();
+    assert!(refused >= 4, "{text}");
     assert!(!text.contains("502") && !text.contains(','), "{text}");
 }
 

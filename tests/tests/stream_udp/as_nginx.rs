@@ -199,6 +199,7 @@ fn seen(
     let site = Site::new();
     let text = configuration(1, &servers(origins.0, origins.1, origins.2));
     let server = Server::start(&site, program, &text);
+    server.expect_alert("bind(192.0.2.1) failed (99: ");
     let scripts = scripts();
     let mut work: Vec<(usize, &str, &Script)> = Vec::new();
     for (number, port) in PORTS.iter().enumerate() {

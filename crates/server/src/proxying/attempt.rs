@@ -156,6 +156,7 @@ pub(super) async fn ask(
                 let status = failure.status();
                 if !failure.is_of_peer() {
                     end_attempt(exchange, status);
+                    forget_unreached_peer(exchange, &failure);
                     return Err(NoAnswer::Status(status, Cause::of(&failure)));
                 }
                 let cause = Cause::of(&failure);
@@ -443,6 +444,15 @@ pub(super) fn end_attempt(exchange: &mut Exchange, status: StatusCode) {
     if let Some(attempt) = last_attempt(exchange) {
         attempt.status = status.0;
         attempt.end();
+    }
+}
+
+/// As in nginx, an attempt without a socket shows no peer in variables.
+pub(super) fn forget_unreached_peer(exchange: &mut Exchange, failure: &Failure) {
+    if let Failure::Socket(..) = failure
+        && let Some(attempt) = last_attempt(exchange)
+    {
+        attempt.peer = "".into();
     }
 }
 

@@ -1,7 +1,9 @@
 //! Connects sessions of layer 4 to a server: one after the other, until a connection stands
 //! (`proxy_next_upstream` of `stream`).
 
-use super::attempt::{begin_attempt, end_attempt, last_attempt, note_failure};
+use super::attempt::{
+    begin_attempt, end_attempt, forget_unreached_peer, last_attempt, note_failure,
+};
 use super::failure::{Doing, Failure};
 use super::lease::Leased;
 use super::next::{self, Cause};
@@ -156,6 +158,7 @@ async fn connect_by<C>(
         request_log::log(exchange, failure.level(), format_args!("{failure}"));
         end_attempt(exchange, StatusCode::BAD_GATEWAY);
         if !failure.is_of_peer() {
+            forget_unreached_peer(exchange, &failure);
             return Err(StatusCode::INTERNAL_SERVER_ERROR);
         }
         note_failure(exchange, lease, failure.doing());
