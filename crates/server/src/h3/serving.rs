@@ -309,8 +309,8 @@ impl Http3Serving {
         self.with_transport(|transport, owner| transport.read(id, owner));
     }
 
-    /// The client has given up a stream: its exchange is told. Without a head there is none yet, and
-    /// none comes.
+    /// The client has given up a stream: its exchange is told. Without a head there is none yet,
+    /// and none comes.
     fn lose(&mut self, id: StreamId, told: Result<(), ConnectionError>) {
         if let Err(error) = told {
             self.news.error.get_or_insert(error);
