@@ -296,6 +296,9 @@ fn spoilt_first_packets_leave_nothing_behind() {
 fn clients_that_vanish_are_forgotten() {
     let (site, origin) = (quic_site(), Origin::answering(|_| Answer::Silence));
     let server = serve(&site, &origin, "keepalive_timeout 1s; send_timeout 1s;");
+    // A worker that has just started has not touched its own code yet.
+    let run = QuicClient::Quinn.run_one(&QuicScript::to(&site, &server).get("/a.txt"));
+    assert_eq!(run.responses[0].sha256, sha256(b"alpha"), "{run:?}");
     let before = server.resident_kib();
     for _ in 0..scale(2, 20) {
         flood(address(&server), &site.authority(), "unread");

@@ -319,12 +319,13 @@ fn a_flood_behind_a_login_waits_outside() {
     let mail = format!("auth_http 127.0.0.1:{}; auth_http_timeout 3s;", auth.port);
     let server = site.serve_whole(&with_status("error_log logs/error.log info;", &mail));
     let scene = auth.expect("127.7.100.60", vec![vec![Deed::Silence]], Vec::new());
-    let before = server.resident_kib();
     let mut client = Client::connect(Protocol::Imap, own(60), server.port("imap"));
     client.tell(b"a1 LOGIN jo pw\r\n");
     wait_for("a request", || {
         (!scene.asked.lock().expect("no panic").is_empty()).then_some(())
     });
+    // By now the worker has touched its own code.
+    let before = server.resident_kib();
     // More than any buffer of the kernel holds: it is not read, and the sender is stopped.
     let sent = client.flood(64 << 20);
     let more = server.resident_kib().saturating_sub(before);
