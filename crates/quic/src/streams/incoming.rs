@@ -2,7 +2,7 @@
 
 use super::recv::Intake;
 use super::table::Notes;
-use super::{Direction, MAX_STREAMS, Pending, Sink, StreamId, Streams};
+use super::{Direction, MAX_STREAMS, Sink, StreamId, Streams};
 use crate::{Code, Error, varint};
 
 /// Which part of a stream a frame is about.
@@ -149,9 +149,7 @@ impl Streams {
     /// DATA_BLOCKED.
     pub(crate) fn on_data_blocked(&mut self, value: u64) {
         self.window.note_awaited(value);
-        if self.window.open_early(self.received) {
-            self.pending.set(Pending::MAX_DATA);
-        }
+        self.open_window(false);
     }
 
     /// STREAM_DATA_BLOCKED.

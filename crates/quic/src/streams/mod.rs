@@ -377,9 +377,15 @@ impl Streams {
 
     /// Credit for bytes that nobody will read.
     fn release(&mut self, bytes: u64) {
-        if bytes > 0
-            && (self.window.consume(bytes, self.received) || self.window.open_early(self.received))
-        {
+        if bytes > 0 {
+            let is_due = self.window.consume(bytes, self.received);
+            self.open_window(is_due);
+        }
+    }
+
+    /// Tells the peer how much it may send now, if that is due or cannot wait until it is.
+    fn open_window(&mut self, is_due: bool) {
+        if is_due || self.window.open_early(self.received) {
             self.pending.set(Pending::MAX_DATA);
         }
     }

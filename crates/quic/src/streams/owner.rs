@@ -129,13 +129,9 @@ impl Streams {
     pub(crate) fn consumed(&mut self, id: StreamId, bytes: u64, now: Time, rtt: Duration) {
         let ceiling = self.settings.max_window;
         let pace = (now, rtt);
-        if self
-            .window
-            .consume_and_grow(bytes, self.received, ceiling, pace)
-            || self.window.open_early(self.received)
-        {
-            self.pending.set(Pending::MAX_DATA);
-        }
+        let window = &mut self.window;
+        let is_due = window.consume_and_grow(bytes, self.received, ceiling, pace);
+        self.open_window(is_due);
         let recv = self.table.get_mut(id).and_then(|entry| entry.recv.as_mut());
         let ceiling = self.settings.max_stream_window;
         if let Some(recv) = recv

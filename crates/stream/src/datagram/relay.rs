@@ -149,9 +149,14 @@ impl DatagramRelay {
     /// Whether the server has sent all that was expected of it by now, so that running out of time
     /// is no failure. It always has if nothing is expected.
     pub fn is_answered(&self) -> bool {
-        self.settings
-            .responses
-            .is_none_or(|each| self.responses >= each.saturating_mul(self.requests()))
+        self.expected_responses()
+            .is_none_or(|expected| self.responses >= expected)
+    }
+
+    /// How many responses belong to the requests so far; `None` if nothing is expected.
+    fn expected_responses(&self) -> Option<u64> {
+        let each = self.settings.responses?;
+        Some(each.saturating_mul(self.requests()))
     }
 
     /// Datagrams of the server, and failures that came in their place.
@@ -276,8 +281,7 @@ impl DatagramRelay {
                 Poll::Ready(Ok(Err(error))) => return Err(sending(error)),
                 Poll::Ready(Err(error)) => {
                     // There is one error for all that was sent shortly before.
-                    let expected = (self.settings.responses)
-                        .map_or(0, |each| each.saturating_mul(self.requests()));
+                    let expected = self.expected_responses().unwrap_or(0);
                     self.responses = expected.max(self.responses + 1);
                     return Err(DatagramError {
                         action: Action::Reading(Side::Server),
@@ -296,11 +300,10 @@ impl DatagramRelay {
     /// How many messages to ask the server's socket for. What ends the session is not followed by a
     /// look for more.
     fn expected_messages(&self) -> usize {
-        let expected = self.settings.responses.map(|each| {
-            let all = each.saturating_mul(self.requests());
-            usize::try_from(all.saturating_sub(self.responses)).unwrap_or(usize::MAX)
+        let left = self.expected_responses().map(|expected| {
+            usize::try_from(expected.saturating_sub(self.responses)).unwrap_or(usize::MAX)
         });
-        match expected {
+        match left {
             Some(left @ 1..BATCH_MESSAGES) => left,
             _ => BATCH_MESSAGES,
         }
