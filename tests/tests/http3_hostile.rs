@@ -35,6 +35,13 @@ fn address(server: &Server<'_>) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, server.port("tls")))
 }
 
+/// Whoever behaves gets what it asks for.
+#[track_caller]
+fn is_served(site: &Site, server: &Server<'_>, what: &str) {
+    let run = QuicClient::Quinn.run_one(&QuicScript::to(site, server).get("/a.txt"));
+    assert_eq!(run.responses[0].sha256, sha256(b"alpha"), "{what}: {run:?}");
+}
+
 /// Runs an attack while a bystander asks again and again; looks at the server's memory.
 #[track_caller]
 fn beside_a_bystander<T: Send>(
@@ -43,18 +50,13 @@ fn beside_a_bystander<T: Send>(
     what: &str,
     attack: impl FnOnce() -> T + Send,
 ) -> T {
-    let script = QuicScript::to(site, server).get("/a.txt");
-    let is_served = || {
-        let run = QuicClient::Quinn.run_one(&script);
-        assert_eq!(run.responses[0].sha256, sha256(b"alpha"), "{what}: {run:?}");
-    };
-    is_served();
+    is_served(site, server, what);
     let before_kib = server.resident_kib();
     server.forget_most_resident();
     let result = std::thread::scope(|scope| {
         let attacking = scope.spawn(attack);
         loop {
-            is_served();
+            is_served(site, server, what);
             if attacking.is_finished() {
                 break;
             }
@@ -297,8 +299,7 @@ fn clients_that_vanish_are_forgotten() {
     let (site, origin) = (quic_site(), Origin::answering(|_| Answer::Silence));
     let server = serve(&site, &origin, "keepalive_timeout 1s; send_timeout 1s;");
     // A worker that has just started has not touched its own code yet.
-    let run = QuicClient::Quinn.run_one(&QuicScript::to(&site, &server).get("/a.txt"));
-    assert_eq!(run.responses[0].sha256, sha256(b"alpha"), "{run:?}");
+    is_served(&site, &server, "before");
     let before = server.resident_kib();
     for _ in 0..scale(2, 20) {
         flood(address(&server), &site.authority(), "unread");
@@ -306,6 +307,5 @@ fn clients_that_vanish_are_forgotten() {
     sealane_tests::wait_for("connections to end", || {
         (server.resident_kib() < before + MOST_MEMORY_KIB / 2).then_some(())
     });
-    let run = QuicClient::Quinn.run_one(&QuicScript::to(&site, &server).get("/a.txt"));
-    assert_eq!(run.responses[0].sha256, sha256(b"alpha"), "{run:?}");
+    is_served(&site, &server, "after");
 }

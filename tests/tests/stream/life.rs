@@ -355,3 +355,30 @@ fn log_files_may_have_variables_in_their_names() {
         text.starts_with("200\n").then_some(())
     });
 }
+
+#[test]
+fn a_socket_that_cannot_be_bound_is_nobodys_fault() {
+    let (site, origin) = (Site::new(), Origin::echo());
+    let server = serve(
+        &site,
+        &format!(
+            "log_format s '$status $upstream_addr'; access_log logs/stream.log s;
+             upstream u {{ server 127.0.0.1:{0}; server 127.0.0.2:{0}; }}
+             server {{ listen 127.0.0.1:%a%; proxy_bind 192.0.2.1; proxy_pass u; }}
+             server {{ listen 127.0.0.1:%b%; proxy_bind ::1; proxy_pass u; }}
+             server {{ listen 127.0.0.1:%c%; proxy_pass u; }}",
+            origin.port
+        ),
+    );
+    server.expect_alert("bind(192.0.2.1) failed (99: ");
+    server.expect_alert("bind(::1) failed (97: ");
+    for name in ["a", "b", "a", "b"] {
+        assert_eq!(rest(&mut connect(server.port(name))), "");
+    }
+    says_back(&mut connect(server.port("c")), "hello");
+    let text = std::fs::read_to_string(site.path("logs/stream.log")).expect("a log");
+    // With those that have looked whether the server listens.
+    let refused = text.lines().filter(|line| *line == "500 ").count();
+    assert!(refused >= 4, "{text}");
+    assert!(!text.contains("502") && !text.contains(','), "{text}");
+}
