@@ -328,9 +328,14 @@ fn nginx_is_started_again_when_sealane_dies_while_it_ends() {
     let workers = children(sealane);
     server.expect_alert("is gone; this worker finishes");
     server.expect_alert("session ticket keys are not saved");
-    for pid in [&[sealane], &workers[..]].concat() {
-        signal(pid, "KILL");
+    let killed = [&[sealane], &workers[..]].concat();
+    for pid in &killed {
+        signal(*pid, "KILL");
     }
+    // They are alive until they have been scheduled, which may be after nginx's end.
+    wait_for("their end", || {
+        (!killed.iter().any(|pid| runs(*pid))).then_some(())
+    });
     // Nobody accepts this one for now.
     let mut early = wire::Connection::open(site.port("plain"));
     early.send("GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");

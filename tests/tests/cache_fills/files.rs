@@ -21,8 +21,8 @@ pub(super) fn files_below(directory: PathBuf) -> Vec<PathBuf> {
     found
 }
 
-/// The file of a key, once it is there: the first hits may come before it. Until it is whole and has
-/// been moved to its place, its name has a number behind a dot.
+/// The file of a key, once it is there: the first hits may come before it. Until it is whole and
+/// has been moved to its place, its name has a number behind a dot.
 #[track_caller]
 fn file_of(site: &Site, key: &str) -> PathBuf {
     let line = format!("\nKEY: {key}\n").into_bytes();
