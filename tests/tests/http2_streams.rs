@@ -319,9 +319,13 @@ fn shutdown_waits_for_streams() {
     assert_eq!(go_away(&mut idle), 0x7fff_ffff);
     // It is told of the last stream once it has seen that.
     assert_eq!(idle.end(), Some(code::NO_ERROR));
-    for (client, stream) in &mut busy {
-        // Under way when the server was asked to end, and one from before the client knew.
-        let late = client.get("/a.txt");
+    // From before these clients knew. All at once: new requests are accepted for a second.
+    let late: Vec<u32> = busy
+        .iter_mut()
+        .map(|(client, _)| client.get("/a.txt"))
+        .collect();
+    for ((client, stream), late) in busy.iter_mut().zip(late) {
+        // The other one was under way when the server was asked to end.
         let mut late_body = Vec::new();
         let mut body = Vec::new();
         let mut open = 2;
