@@ -97,8 +97,14 @@ pub fn repository() -> std::path::PathBuf {
 
 /// Calls `probe` until it gives a value, and panics with `what` after [`PATIENCE`].
 #[track_caller]
-pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub fn wait_for<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
+    wait_within(PATIENCE, what, probe)
+}
+
+/// The same for something that may take longer than [`PATIENCE`] where nothing is wrong.
+#[track_caller]
+pub fn wait_within<T>(patience: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
     // What takes longer is asked for less often: probes may start programs.
     let mut pause = Duration::from_millis(1);
     loop {
