@@ -16,6 +16,8 @@ mod generated;
 mod kept;
 #[path = "stream/life.rs"]
 mod life;
+#[path = "stream/log.rs"]
+mod log;
 #[path = "stream/pass.rs"]
 mod pass;
 #[path = "stream/tls.rs"]

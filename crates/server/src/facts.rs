@@ -114,10 +114,10 @@ pub struct TlsFacts {
     pub resumption_miss: &'static str,
     /// `$ssl_early_data_verdict`: whether early data was accepted.
     pub early_data_verdict: &'static str,
-    /// `$ssl_handshake_time`: from the client's first byte to the end.
-    pub handshake_time: Duration,
+    /// `$ssl_handshake_time`: from the client's first byte to the end; `None` before that.
+    pub handshake_time: Option<Duration>,
     /// `$ssl_handshake_queue_time`: of that, waiting for others.
-    pub handshake_queue_time: Duration,
+    pub handshake_queue_time: Option<Duration>,
     /// `$ssl_server_name`.
     pub server_name: Box<str>,
     /// `$ssl_alpn_protocol`.

@@ -5,8 +5,8 @@ use sealane_io::stream::HandshakeTimes;
 use sealane_tls::Info;
 
 /// Collects what the variables need. Called once per connection, and only if the configuration uses
-/// such a variable.
-pub(crate) fn collect(info: &Info<'_>, times: HandshakeTimes) -> TlsFacts {
+/// such a variable. A handshake that has failed has no times.
+pub(crate) fn collect(info: &Info<'_>, times: Option<HandshakeTimes>) -> TlsFacts {
     TlsFacts {
         protocol: info.protocol(),
         cipher: info.cipher(),
@@ -16,8 +16,8 @@ pub(crate) fn collect(info: &Info<'_>, times: HandshakeTimes) -> TlsFacts {
         resumption: info.session_source(),
         resumption_miss: info.session_miss(),
         early_data_verdict: info.early_data_verdict(),
-        handshake_time: times.total,
-        handshake_queue_time: times.queued,
+        handshake_time: times.map(|times| times.total),
+        handshake_queue_time: times.map(|times| times.queued),
         server_name: info.server_name().into(),
         alpn: String::from_utf8_lossy(info.alpn()).into(),
         session_id: info.session_id().into(),

@@ -432,7 +432,7 @@ impl Connection {
         self.token
     }
 
-    /// The server chosen; `None` before.
+    /// The server chosen, also if it has rejected the handshake; `None` before.
     pub fn server(&self) -> Option<&Arc<ServerTls>> {
         self.server.as_ref()
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use sealane_tests::upgrade::KeptTls;
-use sealane_tests::{Certificate, CertificateKey, handshake_at};
+use sealane_tests::{Certificate, CertificateKey, client_hello, handshake_at, nginx_has_stream};
 
 /// A site with certificates `a` and `b`.
 fn site() -> Site {
@@ -42,6 +42,84 @@ fn the_name_in_the_handshake_chooses_the_server() {
             "200 b.example b.example TLSv1.3 .",
         ],
     );
+}
+
+/// What `openssl s_client` with these arguments finds, or a client that sends these bytes.
+enum Failing {
+    Program(&'static str),
+    Bytes(Vec<u8>),
+}
+
+/// A line about a client of which nothing is known; nginx shows the protocol that it would prefer.
+const UNKNOWN: &str = "500 first.example - - - -";
+
+/// The lines of the access log about handshakes that fail, except those that tell nothing.
+fn failed_handshakes(program: Program, clients: &[Failing]) -> Vec<String> {
+    let site = site();
+    let text = configuration(&format!(
+        "log_format s '$status $server_name $ssl_server_name $ssl_protocol $ssl_session_reused $ssl_client_verify';
+         access_log logs/stream.log s; {A}
+         server {{ listen 127.0.0.1:%a% ssl; server_name first.example; return ok; }}
+         server {{ listen 127.0.0.1:%a% ssl; server_name alpn.example; ssl_alpn a; return ok; }}
+         server {{ listen 127.0.0.1:%a% ssl; server_name no.example; ssl_reject_handshake on; }}"
+    ));
+    let server = Server::start(&site, program, &text);
+    // Connections that have only looked whether the server listens may be logged at any time.
+    const PROBE: &str = "500 first.example - TLSv1.3 . NONE";
+    let lines = || {
+        let text = std::fs::read_to_string(site.path("logs/stream.log")).unwrap_or_default();
+        let lines = text.split_inclusive('\n');
+        let lines = lines.filter_map(|line| line.strip_suffix('\n'));
+        let lines = lines.filter(|line| *line != PROBE && *line != UNKNOWN);
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut seen = Vec::new();
+    for client in clients {
+        match client {
+            Failing::Program(arguments) => {
+                let shaken = handshake_at(&server, "a", arguments);
+                assert!(!shaken.succeeded(), "{}", shaken.output);
+            }
+            Failing::Bytes(bytes) => {
+                let mut socket = connect(server.port("a"));
+                socket.write_all(bytes).expect("it is taken");
+                // Something comes: a flight, or an alert.
+                let _ = socket.read(&mut [0; 4096]);
+            }
+        }
+        seen = wait_for("a line", || {
+            let lines = lines();
+            (lines.len() > seen.len()).then_some(lines)
+        });
+    }
+    seen
+}
+
+#[test]
+fn handshakes_that_fail_are_logged_where_they_belong() {
+    let clients = [
+        // It has had enough once it has seen the certificate.
+        Failing::Bytes(client_hello("alpn.example", "-tls1_3")),
+        Failing::Program("-servername alpn.example -alpn other -tls1_3"),
+        Failing::Program("-servername alpn.example -alpn other -tls1_2"),
+        Failing::Program("-servername no.cipher -tls1_2 -cipher DHE-RSA-AES128-SHA256"),
+        Failing::Program("-servername no.example"),
+    ];
+    let ours = failed_handshakes(Program::Sealane, &clients);
+    assert_eq!(
+        ours,
+        [
+            "500 alpn.example alpn.example TLSv1.3 . NONE",
+            "500 alpn.example alpn.example TLSv1.3 . NONE",
+            "500 alpn.example alpn.example TLSv1.2 . NONE",
+            "500 first.example no.cipher TLSv1.2 . NONE",
+            "500 no.example - - - -",
+        ]
+    );
+    if nginx_has_stream() {
+        let theirs = failed_handshakes(Program::Nginx, &clients[..4]);
+        assert_eq!(ours[..4], theirs);
+    }
 }
 
 #[test]

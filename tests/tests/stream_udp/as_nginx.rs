@@ -363,10 +363,13 @@ fn log_lines(program: Program, origin: &Origin) -> Vec<String> {
         clients.push(client);
     }
     let log = server.error_log();
-    let lines = log.lines().filter(|line| {
-        line.contains("udp") && !line.contains("proxy 127.0.0.1:") // a line about its own port
-    });
+    let lines = log.lines().filter(|line| line.contains("udp"));
     let lines = lines.map(|line| {
+        // What it sends from is its own choice.
+        let own = line.split_once("proxy 127.0.0.1:");
+        let own = own.and_then(|(_, rest)| rest.split_once(' ')?.0.parse().ok());
+        let own: Vec<_> = own.map(|port: u16| (port, "LOCAL")).into_iter().collect();
+        let line = &*without_ports(line, &own);
         // Without time, process and number of the connection.
         let line = line.split_once("] ").map_or(line, |(_, rest)| rest);
         let line = line.split_once('*').map_or(line, |(_, rest)| rest);

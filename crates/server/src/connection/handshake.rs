@@ -180,7 +180,8 @@ impl Connection {
         };
         self.count_handshake(&info, times);
         if self.snapshot.uses_tls_facts {
-            self.facts.set_tls(crate::tls_facts::collect(&info, times));
+            self.facts
+                .set_tls(crate::tls_facts::collect(&info, Some(times)));
         }
         self.note_client();
     }

@@ -153,7 +153,8 @@ impl Connection {
         if self.snapshot.uses_tls_facts
             && let Some(info) = tls.info()
         {
-            self.facts.set_tls(crate::tls_facts::collect(&info, times));
+            self.facts
+                .set_tls(crate::tls_facts::collect(&info, Some(times)));
         }
         self.transport.start_tls(Sealed::established(tls));
         self.note_client();

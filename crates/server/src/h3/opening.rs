@@ -90,7 +90,7 @@ pub(super) fn note_tls(client: &Client, tls: &ServerConnection) {
         let times = times(client, tls);
         client
             .facts
-            .set_tls(crate::tls_facts::collect(&info, times));
+            .set_tls(crate::tls_facts::collect(&info, Some(times)));
     }
     if client.snapshot.asks_clients {
         client.facts.set_client(ClientFacts::of_quic(tls));

@@ -27,6 +27,11 @@ pub(crate) struct SessionPeer<C> {
 }
 
 impl<C> SessionPeer<C> {
+    /// The address of the server, as in `$upstream_addr`.
+    pub(crate) fn name(&self) -> &str {
+        self.lease.picked().peer().name()
+    }
+
     /// The first byte has come from the server.
     pub(crate) fn note_first_byte(&mut self) {
         if !self.lease.group().times_connecting {

@@ -34,13 +34,18 @@ use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::proxy_protocol::{self, HeaderRead};
 use crate::request_log::{Text, log_plainly, log_request};
-use crate::snapshot::ListenerId;
+use crate::snapshot::{ListenerId, ServerId};
 use crate::variables::assign;
-use crate::{access, access_log, client_certificates, limits, real_ip, status, template};
+use crate::{
+    access, access_log, client_certificates, limits, real_ip, status, template, tls_facts,
+};
 use sealane_conf::model::{ListenAddress, LogLevel, StreamHandler, StreamServer};
 use sealane_http::StatusCode;
 use sealane_io::OutboundMessage;
 use sealane_io::chain::OutputChain;
+use sealane_sys::socket::local_address;
+use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// How a session ends.
@@ -87,19 +92,45 @@ pub(crate) async fn serve(connection: &mut Connection) -> Option<PassedTo> {
 
 /// A session has begun.
 pub(crate) fn announce(exchange: &mut Exchange) {
-    let facts = &exchange.connection;
-    let udp = match facts.is_udp() {
-        true => "udp ",
-        false => "",
-    };
     let listener = exchange.snapshot.listener(exchange.listener);
-    let (client, address) = (facts.client_address().with_port(), &listener.address);
+    let client = exchange.connection.client_address().with_port();
+    let (udp, address) = (udp(exchange), &listener.address);
     log_plainly(
         exchange,
         LogLevel::Info,
         format_args!("{udp}client {client} connected to {address}"),
     );
     status::begin(exchange);
+}
+
+/// The session goes to this server, over this socket.
+fn announce_server(exchange: &Exchange, server: &str, socket: BorrowedFd<'_>) {
+    let (udp, local) = (udp(exchange), Local(socket));
+    log_plainly(
+        exchange,
+        LogLevel::Info,
+        format_args!("{udp}proxy {local} connected to {server}"),
+    );
+}
+
+/// What lines about sessions of datagrams begin with.
+fn udp(exchange: &Exchange) -> &'static str {
+    match exchange.connection.is_udp() {
+        true => "udp ",
+        false => "",
+    }
+}
+
+/// The local address of a socket. It is looked up only if it is written.
+struct Local<'s>(BorrowedFd<'s>);
+
+impl fmt::Display for Local<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match local_address(self.0) {
+            Ok(Some(address)) => address.fmt(f),
+            _ => f.write_str("unix:"),
+        }
+    }
 }
 
 /// It has ended.
@@ -203,18 +234,26 @@ async fn handshake(connection: &mut Connection, exchange: &mut Exchange) -> Verd
             _ => return refuse(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
-    if !connection.handshake().await {
-        return refuse(StatusCode::INTERNAL_SERVER_ERROR);
+    let is_done = connection.handshake().await;
+    let tls = connection.transport.tls().map(|tls| tls.connection());
+    if let Some(tls) = tls.filter(|tls| tls.server().is_some()) {
+        session::choose_server(exchange, ServerId(tls.selected_token()));
     }
-    session::choose_server(exchange, connection.server);
-    let tls = connection.transport.tls();
-    if let Some(tls) = tls.and_then(|tls| tls.connection().info()) {
+    if let Some(info) = tls.and_then(|tls| tls.info()) {
         // Once more, for the captures of the name.
-        let name = tls.server_name().as_bytes();
+        let name = info.server_name().as_bytes();
         preread::choose_server(exchange, name);
         exchange.request.host = name.to_ascii_lowercase();
+        // As in nginx, the server logs what is known of a handshake that has failed.
+        if !is_done && snapshot.uses_tls_facts {
+            let facts = tls_facts::collect(&info, None);
+            exchange.connection.set_tls(facts);
+        }
     }
-    check_certificates(exchange).await
+    match is_done {
+        true => check_certificates(exchange).await,
+        false => refuse(StatusCode::INTERNAL_SERVER_ERROR),
+    }
 }
 
 /// Whether the client's certificates are accepted.

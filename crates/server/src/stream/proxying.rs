@@ -1,7 +1,7 @@
 //! `proxy_pass`: the session goes to a server, and bytes in both directions until one side has
 //! ended.
 
-use super::{Ended, Verdict, refuse};
+use super::{Ended, Verdict, announce_server, refuse};
 use crate::connection::{Connection, unless_aborted};
 use crate::exchange::Exchange;
 use crate::proxying::{
@@ -15,7 +15,9 @@ use crate::template;
 use sealane_conf::model::{LogLevel, Pass, StreamPass, Template};
 use sealane_conf::values;
 use sealane_http::StatusCode;
+use sealane_io::Endpoint;
 use sealane_stream::relay::{Counts, Relay, RelaySettings, Side};
+use std::os::fd::AsFd;
 
 /// Passes the session on.
 ///
@@ -44,6 +46,13 @@ pub(super) async fn serve(connection: &mut Connection, exchange: &mut Exchange) 
     };
     let relay = Relay::new(settings, std::mem::take(&mut connection.buffer), Vec::new());
     let (mut server, peer) = peer.split();
+    if let Some(stream) = server.stream_mut() {
+        announce_server(
+            exchange,
+            peer.name(),
+            stream.endpoint_mut().socket().as_fd(),
+        );
+    }
     let mut account = StreamAccount {
         exchange,
         peer,

@@ -6,6 +6,7 @@ use crate::exchange::Exchange;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sealane_conf::variables::Builtin;
 use sealane_http::uri::{self, EscapeKind};
+use std::time::Duration;
 
 /// Characters in a line of PEM.
 const PEM_LINE: usize = 64;
@@ -22,6 +23,9 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         return false;
     };
     let some = |value: &str, out: &mut Vec<u8>| put(non_empty(value), out);
+    let time = |time: Option<Duration>, out: &mut Vec<u8>| {
+        time.is_some_and(|time| microseconds(time, out))
+    };
     match builtin {
         Builtin::SslProtocol => some(facts.protocol, out),
         Builtin::SslCipher => some(facts.cipher, out),
@@ -40,8 +44,8 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::SslResumption => some(facts.resumption, out),
         Builtin::SslResumptionMiss => some(facts.resumption_miss, out),
         Builtin::SslEarlyDataVerdict => some(facts.early_data_verdict, out),
-        Builtin::SslHandshakeTime => microseconds(facts.handshake_time, out),
-        Builtin::SslHandshakeQueueTime => microseconds(facts.handshake_queue_time, out),
+        Builtin::SslHandshakeTime => time(facts.handshake_time, out),
+        Builtin::SslHandshakeQueueTime => time(facts.handshake_queue_time, out),
         Builtin::SslEarlyData => some("", out),
         _ => client(exchange, builtin, out),
     }

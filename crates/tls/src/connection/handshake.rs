@@ -158,6 +158,8 @@ impl Connection {
                 return Err(self.reject(Error::Rejected, output));
             }
         };
+        self.token = token;
+        self.server = Some(Arc::clone(&server));
         if server.rejects() {
             return Err(self.reject(Error::Rejected, output));
         }
@@ -168,8 +170,6 @@ impl Connection {
         let offer = hello.as_ref().filter(|_| server.remembers_client_offer());
         self.client_offer = offer.map(|hello| Box::new(hello.offer(transport)));
         self.ech = ech;
-        self.token = token;
-        self.server = Some(Arc::clone(&server));
         let acceptor = acceptor.clone();
         let received = Received {
             records: bytes,

@@ -7,7 +7,7 @@ use crate::exchange::Exchange;
 use crate::proxying::{PassRuntime, SessionPeer, connect_datagrams, last_attempt};
 use crate::request_log::{self, log_request};
 use crate::stream::proxying::{pass_of, rate};
-use crate::stream::{Ended, Verdict, refuse};
+use crate::stream::{Ended, Verdict, announce_server, refuse};
 use sealane_conf::model::{LogLevel, StreamPass};
 use sealane_http::StatusCode;
 use sealane_io::datagram::DatagramSocket;
@@ -17,6 +17,7 @@ use sealane_stream::datagram::{DatagramError, DatagramRelay, DatagramRelaySettin
 use sealane_stream::relay::{Action, Side};
 use std::fmt;
 use std::future::poll_fn;
+use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
 /// How the relay has ended.
@@ -51,6 +52,7 @@ pub(super) async fn serve(
         Err(status) => return refuse(status),
     };
     let (socket, peer) = peer.split();
+    announce_server(exchange, peer.name(), socket.as_fd());
     let settings = DatagramRelaySettings {
         requests: conf.requests,
         responses: conf.responses,
