@@ -205,7 +205,10 @@ fn variables_and_log_lines_tell_of_the_protocol() {
             line("r", 1, "200|1000|GET /k.bin HTTP/3.0"),
         ]
     );
-    let sizes = std::fs::read_to_string(site.path("logs/sizes.log")).expect("a log");
+    let sizes = wait_for("the other log", || {
+        let text = std::fs::read_to_string(site.path("logs/sizes.log")).ok()?;
+        (text.matches('\n').count() == lines.len()).then_some(text)
+    });
     let sizes: Vec<Vec<&str>> = sizes
         .lines()
         .map(|line| line.split(' ').collect())
