@@ -204,7 +204,9 @@ fn too_many(reason: &str, make: fn(&mut RecordClient, usize) -> Vec<u8>) {
         println!("{what} has ended");
     }
     behind.wait_until_got(20 * b"something".len());
-    assert_eq!(server.error_log().matches(reason).count(), 3);
+    wait_for("a line about each", || {
+        (server.error_log().matches(reason).count() == 3).then_some(())
+    });
     others_are_well(&server, u64::MAX);
 }
 
