@@ -124,8 +124,9 @@ fn tickets_given_at_any_moment_resume_whatever_happens_to_workers() {
     let given = std::thread::scope(|scope| {
         let client = scope.spawn(|| {
             let mut given = Vec::new();
-            for number in 0.. {
-                if done.load(Ordering::Relaxed) {
+            // On a busy machine there are few meanwhile; the last ones are from the end.
+            for number in 0..1000 {
+                if done.load(Ordering::Relaxed) && given.len() > 10 {
                     break;
                 }
                 let file = file(number).display().to_string();

@@ -257,6 +257,9 @@ fn reporting(
 fn report_to(link: Option<&OwnedFd>, report: &Report, journal: &Journal) {
     let Some(link) = link else { return };
     if let Err(error) = control::send_report(link.as_fd(), report) {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return; // it is gone, which is said elsewhere
+        }
         let error = OsError(&error);
         note!(
             journal,
