@@ -372,8 +372,9 @@ fn a_store_has_little_to_do_for_thousands_of_servers() {
     let lines: String = (0..SERVERS)
         .map(|at| format!("server 127.1.{}.{}:{port};\n", at / 250, at % 250 + 1))
         .collect();
+    // Verdicts are written as well: on a busy machine some do not answer in time now and then.
     let group = format!(
-        "upstream many {{ {lines} check interval=2000 timeout=4000 fall=1 rise=1 shared; }}"
+        "upstream many {{ {lines} check interval=2000 timeout=4000 fall=5 rise=1 shared; }}"
     );
     let servers: Vec<_> = (0..2)
         .map(|node| {
