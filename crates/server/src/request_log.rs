@@ -93,16 +93,21 @@ macro_rules! log_request {
 }
 pub(crate) use log_request;
 
+/// What stands before the client, or the server, of a session of datagrams.
+pub(crate) fn udp(exchange: &Exchange) -> &'static str {
+    match exchange.connection.is_udp() {
+        true => "udp ",
+        false => "",
+    }
+}
+
 /// `, client: 1.2.3.4, server: name, request: "GET / HTTP/1.1", host: "h"`.
 struct Tail<'e>(&'e Exchange);
 
 impl fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exchange = self.0;
-        let udp = match exchange.connection.is_udp() {
-            true => "udp ",
-            false => "",
-        };
+        let udp = udp(exchange);
         write!(f, ", {udp}client: {}", exchange.client_address())?;
         if exchange.is_session() {
             return session_tail(exchange, f);

@@ -32,26 +32,21 @@ fn lines(program: Program) -> Vec<String> {
             (own, "CLIENT"),
         ];
         // Whether the server listens has been asked by connections that say nothing.
-        let is_it = |there: &mut dyn Read| there.read_exact(&mut [0; 5]).is_ok();
-        match name {
-            "tcp" => loop {
-                let (mut there, peer) = origin.accept().expect("a session");
-                if is_it(&mut there) {
-                    ports.push((peer.port(), "LOCAL"));
-                    drop(client);
-                    assert_eq!(rest(&mut there), "");
-                    break;
+        let mut there = loop {
+            let (mut there, local): (Box<dyn Read>, _) = match name {
+                "tcp" => {
+                    let (there, peer) = origin.accept().expect("a session");
+                    (Box::new(there), Some(peer.port()))
                 }
-            },
-            _ => loop {
-                let (mut there, _) = unix_origin.accept().expect("a session");
-                if is_it(&mut there) {
-                    drop(client);
-                    assert_eq!(there.read(&mut [0; 5]).expect("it ends"), 0);
-                    break;
-                }
-            },
-        }
+                _ => (Box::new(unix_origin.accept().expect("a session").0), None),
+            };
+            if there.read_exact(&mut [0; 5]).is_ok() {
+                ports.extend(local.map(|port| (port, "LOCAL")));
+                break there;
+            }
+        };
+        drop(client);
+        assert_eq!(there.read(&mut [0; 5]).expect("it ends"), 0);
         let of_session = wait_for("the end of the session in the log", || {
             let log = server.error_log();
             let begin = format!("client 127.0.0.1:{own} connected");

@@ -95,13 +95,13 @@ fn off_leaves_threads_where_they_are() {
             assert_eq!(wire::get(server.port("plain"), "/").status, 200);
         }
         let is_one = |cpus: &String| cpus.parse::<usize>().is_ok();
-        wait_for("two threads where they belong", || {
+        let found = wait_for("two threads", || {
             let found = cpus(&server);
-            let are_there = match is_bound {
-                true => found.iter().all(is_one),
-                false => found.iter().all(|cpus| *cpus == all),
-            };
-            (found.len() == 2 && are_there).then_some(())
+            let are_ready = found.len() == 2 && (!is_bound || found.iter().all(is_one));
+            are_ready.then_some(found)
         });
+        if !is_bound {
+            assert_eq!(found, [all.clone(), all.clone()]);
+        }
     }
 }

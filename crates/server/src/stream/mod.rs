@@ -33,7 +33,7 @@ use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::proxy_protocol::{self, HeaderRead};
-use crate::request_log::{Text, log_plainly, log_request};
+use crate::request_log::{Text, log_plainly, log_request, udp};
 use crate::snapshot::{ListenerId, ServerId};
 use crate::variables::assign;
 use crate::{
@@ -111,14 +111,6 @@ fn announce_server(exchange: &Exchange, server: &str, socket: BorrowedFd<'_>) {
         LogLevel::Info,
         format_args!("{udp}proxy {local} connected to {server}"),
     );
-}
-
-/// What lines about sessions of datagrams begin with.
-fn udp(exchange: &Exchange) -> &'static str {
-    match exchange.connection.is_udp() {
-        true => "udp ",
-        false => "",
-    }
 }
 
 /// The local address of a socket. It is looked up only if it is written.
